@@ -38,8 +38,8 @@ from streameval.errors import (
     SchemaError,
 )
 from streameval.evaluation import without_views
-from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
+from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
 from streameval.options import recorded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.columns import without_views
 from streameval.evaluation.forecast import forecast
-from streameval.evaluation.intervals import block_requests, held_requests
+from streameval.evaluation.intervals import block_requests, derived_requests
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import Run
 from streameval.options.gathered import called_as, gathered
@@ -285,7 +285,7 @@ def explain(data: Any, **options: Any) -> Forecast:
         raise TypeError(msg) from None
     run = Run.of(data, Request.checked(options), estimate=True)
     blocks = block_requests(run.wanted, run.request.resampling)
-    held = held_requests(run.wanted, run.request.resampling, run.request.slicing)
+    held = derived_requests(run.wanted, run.request.resampling, run.request.slicing)
     wanted = [held.get(w.spec, w) for w in run.wanted]
     blocks = [w for w in blocks if w not in held.values()]
     return forecast(run.engine, run.found, run.plan, wanted, blocks, run.pruned)

@@ -37,11 +37,11 @@ __all__ = [
     "block_requests",
     "block_specs",
     "concluded",
+    "derived_requests",
     "differences",
     "estimated",
     "finalized",
     "folded_specs",
-    "held_requests",
     "resampled_states",
 ]
 
@@ -83,7 +83,7 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
     )
 
 
-def held_requests(
+def derived_requests(
     wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
 ) -> dict[Any, MetricRequest]:
     """By the spec of a metric's state, the request of blocks that hold its rows, so that it is not folded."""
@@ -93,7 +93,7 @@ def held_requests(
 
 def folded_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
     """The states to fold, each once: those of metrics, of slices and of blocks."""
-    held = held_requests(wanted, resampling, slicing)
+    held = derived_requests(wanted, resampling, slicing)
     specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in wanted) if spec not in held])
     return tuple(dict.fromkeys((*specs, *block_specs(wanted, resampling, slicing))))
 

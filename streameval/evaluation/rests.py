@@ -22,8 +22,8 @@ from streameval.metrics.differences import compared
 from streameval.metrics.resampling import certificates
 from streameval.metrics.sliced import Together
 from streameval.results import REST
+from streameval.states.grouped.group_sweep import GroupSweep
 from streameval.states.grouped.rests import Rests
-from streameval.states.grouped.sheaf import Sheaf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,14 +119,14 @@ def _together(
     """
     engine, slicing = sliced.engine, sliced.slicing
     steps = not w.metrics or any(hasattr(metric, "reads") for metric in w.metrics)
-    sheaf = next(iter(() if steps else slicing.sheaves(sliced.states, w.spec, engine)), None)
-    if not isinstance(sheaf, Sheaf) or sheaf.before[-1, :, 0].sum() < _FEW:
+    group_sweep = next(iter(() if steps else slicing.group_sweeps(sliced.states, w.spec, engine)), None)
+    if not isinstance(group_sweep, GroupSweep) or group_sweep.before[-1, :, 0].sum() < _FEW:
         return {}
     k = slicing.keys.index(key)
     due = set(groups)
-    named = {name: group for at, name in sheaf.groups if at == k and (group := key.group(name)) in due}
+    named = {name: group for at, name in group_sweep.groups if at == k and (group := key.group(name)) in due}
     metrics = *w.metrics, *certificates(w.metrics, coarse=True, single=resampling.unit is None)
-    rests = Rests(sheaf, k, list(named))
+    rests = Rests(group_sweep, k, list(named))
     [[found]] = engine.finalize([(rests, [Together(metrics)])])
     if any(hasattr(value, "partial") for values in found.values() for value in values):
         return {}  # a metric takes several steps

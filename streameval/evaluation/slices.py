@@ -11,7 +11,7 @@ from streameval.evaluation.families import MetricRequest, finalize, scalar
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
 from streameval.states.grouped import rank
-from streameval.states.grouped.sheaf import WHOLE
+from streameval.states.grouped.group_sweep import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,20 +91,20 @@ def sweep(sliced: SlicedStates) -> Swept:
     found: Swept = {}
     for w in sliced.wanted:
         reads = any(hasattr(metric, "reads") for metric in w.metrics)
-        sheaves = () if reads else slicing.sheaves(sliced.states, w.spec, engine)
+        group_sweeps = () if reads else slicing.group_sweeps(sliced.states, w.spec, engine)
         swept: dict[Any, dict[Any, _Found]] = {None: {}} | {key: {} for key in slicing.keys}
-        for sheaf in sheaves:
+        for group_sweep in group_sweeps:
             metrics = [Sliced(metric) for metric in w.metrics]
-            values = engine.finalize([(sheaf, [*metrics, *sheaf.further])])[0]
+            values = engine.finalize([(group_sweep, [*metrics, *group_sweep.further])])[0]
             if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
                 break  # a metric takes several steps
-            cut = values.pop() if sheaf.further else {}
-            for (k, name), (_, own) in sheaf.groups.items():
+            cut = values.pop() if group_sweep.further else {}
+            for (k, name), (_, own) in group_sweep.groups.items():
                 key = None if (k, name) == WHOLE else slicing.keys[k]
                 by_metric = [by_name[k, name] for by_name in values]
                 swept[key][key and key.group(name)] = _swept(w, own, by_metric, cut.get((k, name)))
         else:
-            found |= {w: swept} if sheaves else {}
+            found |= {w: swept} if group_sweeps else {}
     return found
 
 

@@ -13,7 +13,7 @@ from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
 from streameval.states.grouped import By, GroupedSpec, JointSpec
-from streameval.states.grouped.sheaves import side_by_side
+from streameval.states.grouped.group_sweeps import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.engine import Engine
-    from streameval.states.grouped.cluster_sheaf import ClusterSheaf
-    from streameval.states.grouped.sheaf import Sheaf
+    from streameval.states.grouped.cluster_sweep import ClusterSweep
+    from streameval.states.grouped.group_sweep import GroupSweep
 
 __all__ = ["WHOLE", "Slicing"]
 
@@ -114,7 +114,7 @@ class Slicing:
         """The state of a slicing."""
         return self._held(states, spec, key).slicing(key)
 
-    def sheaves(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[Sheaf | ClusterSheaf]:
+    def group_sweeps(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[GroupSweep | ClusterSweep]:
         """All rows and all slices of a state side by side; none if the state is not stored that way."""
         held = (self._held(states, spec, key) for key in self.keys)
         return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []

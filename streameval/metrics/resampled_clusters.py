@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streameval.metrics.units import Sizes
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeState
-from streameval.states.grouped.held_clusters import BothChanges
+from streameval.states.grouped.derived_clusters import BothChanges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

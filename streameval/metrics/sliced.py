@@ -1,8 +1,8 @@
 """A metric of many groups side by side: their partials come from one sweep over the scores of all.
 
-The state is a sheaf (`streameval.states.grouped.sheaf`). A metric with a method ``several(part)`` takes one integer of
-every group of a part, in digits of 32 bits, and ``summed(number)`` is the partial that their sum over all parts makes.
-Of other metrics the partial of each group is taken on its own.
+The state is a `streameval.states.grouped.group_sweep.GroupSweep`. A metric with a method ``several(part)`` computes one
+integer for every group of a part, in digits of 32 bits, and ``summed(number)`` turns their sum over all parts into the
+partial. For other metrics the partial of each group is computed separately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Sliced", "Together"]
 
 @dataclass(frozen=True)
 class Sliced:
-    """A metric, or what its partials are taken by, of every group of a sheaf."""
+    """A metric, or what its partials are taken by, of every group of a group sweep."""
 
     inner: Any
 
@@ -67,7 +67,7 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Together:
-    """Several metrics of every group of a sheaf, group by group: what a group's partials are taken of is made once."""
+    """Several metrics of every group of a group sweep: what the partials of a group are computed from is made once."""
 
     inner: tuple[Any, ...]
     name: str = "together"

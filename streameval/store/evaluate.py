@@ -12,7 +12,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.comparison import compare_named
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result import Evaluation
-from streameval.evaluation.result.recalled import Recalled, RecalledEstimates, RecalledStates
+from streameval.evaluation.result.cached import CachedEstimates, CachedEvaluation, CachedStates
 from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
 from streameval.results import REST
@@ -207,8 +207,8 @@ def _recalled(
     """
     labels = labels_of(where[0], request.label)
     states: Any = states_of(*where, **options)
-    level, again = request.resampling.level, Recalled(lambda: evaluated(*where, **options))
-    estimates: Sequence[Estimated] = () if level is None else RecalledEstimates(again)
+    level, again = request.resampling.level, CachedEvaluation(lambda: evaluated(*where, **options))
+    estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
     return Evaluation(
         labels.rows,
         labels.positives,
@@ -220,7 +220,7 @@ def _recalled(
         estimates=estimates,
         ci_level=level,
         counts=known[2],
-        _resampled={} if level is None else RecalledStates(again),
+        _resampled={} if level is None else CachedStates(again),
     )
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streameval import evaluate, plot_curve
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped import builder, cluster_sheaf, woven_clusters
+from streameval.states.grouped import builder, cluster_sweep, interleaved_clusters
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 
@@ -163,11 +163,11 @@ def test_clusters_of_slices_are_counted_together(way: str, ids: str, monkeypatch
 
     So are slices beyond those that words tell apart.
     """
-    monkeypatch.setattr(cluster_sheaf, "_CELLS", 8)
+    monkeypatch.setattr(cluster_sweep, "_CELLS", 8)
     if way == "sorted":
-        monkeypatch.setattr(cluster_sheaf, "tally_groups", refused)
+        monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
     if way == "too many":
-        monkeypatch.setattr(woven_clusters, "MOST_BLOCKS", 2)
+        monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 2)
     rng = np.random.default_rng(len(ids))
     rows = 10_000 if way == "counted" else 200
     numbers = rng.integers(0, 4, rows) if ids == "few" else rng.zipf(1.4, rows) % (1 << 30)

@@ -29,12 +29,12 @@ from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, woven, woven_clusters
+from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, interleaved, interleaved_clusters
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
-from streameval.states.grouped.cuts import cut_rows
-from streameval.states.grouped.sheaf import Sheaf
-from streameval.states.grouped.sheaves import side_by_side
+from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.group_sweeps import side_by_side
+from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -250,8 +250,8 @@ def test_blocks_are_even() -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 15), ("f8", 1 << 15), ("f8", 1_000)])
 def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty thousand groups: woven, or a few apart and the others joined; spilled and stored."""
-    monkeypatch.setattr(woven, "MOST_CELLS", most)
+    """Twenty thousand groups: interleaved, or a few apart and the others joined; spilled and stored."""
+    monkeypatch.setattr(interleaved, "MOST_CELLS", most)
     rng = np.random.default_rng(0)
     user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(kind)
     label = rng.integers(0, 2, user.size).astype(np.uint8)
@@ -263,7 +263,7 @@ def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatc
         part = slice(a, a + 25_000)
         builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
     state = builder.state()
-    assert (len(state.apart), len(state.woven.table) > 0) == ((4, False) if most < 20_000 else (0, True))
+    assert (len(state.apart), len(state.interleaved.table) > 0) == ((4, False) if most < 20_000 else (0, True))
     assert len(state.groups()) == np.unique(user).size
     inner = of_all.builder(Budget(), 1 << 16)
     inner.update(Batch(label, None, {"score": pa.array(score)}))
@@ -277,7 +277,7 @@ def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatc
 
 
 def test_books_are_shared_by_the_builders_of_a_budget() -> None:
-    """Their states merge without a look at the rows; states of other books are given the codes of one."""
+    """Their states merge without a look at the rows; states of other group codes are given the codes of one."""
     spec, budget = GroupedSpec(ScoreSpec("score"), By(("country",))), Budget()
 
     def folded(countries: list[str], budget: Budget) -> Any:
@@ -287,15 +287,15 @@ def test_books_are_shared_by_the_builders_of_a_budget() -> None:
         return builder.state()
 
     one, other, foreign = folded(["DE", "FR"], budget), folded(["FR", "IT"], budget), folded(["IT", "DE"], Budget())
-    assert one.woven.book is other.woven.book
-    assert one.woven.book is not foreign.woven.book
+    assert one.interleaved.group_codes is other.interleaved.group_codes
+    assert one.interleaved.group_codes is not foreign.interleaved.group_codes
     merged = one.merge(other).merge(pickle.loads(pickle.dumps(foreign)))
     assert {group: merged.only(group).totals().rows for group in merged.groups()} == {
         ("DE",): 2,
         ("FR",): 2,
         ("IT",): 2,
     }
-    alone = merged.woven.alone()
+    alone = merged.interleaved.alone()
     assert all(alone[f"3:s{name}".encode()] == merged.only((name,)) for name in ("DE", "FR", "IT"))
 
 
@@ -330,7 +330,7 @@ def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_pa
     state = reduce(lambda one, other: one.merge(other), _folded_clusters(label, columns, budget, 3))
     held = budget.resident + budget.spilled
     total = state.total(budget)
-    pieces = sum(segment.piece_bytes for segment in state.woven.keyed.segments)
+    pieces = sum(segment.piece_bytes for segment in state.interleaved.keyed.segments)
     assert held == budget.resident + budget.spilled <= pieces + label.size * (8 if kind == pa.int64() else 16)
     inner = total.spec.builder(Budget(), 1 << 12)
     inner.update(Batch(label, None, columns))
@@ -360,7 +360,7 @@ def test_what_slices_take_on_their_own_is_counted_and_spilled(of: str, tmp_path:
     assert found == [state.only(group) for group in state.groups()]
 
 
-def test_a_sheaf_has_shorter_shards_under_a_small_budget() -> None:
+def test_a_group_sweep_has_shorter_shards_under_a_small_budget() -> None:
     """Its parts are of as many rows as a thread has room for, and their sums are the same."""
     rng, rows = np.random.default_rng(3), 400_000
     columns = {"score": pa.array(rng.random(rows, np.float32)), "g": pa.array(rng.integers(0, 5, rows))}
@@ -369,10 +369,12 @@ def test_a_sheaf_has_shorter_shards_under_a_small_budget() -> None:
     state, found = builder.state(), []
     for limit in (1 << 30, 1 << 20):
         budget = Budget(limit)
-        [sheaf] = side_by_side([state], [By(("g",))], lambda function, items, _: list(map(function, items)), budget)
-        parts = [part for shard in sheaf.shards(budget) for part in sheaf.parts(shard, budget)]
-        assert isinstance(sheaf, Sheaf)
-        sizes = np.diff(sheaf.before[:, :, 0].sum(axis=1))
+        [group_sweep] = side_by_side(
+            [state], [By(("g",))], lambda function, items, _: list(map(function, items)), budget
+        )
+        parts = [part for shard in group_sweep.shards(budget) for part in group_sweep.parts(shard, budget)]
+        assert isinstance(group_sweep, GroupSweep)
+        sizes = np.diff(group_sweep.before[:, :, 0].sum(axis=1))
         found.append((sizes.max(), sum(part.areas for part in parts), sum(part.precisions for part in parts)))
     (most, *sums), (least, *others) = found
     assert least < 1 << 17 < most
@@ -389,7 +391,7 @@ def test_a_cluster_of_many_rows_is_counted_by_slice(kind: pa.DataType) -> None:
     rows = 40_000
     columns = {"id": pa.array(np.full(rows, 7)).cast(kind), "g": pa.array(np.arange(rows) % 200)}
     [state] = _folded_clusters((np.arange(rows) % 3 == 0).astype(np.uint8), columns, Budget(), 1, rows)
-    assert state.woven.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
+    assert state.interleaved.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
     assert [one.totals().rows for one in state.several(state.groups())] == [rows // 200] * 200
 
 
@@ -398,13 +400,13 @@ def test_slices_of_clusters_may_be_more_than_words_tell_apart(
     kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Further ones are folded otherwise, in a batch, in a task, or in another process, with the same rows in each."""
-    monkeypatch.setattr(woven_clusters, "MOST_BLOCKS", 5)
+    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 5)
     label, columns = _sliced_clusters(4_000, 9, kind)
     one, other = _folded_clusters(label, columns, Budget(), 2)
     [foreign] = _folded_clusters(label[:900], {k: c.slice(0, 900) for k, c in columns.items()}, Budget(), 1)
     [last] = _folded_clusters(label[-900:], {k: c.slice(3_100) for k, c in columns.items()}, Budget(), 1)
     state = one.merge(other).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
-    assert state.woven is not None
+    assert state.interleaved is not None
     assert state.apart
     again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
     for group, found in zip(state.groups(), state.several(state.groups()), strict=True):

@@ -9,7 +9,7 @@ import pytest
 from streameval.budget import Budget
 from streameval.errors import OptionError
 from streameval.states.grouped import By, GroupedSpec, JointSpec
-from streameval.states.grouped import woven as woven_module
+from streameval.states.grouped import interleaved as interleaved_module
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 
@@ -41,7 +41,7 @@ def folded(spec: object, batches: list[Batch]) -> object:
 @pytest.mark.parametrize("most", [4, 50, 1 << 15])
 def test_each_slicing_equals_its_own_state(inner: ScoreSpec, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether rows are folded by cell, slicing by slicing, or both."""
-    monkeypatch.setattr(woven_module, "MOST_CELLS", most)  # which no small data reach
+    monkeypatch.setattr(interleaved_module, "MOST_CELLS", most)  # which no small data reach
     batches = [batch(rows, rows) for rows in (20, 500, 3_000)]
     joint = folded(JointSpec(inner, KEYS), batches)
     assert bool(joint.further) == (most < 72)
@@ -64,13 +64,13 @@ def test_batches_that_words_have_no_room_for() -> None:
     for key in KEYS:
         state = folded(GroupedSpec(LONGER, key), batches)
         assert joint.slicing(key) == state
-        assert state.woven is not None
+        assert state.interleaved is not None
         assert state.apart
 
 
 def test_states_of_more_groups_together_than_words_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is woven on its own; merged, one of them is not."""
-    monkeypatch.setattr(woven_module, "MOST_CELLS", 40)
+    """Each is interleaved on its own; merged, one of them is not."""
+    monkeypatch.setattr(interleaved_module, "MOST_CELLS", 40)
     batches = [batch(200, 1), batch(200, 2)]
     for at, each in enumerate(batches):
         hours = pa.array(np.arange(200) % 12 + 12 * at)

@@ -1,4 +1,4 @@
-"""Long words of woven scores: keys come back, and are in the order of the words of their bucket."""
+"""Long words of interleaved scores: keys come back, and are in the order of the words of their bucket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.grouped import By
-from streameval.states.grouped.strips import Strip, sorted_rows
-from streameval.states.grouped.woven import WovenBuilder
+from streameval.states.grouped.interleaved import InterleavedBuilder
+from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.long_words import bases, near_buckets
@@ -90,19 +90,19 @@ def test_words_are_sorted_stably_within_buckets(top: int, low: int) -> None:
 def test_groups_that_another_task_meets_take_no_code_from_a_merge() -> None:
     """What `fits` accepts has its codes: new groups of another thread come after them."""
 
-    def woven(first: int, groups: int) -> Any:
-        builder = WovenBuilder(ScoreSpec("s", "f8"), key, Budget(1 << 26), 1 << 16)
+    def interleaved(first: int, groups: int) -> Any:
+        builder = InterleavedBuilder(ScoreSpec("s", "f8"), key, Budget(1 << 26), 1 << 16)
         columns = {"s": pa.array(np.full(groups, 0.5)), "g": pa.array(np.arange(first, first + groups))}
         batch = Batch(np.zeros(groups, np.uint8), None, columns)
         assert builder.update(batch, key.split(batch))
-        return builder.woven()
+        return builder.interleaved()
 
     key = By(("g",))
-    one, other = woven(0, 20_000), woven(20_000, 12_767)
+    one, other = interleaved(0, 20_000), interleaved(20_000, 12_767)
     assert one.fits(other)
-    one.book.codes([b"x%d" % i for i in range(12_768)])
+    one.group_codes.codes([b"x%d" % i for i in range(12_768)])
     assert [state.totals().rows for state in one.merge(other).alone().values()] == [1] * 32_767
-    assert not one.fits(woven(40_000, 1))
+    assert not one.fits(interleaved(40_000, 1))
 
 
 def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
@@ -111,12 +111,12 @@ def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
     scores = 1 - 10 ** -rng.uniform(6, 12, rows)
     scores[:2] = 0.9962, 0.998
     key, budget = By(("g",)), Budget(1 << 24)
-    builder = WovenBuilder(ScoreSpec("s", "f8"), key, budget, 1 << 16)
+    builder = InterleavedBuilder(ScoreSpec("s", "f8"), key, budget, 1 << 16)
     batch = Batch(np.zeros(rows, np.uint8), None, {"s": pa.array(scores), "g": pa.array(np.arange(rows) % 5)})
     assert builder.update(batch, key.split(batch))
-    keyed = builder.woven().keyed
+    keyed = builder.interleaved().keyed
     most = keyed.most(budget)
     parts = [part for span in keyed.intervals(most) for part in sorted_rows(keyed, "f8", *span, budget)]
-    sizes = [part.words.size for part in parts if isinstance(part, Strip)]
+    sizes = [part.words.size for part in parts if isinstance(part, SortedRows)]
     assert sum(sizes) == rows > 4 * most
     assert max(sizes) <= most

@@ -13,7 +13,7 @@ from nightly import DATA, NIGHTS, land
 from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.evaluation.result.recalled import RecalledEstimates
+from streameval.evaluation.result.cached import CachedEstimates
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
 
@@ -140,7 +140,7 @@ def test_evaluations_with_intervals_are_cached(store):
     options = {"baseline": "score_nb", "ci": 0.85}
     fresh = store.evaluate(**options)
     again = Store(store.name, threads=1).evaluate(**options)
-    assert isinstance(again.estimates, RecalledEstimates)
+    assert isinstance(again.estimates, CachedEstimates)
     assert "evaluation" not in vars(again.estimates._recalled)  # nothing was made again
     assert again.results == fresh.results
     assert store.evaluate(ci=0.9).ci("roc_auc", "score_lr") != fresh.ci("roc_auc", "score_lr")

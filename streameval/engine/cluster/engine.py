@@ -244,7 +244,7 @@ class ClusterEngine:
         key, nodes = key_factory(), []
         sent = [(holder(state), state.spec, work.packed(metrics)) for state, metrics in asked]
         for r, future in enumerate(ranges.futures):
-            wanted = [(held_by, spec, ranges.of(held_by, r), metrics) for held_by, spec, metrics in sent]
+            wanted = [(derived_from, spec, ranges.of(derived_from, r), metrics) for derived_from, spec, metrics in sent]
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))

@@ -172,9 +172,9 @@ def finalize(
     which may be packed.
     """
     found = []
-    for held_by, spec, shards, metrics in wanted:
-        state = restored(outlines.states[held_by], ranges[held_by])
-        state = state if spec == held_by else state.total(resources.budget)
+    for derived_from, spec, shards, metrics in wanted:
+        state = restored(outlines.states[derived_from], ranges[derived_from])
+        state = state if spec == derived_from else state.total(resources.budget)
         taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
         found.append([partials(state, shard, taken, resources.budget) for shard in shards])
     return found

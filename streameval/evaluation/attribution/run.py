@@ -14,10 +14,10 @@ from streameval.errors import CorruptFileError, MissingInputError, OptionError, 
 from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.evaluation.columns import without_views
-from streameval.evaluation.conclude import check_labels
 from streameval.evaluation.costs.ids import Ids
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.finalize import check_labels
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain

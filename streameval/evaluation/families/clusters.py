@@ -10,7 +10,7 @@ from streameval.evaluation.families.sharded import Sharded, totals
 from streameval.metrics.resampled_clusters import SweepClusters, SweepHeldClusters, SweptClusters, WithoutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
-from streameval.states.grouped.cuts import cut_rows
+from streameval.states.grouped.shared_clusters import cut_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -101,7 +101,7 @@ def recoded(words, table):
 
 @jit
 def wide_words(words, starts, codes):
-    """Words of `streameval.kernels.grouped.weave` from narrow ones that lie in pieces by code."""
+    """Words of `streameval.kernels.grouped.interleave` from narrow ones that lie in pieces by code."""
     out = np.empty(words.size, np.uint64)
     for j in range(codes.size):
         high = np.uint64(codes[j] >> _ONE) << np.uint64(48)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.metrics.units import Sizes
-    from streameval.states.grouped.sheaf import SheafPart
+    from streameval.states.grouped.group_sweep import GroupSweepPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -70,7 +70,7 @@ class RocAuc:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
         return pairs_won(part), doubt(part)
 
-    def several(self, part: SheafPart) -> Array:
+    def several(self, part: GroupSweepPart) -> Array:
         """Twice the pairs won of every group of a part."""
         return part.areas
 
@@ -165,7 +165,7 @@ class AveragePrecision:
         exact = p * _ratio(T + p, T + p + F + n)  # a product of two small weights may be 0
         return _Bounds.of(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
 
-    def several(self, part: SheafPart) -> Array:
+    def several(self, part: GroupSweepPart) -> Array:
         """Σ p·precision of every group of a part."""
         return part.precisions
 

@@ -1,4 +1,4 @@
-"""Folding rows into groups: woven where the state allows it; else the first ones of a task apart, the others joined."""
+"""Folding rows into groups: interleaved where the state allows it; else some apart, the others under composite keys."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError
-from streameval.kernels.grouped.weave import ordered
-from streameval.states.grouped.joined import Joined, add_items, joined_layout
+from streameval.kernels.grouped.interleave import ordered
+from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
+from streameval.states.grouped.interleaved import Interleaved, InterleavedBuilder, interleaves
+from streameval.states.grouped.interleaved_clusters import (
+    InterleavedClusters,
+    InterleavedClustersBuilder,
+    interleaves_clusters,
+)
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, hashed
-from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
-from streameval.states.grouped.woven_clusters import WovenClusters, WovenClustersBuilder, weaves_clusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -51,7 +55,7 @@ class GroupedBuilder:
     capacity : int
         Rows that are collected at a time, over all groups.
     made : callable
-        From the states of groups apart, by name, the joined and the woven groups to the state.
+        From the states of groups apart, by name, the composite and the interleaved groups to the state.
     """
 
     def __init__(
@@ -60,33 +64,33 @@ class GroupedBuilder:
         key: Key,
         budget: Budget,
         capacity: int,
-        made: Callable[[dict[bytes, Any], Joined, Woven | WovenClusters | None], Any],
+        made: Callable[[dict[bytes, Any], CompositeGroups, Interleaved | InterleavedClusters | None], Any],
     ) -> None:
         self._inner, self._key, self._made = inner, key, made
         self._budget, self._capacity = budget, capacity
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
-        self._woven: WovenBuilder | WovenClustersBuilder | None = None
-        if weaves(inner, key):
-            self._woven = WovenBuilder(inner, key, budget, capacity)
-        elif weaves_clusters(inner, key):
-            self._woven = WovenClustersBuilder(inner, key, budget, capacity)
-        self._joined: SegmentBuilder | None = None
+        self._interleaved: InterleavedBuilder | InterleavedClustersBuilder | None = None
+        if interleaves(inner, key):
+            self._interleaved = InterleavedBuilder(inner, key, budget, capacity)
+        elif interleaves_clusters(inner, key):
+            self._interleaved = InterleavedClustersBuilder(inner, key, budget, capacity)
+        self._composite: SegmentBuilder | None = None
         self._tables: list[GroupTable] = []
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         split = self._key.split(batch)
         self._key.check(self._found(len(split.names)), more=True)
-        if self._woven is not None and self._woven.update(batch, split):
+        if self._interleaved is not None and self._interleaved.update(batch, split):
             return
         slots = self._slots(split.names)
         builders = list(self._builders.values())
         if len(slots) == 1 and slots[0] >= 0:
             builders[slots[0]].update(batch)
             return
-        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # those that are joined come first
+        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # those under composite keys come first
         moved = batch.taken(order, self._inner.columns)
         for slot, (a, b) in enumerate(pairwise(starts.tolist()), start=-1):
             if a < b and slot >= 0:
@@ -97,10 +101,10 @@ class GroupedBuilder:
     def _found(self, names: int) -> int:
         """Groups so far, at least, where a batch has `names`."""
         known = len(self._builders) + max(map(len, self._tables), default=0)
-        return max(names, known, self._woven.known if self._woven else 0)
+        return max(names, known, self._interleaved.known if self._interleaved else 0)
 
     def _slots(self, names: pa.Array) -> Array:
-        """The builder of each group, as an int64 array; −1 for groups that are joined."""
+        """The builder of each group, as an int64 array; −1 for groups under composite keys."""
         known = pa.array(self._builders, pa.large_binary())
         slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
         for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
@@ -123,15 +127,15 @@ class GroupedBuilder:
 
     def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
         """Join the rows of a batch."""
-        layout = joined_layout(self._inner)
-        if self._joined is None:
+        layout = composite_layout(self._inner)
+        if self._composite is None:
             row = 16 * layout.words + 4 + 8 * layout.weighted  # bytes; words are held twice when they move
-            self._joined = SegmentBuilder(layout, self._budget, max(1, self._capacity * _ROW_BYTES // row))
+            self._composite = SegmentBuilder(layout, self._budget, max(1, self._capacity * _ROW_BYTES // row))
         rows: Rows = FORMS[type(self._inner)](self._inner, batch)
         found, codes = np.unique(codes, return_inverse=True)
         names = names.take(pa.array(found))
         tags = hashed(names)[codes[rows.rows]]
-        add_items(self._joined, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
+        add_items(self._composite, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
         self._tables.append(GroupTable.of(names, fact_sums(self._inner, rows, codes, found.size)))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
@@ -139,10 +143,12 @@ class GroupedBuilder:
     def state(self) -> Any:
         """The state of everything folded; the builder is spent."""
         apart = {name: self._builders.pop(name).state() for name in list(self._builders)}
-        joined = Joined.empty(self._inner)
-        if self._joined is not None:
-            joined = replace(joined, table=GroupTable.union(self._tables), keyed=KeyedCounts.built(self._joined))
-        return self._made(apart, joined, None if self._woven is None else self._woven.woven())
+        composite = CompositeGroups.empty(self._inner)
+        if self._composite is not None:
+            composite = replace(
+                composite, table=GroupTable.union(self._tables), keyed=KeyedCounts.built(self._composite)
+            )
+        return self._made(apart, composite, None if self._interleaved is None else self._interleaved.interleaved())
 
 
 def _part(batch: Batch, a: int, b: int) -> Batch:

@@ -40,7 +40,7 @@ from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.clusters.counts import lone_rows
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
-from streameval.states.grouped.held_clusters import BothChanges, HeldClusters
+from streameval.states.grouped.derived_clusters import BothChanges, DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
@@ -295,9 +295,9 @@ class BlockedClusters:
                     rest = ((counts.keys << _REST) | (last >> _BITS)).reshape(-1, 1)
                 yield (last & _BLOCK).astype(np.int64), (keys, rest, counts.neg, counts.pos)
 
-    def total(self, budget: Budget | None = None) -> HeldClusters:
+    def total(self, budget: Budget | None = None) -> DerivedClusters:
         """The inner state of all rows; no row is copied."""
-        return HeldClusters.of(self)
+        return DerivedClusters.of(self)
 
     def only(self, group: int) -> Any:
         """The inner state of one block; of no rows where there is no such block."""

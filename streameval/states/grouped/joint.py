@@ -1,9 +1,9 @@
 """Several slicings of one score at once: rows are folded by the combinations of their values.
 
-A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are woven, so that a
-row is held once, however many slicings there are, and one sweep finalizes all of them
-(`streameval.states.grouped.sheaf`). Once a builder meets more, it folds further rows slicing by slicing. Which rows lie
-where changes no result.
+A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are interleaved, so
+that a row is held once, however many slicings there are, and one sweep finalizes all of them
+(`streameval.states.grouped.group_sweep`). Once a builder meets more, it folds further rows slicing by slicing. The
+layout does not change results.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from streameval.states.grouped.joined import Joined
+from streameval.states.grouped.composite import CompositeGroups
+from streameval.states.grouped.interleaved import Interleaved, InterleavedBuilder, interleaves
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.names import parts_of
 from streameval.states.grouped.state import Grouped, GroupedSpec
-from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
 from streameval.states.protocol import Small
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["Joint", "JointSpec"]
 
 @dataclass(frozen=True)
 class JointSpec:
-    """A woven score state in several slicings.
+    """An interleaved score state in several slicings.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class JointSpec:
     @classmethod
     def fits(cls, inner: Any, keys: tuple[By, ...]) -> bool:
         """Whether the slicings of a state are folded at once."""
-        return len(keys) > 1 and weaves(inner, keys[0])
+        return len(keys) > 1 and interleaves(inner, keys[0])
 
     def builder(self, budget: Budget, capacity: int) -> JointBuilder:
         """A builder that collects about `capacity` rows at a time."""
@@ -88,7 +88,7 @@ class JointSpec:
 
     def empty(self) -> Joint:
         """The state of no rows."""
-        return Joint(self, Woven.empty(self.inner), {})
+        return Joint(self, Interleaved.empty(self.inner), {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,40 +98,40 @@ class Joint(Small):
     Attributes
     ----------
     spec : JointSpec
-    woven : Woven, by cells
+    interleaved : Interleaved, by cells
     further : the rows beyond, by slicing: all rows are in each; empty where there are none
     """
 
     spec: JointSpec
-    woven: Woven
+    interleaved: Interleaved
     further: Mapping[By, Grouped]
 
     def merge(self, other: Joint) -> Joint:
         """The rows of both."""
-        if not self.woven.fits(other.woven):
+        if not self.interleaved.fits(other.interleaved):
             apart = {key: other.slicing(key).parted() for key in self.spec.keys}
-            other = Joint(self.spec, Woven.empty(self.spec.inner), apart)
+            other = Joint(self.spec, Interleaved.empty(self.spec.inner), apart)
         further = dict(self.further)
         for key, state in other.further.items():
             further[key] = further[key].merge(state) if key in further else state
-        return Joint(self.spec, self.woven.merge(other.woven), further)
+        return Joint(self.spec, self.interleaved.merge(other.interleaved), further)
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
-        total = self.woven.total()
+        total = self.interleaved.total()
         return total.merge(self.further[self.spec.keys[0]].total(budget)) if self.further else total
 
     def slicing(self, key: By) -> Grouped:
         """The groups of one slicing."""
-        own = self.woven.projected(self.spec.part(key))
-        found = Grouped(GroupedSpec(self.spec.inner, key), {}, Joined.empty(self.spec.inner), own)
+        own = self.interleaved.projected(self.spec.part(key))
+        found = Grouped(GroupedSpec(self.spec.inner, key), {}, CompositeGroups.empty(self.spec.inner), own)
         return found.merge(self.further[key]) if self.further else found
 
     def count(self, key: By) -> int:
         """How many groups a slicing has."""
         if self.further:
             return len(self.slicing(key).groups())
-        return len(set(map(self.spec.part(key), self.woven.table.names.to_pylist())))
+        return len(set(map(self.spec.part(key), self.interleaved.table.names.to_pylist())))
 
     def totals(self) -> Totals:
         """Rows of both classes."""
@@ -140,7 +140,7 @@ class Joint(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.woven, *self.further.values())))
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.interleaved, *self.further.values())))
 
 
 class JointBuilder:
@@ -157,20 +157,20 @@ class JointBuilder:
     def __init__(self, spec: JointSpec, budget: Budget, capacity: int) -> None:
         self._spec, self._budget, self._capacity = spec, budget, capacity
         self._cell = spec.cell
-        self._woven: WovenBuilder | None = WovenBuilder(spec.inner, self._cell, budget, capacity)
-        self._done = Woven.empty(spec.inner)
+        self._interleaved: InterleavedBuilder | None = InterleavedBuilder(spec.inner, self._cell, budget, capacity)
+        self._done = Interleaved.empty(spec.inner)
         self._seen: list[set[bytes]] = [set() for _ in spec.keys]
         self._known: set[bytes] = set()
         self._further: dict[By, Any] = {}
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
-        if self._woven is not None:
+        if self._interleaved is not None:
             split = self._cell.split(batch)
             self._check(split.names.to_pylist())
-            if self._woven.update(batch, split, grow=False):
+            if self._interleaved.update(batch, split, grow=False):
                 return
-            self._done, self._woven = self._woven.woven(), None
+            self._done, self._interleaved = self._interleaved.interleaved(), None
             share = max(1, self._capacity // len(self._spec.keys))
             made = partial(GroupedSpec, self._spec.inner)
             self._further = {key: made(key).builder(self._budget, share) for key in self._spec.keys}
@@ -187,5 +187,5 @@ class JointBuilder:
 
     def state(self) -> Joint:
         """The state of everything folded; the builder is spent."""
-        woven = self._done if self._woven is None else self._woven.woven()
-        return Joint(self._spec, woven, {key: builder.state() for key, builder in self._further.items()})
+        interleaved = self._done if self._interleaved is None else self._interleaved.interleaved()
+        return Joint(self._spec, interleaved, {key: builder.state() for key, builder in self._further.items()})

@@ -1,4 +1,4 @@
-"""Rests: of each of some groups of a sheaf all other rows, finalized from one pass over the scores of all.
+"""Rests: of each of some groups of a group sweep all other rows, finalized from one pass over the scores of all.
 
 The ties of all rows and those of a group are made once for a part; without the group's rows they are those of its rest.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval.kernels.grouped import weave as kernels
-from streameval.states.grouped.sheaf import WHOLE, OneGroup, sided
+from streameval.kernels.grouped import interleave as kernels
+from streameval.states.grouped.group_sweep import WHOLE, OneGroup, sided
 from streameval.states.keyed.grouping import Counts
 from streameval.states.scores.counts import score_part
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.sheaf import Sheaf, SheafPart
+    from streameval.states.grouped.group_sweep import GroupSweep, GroupSweepPart
     from streameval.states.keyed.layout import Interval
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
@@ -36,12 +36,12 @@ class RestPart:
 
     Attributes
     ----------
-    part : SheafPart
+    part : GroupSweepPart
     slicing : number of the slicing
     chosen : the groups
     """
 
-    part: SheafPart
+    part: GroupSweepPart
     slicing: int
     chosen: Sequence[int]
 
@@ -53,7 +53,7 @@ class RestPart:
         first = np.append(True, keys[1:] != keys[:-1])[: keys.size]
         words = ((np.cumsum(first) - 1).astype(np.uint64) << _HALF) | (words & _LOW)
         member = np.ascontiguousarray(self.part.member[:, [0, 1 + self.slicing]])
-        return self.part.whole(keys[first]), kernels.unwoven(words, neg, pos, member, self.part.total.shape[1])
+        return self.part.whole(keys[first]), kernels.by_group(words, neg, pos, member, self.part.total.shape[1])
 
     @property
     def present(self) -> list[int]:
@@ -80,34 +80,34 @@ class Rests:
 
     Attributes
     ----------
-    sheaf : Sheaf
+    group_sweep : GroupSweep
     slicing : number of the slicing
     names : the names of the groups
     """
 
     spec: ClassVar[None] = None  # policies are of the groups
 
-    sheaf: Sheaf
+    group_sweep: GroupSweep
     slicing: int
     names: Sequence[bytes]
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
         """The number of each group, and what its rest is, by slicing and name."""
-        _, whole = self.sheaf.groups[WHOLE]
+        _, whole = self.group_sweep.groups[WHOLE]
         found = {}
         for name in self.names:
-            number, own = self.sheaf.groups[self.slicing, name]
+            number, own = self.group_sweep.groups[self.slicing, name]
             sides = whole.neg - own.neg, whole.pos - own.pos
             found[self.slicing, name] = number, OneGroup(own.spec, *sides, whole.nan_rows - own.nan_rows)
         return found
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized on their own."""
-        return self.sheaf.shards(budget)
+        return self.group_sweep.shards(budget)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[RestPart]:
         """The scores of a shard; several parts where an interval of one bucket has very many."""
         chosen = [number for number, _ in self.groups.values()]
-        for part in self.sheaf.parts(shard, budget):
+        for part in self.group_sweep.parts(shard, budget):
             yield RestPart(part, self.slicing, chosen)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from streameval.budget import Budget
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.joined import inner_facts
+from streameval.states.grouped.composite import inner_facts
 from streameval.states.keyed.ids import identify, mixed
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers, rank_keys

@@ -3,13 +3,13 @@
 ``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
 equals, bit for bit, what the inner spec folds from those rows.
 
-Three layouts lie behind one face. Groups of scores without weights are *woven* into one table in the order of
-their scores (`streameval.states.grouped.woven`), slices of clusters into one by cluster
-(`streameval.states.grouped.woven_clusters`). Of other states the first groups that a task meets stand *apart*: each
-has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups are *joined*
-in one `KeyedCounts` (`streameval.states.grouped.joined`), which takes 16 bytes a row more and suits any number of
-groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality is of the
-canonical table, whose groups are in the order of their hashes.
+Three layouts lie behind one face. Groups of scores without weights are *interleaved* into one table in the order of
+their scores (`streameval.states.grouped.interleaved`), slices of clusters into one by cluster
+(`streameval.states.grouped.interleaved_clusters`). Of other states the first groups that a task meets stand *apart*:
+each has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups have
+*composite* keys in one `KeyedCounts` (`streameval.states.grouped.composite`), which takes 16 bytes a row more and suits
+any number of groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality
+is of the canonical table, whose groups are in the order of their hashes.
 
 Further memory: the builder of a group apart takes about a megabyte, all together at most a sixteenth of the budget; the
 name and the facts of each group. States without counts by key, such as histograms, always stand apart.
@@ -34,7 +34,7 @@ from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
-from streameval.states.grouped.joined import Joined, inner_facts, inner_header, read_joined
+from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.woven import Woven
-    from streameval.states.grouped.woven_clusters import WovenClusters
+    from streameval.states.grouped.interleaved import Interleaved
+    from streameval.states.grouped.interleaved_clusters import InterleavedClusters
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -140,7 +140,7 @@ class GroupedSpec:
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
         """The state of blocks that are given by their inner states."""
         return Grouped(
-            self, {self.key.named(block): state for block, state in groups.items()}, Joined.empty(self.inner)
+            self, {self.key.named(block): state for block, state in groups.items()}, CompositeGroups.empty(self.inner)
         )
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
@@ -153,16 +153,16 @@ class GroupedSpec:
         """The state of no rows, hence of no groups."""
         if self._cells:
             return BlockedClusters.empty(self)
-        return Grouped(self, {}, Joined.empty(self.inner))
+        return Grouped(self, {}, CompositeGroups.empty(self.inner))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Any:
-        """The state that `Grouped.to_arrow` wrote; few groups stand apart, more are joined."""
+        """The state that `Grouped.to_arrow` wrote; few groups stand apart, more have composite keys."""
         groups, items = self._read(iter(batches))
         if self._cells:
             named = zip(groups.names.to_pylist(), groups.facts, strict=True)
             return BlockedClusters.read(self, named, items, budget)
         if type(self.inner) in FORMS and len(groups) > APART:
-            return Grouped(self, {}, Joined(self.inner, groups, read_joined(self.inner, items, budget)))
+            return Grouped(self, {}, CompositeGroups(self.inner, groups, read_composite(self.inner, items, budget)))
         pieces, apart, packing = _by_group(items), {}, self.inner.packing
         name, piece = next(pieces, (None, None))
         for group, facts in zip(groups.names.to_pylist(), groups.facts, strict=True):
@@ -174,7 +174,7 @@ class GroupedSpec:
         if piece is not None:
             msg = f"rows of group {name!r} are out of place"
             raise ValueError(msg)
-        return Grouped(self, apart, Joined.empty(self.inner))
+        return Grouped(self, apart, CompositeGroups.empty(self.inner))
 
     def _read(self, batches: Iterator[pa.RecordBatch]) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
         """The groups, which come first, and the rows of their tables."""
@@ -216,37 +216,37 @@ class Grouped(Small):
     ----------
     spec : GroupedSpec
     apart : inner states by the name of their group
-    joined : Joined, further groups; a group may have rows in both, since other tasks met it earlier or later
-    woven : groups of scores without weights, or of clusters, in one table; None where there are none
+    composite : CompositeGroups, further groups; a group may have rows in both, since tasks meet it at different times
+    interleaved : groups of scores without weights, or of clusters, in one table; None where there are none
     """
 
     spec: GroupedSpec
     apart: Mapping[bytes, Any]
-    joined: Joined
-    woven: Woven | WovenClusters | None = None
+    composite: CompositeGroups
+    interleaved: Interleaved | InterleavedClusters | None = None
 
     def merge(self, other: Grouped) -> Grouped:
         """Groups of both inputs; groups of equal values are one."""
         mergeable(self, other)
-        mine: Any = self.woven
-        if mine and other.woven and not mine.fits(other.woven):
+        mine: Any = self.interleaved
+        if mine and other.interleaved and not mine.fits(other.interleaved):
             other = other.parted()
         apart = dict(self.apart)
         for name, state in other.apart.items():
             apart[name] = apart[name].merge(state) if name in apart else state
-        woven = mine.merge(other.woven) if mine and other.woven else mine or other.woven
-        return Grouped(self.spec, apart, self.joined.merge(other.joined), woven)
+        interleaved = mine.merge(other.interleaved) if mine and other.interleaved else mine or other.interleaved
+        return Grouped(self.spec, apart, self.composite.merge(other.composite), interleaved)
 
     def parted(self) -> Grouped:
-        """The same groups, none of them woven."""
-        if self.woven is None:
+        """The same groups, none of them interleaved."""
+        if self.interleaved is None:
             return self
-        return Grouped(self.spec, *self.woven.parted()).merge(replace(self, woven=None))
+        return Grouped(self.spec, *self.interleaved.parted()).merge(replace(self, interleaved=None))
 
     @cached_property
     def _names(self) -> dict[Group, bytes]:
         """The name of each group, in the order of `groups`."""
-        tables = [self.joined.table] + ([self.woven.table] if self.woven else [])
+        tables = [self.composite.table] + ([self.interleaved.table] if self.interleaved else [])
         names = {*self.apart, *(name for table in tables for name in table.names.to_pylist())}
         groups = [(self.spec.key.group(name), name) for name in names]
         return dict(sorted(groups, key=lambda pair: rank(pair[0])))
@@ -269,46 +269,46 @@ class Grouped(Small):
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
-        woven = [self.woven.total()] if self.woven else []
-        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_), woven, budget)
+        interleaved = [self.interleaved.total()] if self.interleaved else []
+        return self._union(self.apart, np.ones(len(self.composite.table), np.bool_), interleaved, budget)
 
     def only(self, group: Group, budget: Budget | None = None) -> Any:
         """The inner state of one group; of no rows where there is no such group."""
         names = [self._names[group]] if group in self._names else []
-        woven = [self.woven.restored(self.woven.marks(names), budget)] if self.woven else []
+        interleaved = [self.interleaved.restored(self.interleaved.marks(names), budget)] if self.interleaved else []
         apart = {name: self.apart[name] for name in names if name in self.apart}
-        return self._union(apart, self.joined.marked(names), woven, budget)
+        return self._union(apart, self.composite.marked(names), interleaved, budget)
 
     def several(self, groups: Sequence[Group], budget: Budget | None = None) -> list[Any]:
         """The inner states of some groups; of no rows where there is no such group."""
-        if self.woven is None:
+        if self.interleaved is None:
             return [self.only(group, budget) for group in groups]
-        if "woven" not in self._found:
-            self._found["woven"] = self.woven.alone(budget)
+        if "interleaved" not in self._found:
+            self._found["interleaved"] = self.interleaved.alone(budget)
         names = (self._names.get(group, b"") for group in groups)
-        found = [self._found["woven"].get(name, self.spec.inner.empty()) for name in names]
-        if not self.apart and not len(self.joined.table):
+        found = [self._found["interleaved"].get(name, self.spec.inner.empty()) for name in names]
+        if not self.apart and not len(self.composite.table):
             return found
-        others = replace(self, woven=None)
+        others = replace(self, interleaved=None)
         return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
 
     @cached_property
     def _found(self) -> dict[str, dict[bytes, Any]]:
-        """The inner state of each woven group, once they were asked for."""
+        """The inner state of each interleaved group, once they were asked for."""
         return {}
 
     def without(self, *groups: Group, budget: Budget | None = None) -> Any:
         """The inner state of all groups but these; of all rows where there are no such groups."""
         names = [self._names[group] for group in groups if group in self._names]
         apart = {other: state for other, state in self.apart.items() if other not in names}
-        woven = [self.woven.restored(~self.woven.marks(names), budget)] if self.woven else []
-        return self._union(apart, ~self.joined.marked(names), woven, budget)
+        interleaved = [self.interleaved.restored(~self.interleaved.marks(names), budget)] if self.interleaved else []
+        return self._union(apart, ~self.composite.marked(names), interleaved, budget)
 
     def _union(
         self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any], budget: Budget | None = None
     ) -> Any:
-        """The inner state of some groups apart, of the marked joined ones, and of further states."""
-        states = [*apart.values(), *([self.joined.restored(marks, budget)] if marks.any() else []), *others]
+        """The inner state of some groups apart, of the marked ones under composite keys, and of further states."""
+        states = [*apart.values(), *([self.composite.restored(marks, budget)] if marks.any() else []), *others]
         return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
 
     def totals(self) -> Totals:
@@ -338,15 +338,15 @@ class Grouped(Small):
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
-        if self.woven:
+        if self.interleaved:
             yield from self.parted().to_arrow()
             return
-        apart, table = self._apart_table(), self.joined.table
+        apart, table = self._apart_table(), self.composite.table
         yield from GroupTable.union([apart, table]).rows(self.spec.schema)
-        marks = ~self.joined.marked(self.apart)
-        places = np.searchsorted(table.words[:, 0], apart.words[:, 0]).tolist()  # in the table of joined groups
+        marks = ~self.composite.marked(self.apart)
+        places = np.searchsorted(table.words[:, 0], apart.words[:, 0]).tolist()  # in the table of composite keys
         pending = deque(zip(places, apart.names.to_pylist(), strict=True))
-        for at, batch in self.joined.tables(marks):
+        for at, batch in self.composite.tables(marks):
             start = 0
             while pending and pending[0][0] <= at[-1]:
                 place, name = pending.popleft()
@@ -366,8 +366,8 @@ class Grouped(Small):
         return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, 2 * len(names)))
 
     def _alone(self, name: bytes) -> Iterator[pa.RecordBatch]:
-        """The table of a group that stands apart, with its joined rows where it has some."""
-        for batch in self._union({name: self.apart[name]}, self.joined.marked([name]), []).to_arrow():
+        """The table of a group that stands apart, with its rows under composite keys where it has some."""
+        for batch in self._union({name: self.apart[name]}, self.composite.marked([name]), []).to_arrow():
             names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))
             yield from self._tagged(names, batch)
 
@@ -379,7 +379,7 @@ class Grouped(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
-        held = (*self.apart.values(), self.joined, *([self.woven] if self.woven else []))
+        held = (*self.apart.values(), self.composite, *([self.interleaved] if self.interleaved else []))
         return object.__sizeof__(self) + sum(map(sys.getsizeof, held))
 
     def __eq__(self, other: object) -> bool:

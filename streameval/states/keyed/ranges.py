@@ -72,7 +72,7 @@ def restored(outline: Any, rows: Rows) -> Any:
 
 def holder(state: Any) -> Any:
     """The spec of the state that holds the rows of a state: often its own."""
-    return getattr(state, "held_by", None) or state.spec
+    return getattr(state, "derived_from", None) or state.spec
 
 
 def nbytes(state: Any) -> int:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN
-from streameval.kernels.grouped.weave import ordered
+from streameval.kernels.grouped.interleave import ordered
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Group, read_key
 from streameval.states.protocol import Small

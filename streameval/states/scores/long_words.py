@@ -1,7 +1,7 @@
-"""Long words of woven scores of 64 bits: how far keys are from the bases of their buckets.
+"""Long words of interleaved scores of 64 bits: how far keys are from the bases of their buckets.
 
 See `streameval.kernels.grouped.long`. Bases depend on the type of the scores alone. Words have room for 0, ±∞ and
-floats from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵; batches with others are not woven.
+floats from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵; batches with others are not interleaved.
 """
 
 from __future__ import annotations

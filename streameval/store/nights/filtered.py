@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
-from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.finalize import finalize_all
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of

@@ -23,9 +23,9 @@ from streameval.budget import parse_bytes
 from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
-from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
+from streameval.evaluation.finalize import finalize_all
 from streameval.store.files.ledger import Entry, StoredState
 from streameval.store.nights.facts import gathered
 from streameval.store.nights.partitions import fingerprint

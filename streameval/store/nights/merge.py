@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import FormatError, OptionError
-from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.finalize import finalize_all
 from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.counted import COUNTED
+from streameval.evaluation.count_intervals import COUNTED
 from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.store.nights.given import REPORTED

@@ -1,4 +1,4 @@
-"""Joined groups: the items of many groups in one `KeyedCounts`, and the inner states made from them.
+"""Composite groups: the items of many groups in one `KeyedCounts`, and the inner states made from them.
 
 The key of an item is the hash of its group's name, two words of which the first decides the bucket, then the key in the
 inner state's table: its flags, inverted, and its words. Keys of a group are therefore adjacent, in the order of the
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Joined", "add_items", "inner_facts", "inner_header", "joined_layout", "read_joined"]
+__all__ = ["CompositeGroups", "add_items", "composite_layout", "inner_facts", "inner_header", "read_composite"]
 
 
 def _fields(inner: Any, kind: pa.DataType) -> list[str]:
@@ -36,8 +36,8 @@ def _fields(inner: Any, kind: pa.DataType) -> list[str]:
     return [field.name for field in inner.schema if field.type == kind]
 
 
-def joined_layout(inner: Any) -> Layout:
-    """Layout of joined items."""
+def composite_layout(inner: Any) -> Layout:
+    """Layout of items with composite keys."""
     words = 2 + len(_fields(inner, pa.bool_())) + len(_fields(inner, pa.uint64()))
     return Layout(ID_BUCKETS, 64, words, weighted=getattr(inner, "weighted", False))
 
@@ -63,9 +63,9 @@ def add_items(
     builder.add_items(first, codes, np.column_stack((tags[:, 1], keys)), counts, weights)
 
 
-def read_joined(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
+def read_composite(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
     """The items of inner tables whose column ``group`` has the names of the groups."""
-    builder = SegmentBuilder.fitting(joined_layout(inner), budget, SLAB // 4, counted=True)
+    builder = SegmentBuilder.fitting(composite_layout(inner), budget, SLAB // 4, counted=True)
     weights = _fields(inner, pa.float64())
     for batch in batches:
         group = batch.column("group").dictionary_encode()
@@ -82,7 +82,7 @@ def read_joined(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class CompositeGroups:
     """Many groups of an inner state.
 
     Attributes
@@ -97,13 +97,13 @@ class Joined:
     keyed: KeyedCounts
 
     @classmethod
-    def empty(cls, inner: Any) -> Joined:
+    def empty(cls, inner: Any) -> CompositeGroups:
         """No groups."""
-        return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(joined_layout(inner)))
+        return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(composite_layout(inner)))
 
-    def merge(self, other: Joined) -> Joined:
+    def merge(self, other: CompositeGroups) -> CompositeGroups:
         """The groups of both."""
-        return Joined(self.inner, GroupTable.union([self.table, other.table]), self.keyed.merge(other.keyed))
+        return CompositeGroups(self.inner, GroupTable.union([self.table, other.table]), self.keyed.merge(other.keyed))
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -173,7 +173,7 @@ def _filtered(counts: Counts, here: Array) -> Counts:
 
 
 def _add_inner(builder: SegmentBuilder, inner: Any, counts: Counts) -> None:
-    """Add joined items to the segments of an inner state."""
+    """Add items with composite keys to the segments of an inner state."""
     keys, rest = np.ascontiguousarray(counts.rest[:, 1]), counts.rest[:, 2:]
     narrow = inner.layout.bits == 16
     words, buckets = (keys.astype(np.uint16), keys >> np.uint64(16)) if narrow else (keys, inner.packing.bucket(keys))

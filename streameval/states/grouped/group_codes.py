@@ -1,4 +1,4 @@
-"""Books: which code stands for which group; no code enters a result."""
+"""Group codes: which code stands for which group; no code enters a result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["Book", "book_of"]
+__all__ = ["GroupCodes", "shared_codes"]
 
 
-class Book:
+class GroupCodes:
     """Codes of groups, by name; names are only added.
 
     Examples
     --------
-    >>> book = Book()
-    >>> book.codes([b"3:sDE", b"3:sFR"]).tolist(), book.codes([b"3:sFR"]).tolist()
+    >>> group_codes = GroupCodes()
+    >>> group_codes.codes([b"3:sDE", b"3:sFR"]).tolist(), group_codes.codes([b"3:sFR"]).tolist()
     ([0, 1], [1])
     """
 
@@ -55,16 +55,16 @@ class Book:
     def __len__(self) -> int:
         return len(self._codes)
 
-    def __reduce__(self) -> tuple[type[Book], tuple[list[bytes]]]:
+    def __reduce__(self) -> tuple[type[GroupCodes], tuple[list[bytes]]]:
         """Carry the names to another process."""
-        return Book, (self.names,)
+        return GroupCodes, (self.names,)
 
 
-_BOOKS: WeakKeyDictionary[Budget, dict[Any, Book]] = WeakKeyDictionary()
-_BOOKS_LOCK = threading.Lock()
+_SHARED: WeakKeyDictionary[Budget, dict[Any, GroupCodes]] = WeakKeyDictionary()
+_SHARED_LOCK = threading.Lock()
 
 
-def book_of(budget: Budget, key: Any) -> Book:
-    """The book for groups of a key that the builders of a budget share."""
-    with _BOOKS_LOCK:
-        return _BOOKS.setdefault(budget, {}).setdefault(key, Book())
+def shared_codes(budget: Budget, key: Any) -> GroupCodes:
+    """The group codes of a key that the builders of a budget share."""
+    with _SHARED_LOCK:
+        return _SHARED.setdefault(budget, {}).setdefault(key, GroupCodes())

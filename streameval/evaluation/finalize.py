@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
-from streameval.evaluation.counted import counted
+from streameval.evaluation.count_intervals import counted
 from streameval.evaluation.intervals import differences, estimated, finalized, resampled_states, sliced_blocks
 from streameval.evaluation.resampling import LEVEL, NO_INTERVALS
 from streameval.evaluation.result import Evaluation

@@ -1,14 +1,14 @@
-"""Woven groups: rows of all groups in one table in the order of their scores.
+"""Interleaved groups: rows of all groups in one table in the order of their scores.
 
 For scores without weights. The table is that of `ScoreCounts`, with words that also have a code of the group: to fold a
 row costs as much for a thousand groups as for one, and all groups are finalized in one sweep
-(`streameval.states.grouped.sheaf`). The state of all rows has the same pieces in the same places.
+(`streameval.states.grouped.group_sweep`). The state of all rows has the same pieces in the same places.
 Of scores of 32 bits a word has 32 bits, the lower half of the rank key and the code; more than 2¹⁵ groups have words of
 64 bits, the whole key and the code. Longer scores have long words (`streameval.states.scores.long_words`), for up to
 2¹⁵ groups.
 
-Which code stands for which group is written in a `Book`. Builders that share a budget share the book; states with
-different books, as from other processes, are given the codes of one when they are merged. No code enters a result.
+A `GroupCodes` maps groups to codes. Builders that share a budget share it; when states with different codes are merged,
+such as those of other processes, one of them is recoded. No code enters a result.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget, Computed
+from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import long, sweep
-from streameval.kernels.grouped import weave as kernels
 from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS, encode_f8
-from streameval.states.grouped.book import Book, book_of
-from streameval.states.grouped.joined import Joined, add_items, inner_facts, inner_header, joined_layout
+from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts, inner_header
+from streameval.states.grouped.group_codes import GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_CELLS", "NARROW", "WIDE", "Woven", "WovenBuilder", "weaves"]
+__all__ = ["MOST_CELLS", "NARROW", "WIDE", "Interleaved", "InterleavedBuilder", "interleaves"]
 
 NARROW, WIDE = Layout(SCORE_BUCKETS, 32), Layout(SCORE_BUCKETS, 64)
 MOST_CELLS = 1 << CELL_BITS  # groups that narrow words can tell apart
@@ -56,13 +56,13 @@ _LOW = np.uint64(0xFFFFFFFF)
 _CELL = np.uint64(MOST_CELLS - 1)
 
 
-def weaves(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are woven: slices, which are finalized together; blocks are left out one by one.
+def interleaves(inner: Any, key: Key) -> bool:
+    """Whether groups of a state are interleaved: slices, which are finalized together; blocks are left out one by one.
 
     Examples
     --------
     >>> slices = By(("country",))
-    >>> weaves(ScoreSpec("score"), slices), weaves(ScoreSpec("score", weighted=True), slices)
+    >>> interleaves(ScoreSpec("score"), slices), interleaves(ScoreSpec("score", weighted=True), slices)
     (True, False)
     """
     return isinstance(key, By) and isinstance(inner, ScoreSpec) and not inner.weighted
@@ -79,26 +79,26 @@ def _row_bytes(layout: Layout) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Woven:
+class Interleaved:
     """Groups of a score state in one table.
 
     Attributes
     ----------
     inner : ScoreSpec
-    book : Book, which may know groups that have no rows here
+    group_codes : GroupCodes, which may know groups that have no rows here
     table : GroupTable, names and facts of the groups that are here
     keyed : KeyedCounts, layout `NARROW`, `WIDE` or `LONG`
     """
 
     inner: ScoreSpec
-    book: Book
+    group_codes: GroupCodes
     table: GroupTable
     keyed: KeyedCounts
 
     @classmethod
-    def empty(cls, inner: ScoreSpec) -> Woven:
+    def empty(cls, inner: ScoreSpec) -> Interleaved:
         """No groups."""
-        return cls(inner, Book(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(_first(inner)))
+        return cls(inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(_first(inner)))
 
     @property
     def narrow(self) -> bool:
@@ -110,25 +110,25 @@ class Woven:
         """Whether words are long."""
         return self.keyed.layout == LONG
 
-    def fits(self, other: Woven) -> bool:
-        """Whether one table can hold the groups of both, which then have codes in this one's book.
+    def fits(self, other: Interleaved) -> bool:
+        """Whether one table can hold the groups of both, which then have codes in this one's group_codes.
 
         Long words can tell `MOST_CELLS` groups apart, other words any number.
         """
-        same = not self.long or other.book is self.book
-        return same or self.book.few(other.book.names, MOST_CELLS) is not None
+        same = not self.long or other.group_codes is self.group_codes
+        return same or self.group_codes.few(other.group_codes.names, MOST_CELLS) is not None
 
-    def merge(self, other: Woven) -> Woven:
+    def merge(self, other: Interleaved) -> Interleaved:
         """The groups of both."""
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
-        if theirs.book is not mine.book:
-            theirs = theirs.recoded(mine.book, theirs.book.names)
+        if theirs.group_codes is not mine.group_codes:
+            theirs = theirs.recoded(mine.group_codes, theirs.group_codes.names)
         if mine.narrow != theirs.narrow:
             mine, theirs = mine.widened(), theirs.widened()
         table = GroupTable.union([mine.table, theirs.table])
-        return Woven(self.inner, mine.book, table, mine.keyed.merge(theirs.keyed))
+        return Interleaved(self.inner, mine.group_codes, table, mine.keyed.merge(theirs.keyed))
 
-    def widened(self) -> Woven:
+    def widened(self) -> Interleaved:
         """The same groups with wide words."""
         if not self.narrow:
             return self
@@ -138,27 +138,27 @@ class Woven:
         )
         return replace(self, keyed=KeyedCounts(WIDE, tuple(segments)))
 
-    def projected(self, part: Callable[[bytes], bytes]) -> Woven:
+    def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
         """The rows by larger groups: `part` gives the name of each one's."""
-        names = list(map(part, self.book.names))
+        names = list(map(part, self.group_codes.names))
         table = GroupTable.of(pa.array(map(part, self.table.names.to_pylist()), pa.large_binary()), self.table.facts)
-        return replace(self.recoded(Book(), names), table=table)
+        return replace(self.recoded(GroupCodes(), names), table=table)
 
-    def recoded(self, book: Book, names: Sequence[bytes]) -> Woven:
-        """The rows with codes of another book, where each old code stands for one of `names`; facts are not renamed."""
-        table = book.codes(names)
-        wide = self if len(book) <= MOST_CELLS else self.widened()
+    def recoded(self, group_codes: GroupCodes, names: Sequence[bytes]) -> Interleaved:
+        """The rows under other codes, where each old code stands for one of `names`; facts are not renamed."""
+        table = group_codes.codes(names)
+        wide = self if len(group_codes) <= MOST_CELLS else self.widened()
         recode, kind = kernels.recoded if wide.keyed.layout == WIDE else sweep.recoded, wide.keyed.layout.dtype
         segments = (
             replace(each, words=each.words.computed(lambda words: recode(words, table), kind))
             for each in wide.keyed.segments
         )
-        return replace(wide, book=book, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
+        return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
     def marks(self, names: Iterable[bytes]) -> Array:
         """Which codes stand for these names, as a bool array."""
         names = set(names)
-        return np.array([name in names for name in self.book.names], np.bool_)
+        return np.array([name in names for name in self.group_codes.names], np.bool_)
 
     def total(self) -> Any:
         """The inner state of all rows: the same pieces, whose words are computed without the groups when read."""
@@ -199,7 +199,7 @@ class Woven:
         segments: dict[int, list[Segment]] = {}
         for each, keys, groups in self._rows():
             codes, words = np.repeat(each.codes, np.diff(each.starts)), keys.astype(self.inner.layout.dtype)
-            order, starts = kernels.ordered(groups.astype(np.int64), len(self.book))
+            order, starts = kernels.ordered(groups.astype(np.int64), len(self.group_codes))
             counts = each.counts.read() if each.counts else NO_COUNTS
             for group in np.flatnonzero(np.diff(starts)).tolist():
                 at = order[starts[group] : starts[group + 1]]
@@ -210,29 +210,29 @@ class Woven:
             for name, code, facts in zip(*self.named_codes(), self.table.facts, strict=True)
         }
 
-    def parted(self) -> tuple[Mapping[bytes, Any], Joined]:
-        """The same groups in the other layouts: apart, and joined."""
-        return {}, self.joined()
+    def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
+        """The same groups in the other layouts: apart, and under composite keys."""
+        return {}, self.composite()
 
     def named_codes(self) -> tuple[list[bytes], list[int]]:
         """The names of the groups that are here, in the order of the table, and their codes."""
         names = self.table.names.to_pylist()
-        return names, self.book.codes(names).tolist()
+        return names, self.group_codes.codes(names).tolist()
 
     def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
         state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
         return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
 
-    def joined(self) -> Joined:
+    def composite(self) -> CompositeGroups:
         """The same groups one after the other."""
-        builder = SegmentBuilder(joined_layout(self.inner), Budget(), SLAB // 4, counted=True)
-        tags = np.zeros((len(self.book.names), 2), np.uint64)
+        builder = SegmentBuilder(composite_layout(self.inner), Budget(), SLAB // 4, counted=True)
+        tags = np.zeros((len(self.group_codes.names), 2), np.uint64)
         tags[self.named_codes()[1]] = self.table.words
         for each, keys, groups in self._rows():
             side = np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts))
             counts = each.counts.read() if each.counts else np.ones(keys.size, np.int64)
             add_items(builder, tags[groups], keys.reshape(-1, 1), side, counts, NO_WEIGHTS)
-        return Joined(self.inner, self.table, KeyedCounts.built(builder))
+        return CompositeGroups(self.inner, self.table, KeyedCounts.built(builder))
 
     def _rows(self) -> Iterator[tuple[Segment, Array, Array]]:
         """Each segment with the rank keys and the groups of its words."""
@@ -249,8 +249,8 @@ class Woven:
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
 
 
-class WovenBuilder:
-    """Builder of woven groups; owned by one task.
+class InterleavedBuilder:
+    """Builder of interleaved groups; owned by one task.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class WovenBuilder:
     """
 
     def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
-        self._inner, self._book = inner, book_of(budget, key)
+        self._inner, self._group_codes = inner, shared_codes(budget, key)
         self._budget, self._capacity = budget, capacity
         self._builders = {_first(inner): self._started(_first(inner))}
         self._tables: list[GroupTable] = []
@@ -274,20 +274,20 @@ class WovenBuilder:
     @property
     def known(self) -> int:
         """Groups that the builders of the budget have met."""
-        return len(self._book)
+        return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
-        """Fold a batch whose groups are known; False, and nothing is done, if it is not to be woven.
+        """Fold a batch whose groups are known; False, and nothing is done, if it is not to be interleaved.
 
-        Scores of 32 bits are woven, unless words would be wide and may not `grow`; longer ones, if long words have room
-        for their keys and groups.
+        Scores of 32 bits are interleaved, unless words would be wide and may not `grow`; longer ones, if long words
+        have room for their keys and groups.
         """
         names = split.names.to_pylist()
-        codes = self._book.few(names, MOST_CELLS)
+        codes = self._group_codes.few(names, MOST_CELLS)
         layout = _first(self._inner) if codes is not None and WIDE not in self._builders else WIDE
         if layout is WIDE and not (grow and NARROW in self._builders):
             return False
-        codes = self._book.codes(names) if codes is None else codes
+        codes = self._group_codes.codes(names) if codes is None else codes
         encoded = self._encoder(batch, split, read_only(codes[split.places]), layout)
         if encoded is None:
             return False
@@ -321,13 +321,13 @@ class WovenBuilder:
         of_keys = _ENCODERS[layout][1]
         return _Encoded(found.size, lambda i, *out: of_keys(found[i], raw[i], table, label[i], *out), facts)
 
-    def woven(self) -> Woven:
+    def interleaved(self) -> Interleaved:
         """Everything folded; the builder is spent."""
-        empty = replace(Woven.empty(self._inner), book=self._book)
+        empty = replace(Interleaved.empty(self._inner), group_codes=self._group_codes)
         found = [replace(empty, keyed=KeyedCounts.built(builder)) for builder in self._builders.values()]
         if self._tables:
             found[0] = replace(found[0], table=GroupTable.union(self._tables))
-        return reduce(Woven.merge, found)
+        return reduce(Interleaved.merge, found)
 
 
 _ENCODERS = {NARROW: (sweep.narrow_f4, sweep.narrow_keys), WIDE: (kernels.encode_f4, kernels.encode_keys)}

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.resampling import Resampled
 
-__all__ = ["Recalled", "RecalledEstimates", "RecalledStates"]
+__all__ = ["CachedEstimates", "CachedEvaluation", "CachedStates"]
 
 
-class Recalled:
+class CachedEvaluation:
     """An evaluation that is made again, once, where its replicates are asked for.
 
     Parameters
@@ -33,10 +33,10 @@ class Recalled:
         return self._make()
 
 
-class RecalledEstimates(Sequence["Estimated"]):
+class CachedEstimates(Sequence["Estimated"]):
     """The replicates of its values."""
 
-    def __init__(self, recalled: Recalled) -> None:
+    def __init__(self, recalled: CachedEvaluation) -> None:
         self._recalled = recalled
 
     @overload
@@ -54,10 +54,10 @@ class RecalledEstimates(Sequence["Estimated"]):
         return tuple, (tuple(self),)
 
 
-class RecalledStates(Mapping[tuple[str, str], "Resampled"]):
+class CachedStates(Mapping[tuple[str, str], "Resampled"]):
     """What gives the replicates of its curves."""
 
-    def __init__(self, recalled: Recalled) -> None:
+    def __init__(self, recalled: CachedEvaluation) -> None:
         self._recalled = recalled
 
     def __getitem__(self, key: tuple[str, str]) -> Resampled:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.budget import Budget
-from streameval.kernels.grouped.cuts import collect_rows, count_shared
+from streameval.kernels.grouped.shared_clusters import collect_rows, count_shared
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
 

@@ -1,10 +1,10 @@
-"""Sheaf: all rows and all groups of a woven state, finalized side by side in one sweep over their scores.
+"""GroupSweep: all rows and all groups of an interleaved state, finalized side by side in one sweep over their scores.
 
-A woven state may be sliced in several ways: each code of its words, a *cell*, lies in one group of each *slicing*. All
-rows are group 0, then come the groups of the first slicing, and so on.
+An interleaved state may be sliced in several ways: each code of its words, a *cell*, lies in one group of each
+*slicing*. All rows are group 0, then come the groups of the first slicing, and so on.
 
-A shard is an interval of scores. What every group has above it is counted first (`Sheaf.tallied`), interval by
-interval; then shards are independent. Of each shard metrics see a `SheafPart`: the scores of every group in it.
+A shard is an interval of scores. What every group has above it is counted first (`GroupSweep.tallied`), interval by
+interval; then shards are independent. Of each shard metrics see a `GroupSweepPart`: the scores of every group in it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
-from streameval.kernels.grouped import weave as kernels
-from streameval.states.grouped.strips import Strip, sorted_rows
-from streameval.states.grouped.woven import WIDE
+from streameval.states.grouped.interleaved import WIDE
+from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.woven import Woven
+    from streameval.states.grouped.interleaved import Interleaved
     from streameval.states.keyed.layout import Interval
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
+__all__ = ["WHOLE", "GroupSweep", "GroupSweepPart", "OneGroup", "counted", "sided"]
 
-WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
+WHOLE = (-1, b"")  # all rows, among the groups of a group sweep
 
 _LEAST = 1 << 16  # rows of a shard: each part costs time for each group
 _SHARE = 20  # bytes of scratch memory that set the rows of a shard, with two words; a row takes 64 while it is swept
@@ -61,21 +61,21 @@ class OneGroup:
 
 
 @dataclass(frozen=True, eq=False)
-class SheafPart:
+class GroupSweepPart:
     """The scores of all groups in one interval, from the best to the worst.
 
     Attributes
     ----------
     spec : the inner spec
-    rows : sequence of Strip and Counts (of wide words, whose keys ascend and which may repeat), in order; no score is
-        in two. Of scores of 64 bits there is one, see `streameval.states.grouped.strips.tied`
+    rows : sequence of SortedRows and Counts (of wide words, whose keys ascend and which may repeat), in order; no score
+        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.sorted_rows.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
     shard_end : the same above the end of the shard, which may have further parts
     """
 
     spec: ScoreSpec
-    rows: Sequence[Strip | Counts]
+    rows: Sequence[SortedRows | Counts]
     member: Array
     before: Array
     total: Array
@@ -94,14 +94,14 @@ class SheafPart:
     @cached_property
     def _swept(self) -> tuple[Array, Array]:
         """The sums of each group."""
-        groups, strip, negatives = self.total.shape[1], self.rows[0], self.total[0]
+        groups, run, negatives = self.total.shape[1], self.rows[0], self.total[0]
         most = max(1 << 30, int(negatives[0]))
-        if len(self.rows) == 1 and isinstance(strip, Strip) and strip.words.size * most < sweep.MOST:
+        if len(self.rows) == 1 and isinstance(run, SortedRows) and run.words.size * most < sweep.MOST:
             left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from the part on
-            end = self.shard_end if strip.words.size == left else self.after
+            end = self.shard_end if run.words.size == left else self.after
             state = np.zeros((groups, sweep.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, end[::-1].T
-            sweep.sweep_words(strip.words, strip.starts, strip.buckets, self.member, state)
+            sweep.sweep_words(run.words, run.starts, run.buckets, self.member, state)
             positives = end[1] - self.before[1]
             area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
             return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
@@ -141,7 +141,7 @@ class SheafPart:
     @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """Where each group starts, and n, p and rank keys of each of its scores."""
-        moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*self.ties[:3], self.member, self.total.shape[1])
+        moved: tuple[Array, Array, Array, Array] = kernels.by_group(*self.ties[:3], self.member, self.total.shape[1])
         return moved
 
     @property
@@ -160,23 +160,23 @@ class SheafPart:
 
 
 @dataclass(frozen=True, eq=False)
-class Sheaf:
-    """All groups of a woven state.
+class GroupSweep:
+    """All groups of an interleaved state.
 
     Attributes
     ----------
-    woven : Woven
+    interleaved : Interleaved
     slicings : for each slicing its groups: their names, and the facts of each as a float64 array
-    member : as `SheafPart` has it
+    member : as `GroupSweepPart` has it
     offsets : first group of all rows and of each slicing, and the number of groups
     intervals : the shards
     before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and in all
     """
 
-    spec: ClassVar[None] = None  # policies are of the groups: missing scores are halved in each, not in the sheaf
+    spec: ClassVar[None] = None  # policies are of the groups: missing scores are halved in each, not in the group sweep
     further: ClassVar[tuple[()]] = ()  # nothing is read along with the metrics
 
-    woven: Woven
+    interleaved: Interleaved
     slicings: Sequence[Mapping[bytes, Array]]
     member: Array
     offsets: Sequence[int]
@@ -186,40 +186,40 @@ class Sheaf:
     @classmethod
     def tallied(
         cls,
-        woven: Woven,
+        interleaved: Interleaved,
         each: Callable[..., list[Any]],
         parts: Sequence[Callable[[bytes], bytes]] = (bytes,),
         budget: Budget | None = None,
-    ) -> Sheaf:
-        """The sheaf of a woven state.
+    ) -> GroupSweep:
+        """The group sweep of an interleaved state.
 
         Parameters
         ----------
-        woven : Woven
+        interleaved : Interleaved
         each : maps a function over the shards
         parts : for each slicing the name of a cell's group, from the name of the cell
         budget : decides how many rows a shard has
         """
-        share = _SHARE + 2 * woven.keyed.layout.dtype.itemsize
+        share = _SHARE + 2 * interleaved.keyed.layout.dtype.itemsize
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
-        intervals, cells = woven.keyed.intervals(rows_each), len(woven.book)
-        names, codes = woven.named_codes()
+        intervals, cells = interleaved.keyed.intervals(rows_each), len(interleaved.group_codes)
+        names, codes = interleaved.named_codes()
         member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
         for k, part in enumerate(parts, start=1):
             groups: dict[bytes, int] = {}
             member[codes, k] = [groups.setdefault(part(name), offsets[k] + len(groups)) for name in names]
-            facts = np.zeros((len(groups), woven.table.facts.shape[1]))
-            np.add.at(facts, member[codes, k] - offsets[k], woven.table.facts)
+            facts = np.zeros((len(groups), interleaved.table.facts.shape[1]))
+            np.add.at(facts, member[codes, k] - offsets[k], interleaved.table.facts)
             slicings.append(dict(zip(groups, facts, strict=True)))
             offsets.append(offsets[k] + len(groups))
 
         def rows(interval: Interval) -> Array:
             tally = np.zeros((2, cells), np.int64)
-            for segment in woven.keyed.segments:
+            for segment in interleaved.keyed.segments:
                 part = segment.range(*interval)
                 if part is not None:
                     counts = part.counts.read() if part.counts else NO_COUNTS
-                    count = kernels.count_codes if woven.keyed.layout == WIDE else sweep.count_cells
+                    count = kernels.count_codes if interleaved.keyed.layout == WIDE else sweep.count_cells
                     count(part.words.read(), counts, part.starts, part.codes, tally)
             found = np.zeros((2, offsets[-1]), np.int64)
             for groups in member.T:
@@ -228,17 +228,17 @@ class Sheaf:
             return found
 
         found = [np.zeros((2, offsets[-1]), np.int64), *each(rows, intervals, "count")]
-        return cls(woven, slicings, member, offsets, intervals, np.cumsum(found, axis=0))
+        return cls(interleaved, slicings, member, offsets, intervals, np.cumsum(found, axis=0))
 
     def _group(self, number: int, facts: Array) -> OneGroup:
         """One group with its facts, as its table has them."""
         neg, pos = self.before[-1, :, number].tolist()
-        return OneGroup(self.woven.inner, neg, pos, facts[:2].astype(np.int64))
+        return OneGroup(self.interleaved.inner, neg, pos, facts[:2].astype(np.int64))
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
         """The number of each group, and what it is, by slicing and name; all rows are `WHOLE`."""
-        found = {WHOLE: (0, self._group(0, self.woven.table.facts.sum(axis=0)))}
+        found = {WHOLE: (0, self._group(0, self.interleaved.table.facts.sum(axis=0)))}
         for k, (first, slicing) in enumerate(zip(self.offsets[1:], self.slicings, strict=False)):
             for number, (name, facts) in enumerate(slicing.items(), start=first):
                 found[k, name] = number, self._group(number, facts)
@@ -248,24 +248,28 @@ class Sheaf:
         """Intervals that can be finalized on their own."""
         return list(self.intervals)
 
-    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SheafPart]:
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupSweepPart]:
         """One: the scores of a shard; several where an interval of one bucket has very many."""
         at = list(self.intervals).index(shard)
-        part = SheafPart(self.woven.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1])
+        part = GroupSweepPart(
+            self.interleaved.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1]
+        )
         for rows in self._runs(shard, budget):
             if part.rows:
                 part = replace(part, before=part.after)
             part = replace(part, rows=rows)
             yield part
 
-    def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[Strip | Counts]]:
+    def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
         """The rows of a shard in runs that end between two scores, sorted."""
-        if self.woven.keyed.layout != WIDE:
-            yield from ([rows] for rows in sorted_rows(self.woven.keyed, self.woven.inner.type, *shard, budget))
+        if self.interleaved.keyed.layout != WIDE:
+            yield from (
+                [rows] for rows in sorted_rows(self.interleaved.keyed, self.interleaved.inner.type, *shard, budget)
+            )
             return
-        held: list[Strip | Counts] = []
+        held: list[SortedRows | Counts] = []
         size, last = 0, np.uint64(0)
-        for counts in self.woven.keyed.grouped(shard, budget):
+        for counts in self.interleaved.keyed.grouped(shard, budget):
             if size + counts.keys.size > _ITEMS and held and last >> _HALF != counts.keys[0] >> _HALF:
                 yield held
                 held, size = [], 0
@@ -282,7 +286,7 @@ _OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digit
 
 
 def _digits(*values: Array) -> Array:
-    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `SheafPart.areas`; no value is negative."""
+    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `GroupSweepPart.areas`; no value is negative."""
     found = np.zeros((4, values[0].size), np.int64)
     found[: len(values)] = values
     for i in range(3):
@@ -291,9 +295,9 @@ def _digits(*values: Array) -> Array:
     return found
 
 
-def counted(rows: Strip | Counts) -> Counts:
+def counted(rows: SortedRows | Counts) -> Counts:
     """Rows as wide words with counts."""
-    return rows.counts() if isinstance(rows, Strip) else rows
+    return rows.counts() if isinstance(rows, SortedRows) else rows
 
 
 def sided(sides: Array) -> Totals:

@@ -1,7 +1,7 @@
 """Clusters of all rows and of every group, counted side by side in one pass over the rows of all groups.
 
-For woven groups, and for those that stand apart. The pass gives the size tables of all rows and of each group, and the
-rows of each group in clusters that the group cuts (`streameval.kernels.grouped.sizes`).
+For interleaved groups, and for those that stand apart. The pass gives the size tables of all rows and of each group,
+and the rows of each group in clusters that the group shares with others (`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from streameval.kernels.blocks.clusters import cell_bounds
 from streameval.kernels.grouped.sizes import tally_groups
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
-from streameval.states.grouped.sheaf import WHOLE
-from streameval.states.grouped.woven_clusters import WovenClusters, weaves_clusters
+from streameval.states.grouped.group_sweep import WHOLE
+from streameval.states.grouped.interleaved_clusters import InterleavedClusters, interleaves_clusters
 from streameval.states.protocol import Totals
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClusterSheaf", "ClusterSheafPart", "CutRows", "GroupOfClusters"]
+__all__ = ["ClusterSweep", "ClusterSweepPart", "CutRows", "GroupOfClusters"]
 
 _CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are few
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSheafPart:
+class ClusterSweepPart:
     """The clusters of one shard.
 
     Attributes
@@ -59,15 +59,15 @@ class ClusterSheafPart:
 
 @dataclass(frozen=True)
 class CutRows:
-    """Rows of each group in clusters that it cuts, by slicing and name, from the parts of a sheaf."""
+    """Rows of each group in clusters that it cuts, by slicing and name, from the parts of a group sweep."""
 
     name: str = "cut"
 
-    def partial(self, part: ClusterSheafPart) -> Array:
+    def partial(self, part: ClusterSweepPart) -> Array:
         """The rows of one part."""
         return part.cut
 
-    def combine(self, partials: Sequence[Array], state: ClusterSheaf) -> Mapping[tuple[int, bytes], int]:
+    def combine(self, partials: Sequence[Array], state: ClusterSweep) -> Mapping[tuple[int, bytes], int]:
         """The sum over all parts."""
         rows = np.sum(partials, axis=0)
         return {name: int(rows[number]) for name, (number, _) in state.groups.items() if name != WHOLE}
@@ -91,7 +91,7 @@ class GroupOfClusters:
 
     @classmethod
     def of(cls, facts: Array) -> GroupOfClusters:
-        """The group with these facts, as `WovenClusters` has them."""
+        """The group with these facts, as `InterleavedClusters` has them."""
         single, dropped, rows = facts.astype(np.int64).reshape(-1, 2)
         return cls(rows, single, dropped)
 
@@ -102,13 +102,13 @@ class GroupOfClusters:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSheaf:
+class ClusterSweep:
     """All groups of a cluster state.
 
     Attributes
     ----------
     inner : ClusterSpec
-    keyed : KeyedCounts, the rows of all groups, woven
+    keyed : KeyedCounts, the rows of all groups, interleaved
     owners : int64 array of shape (n_cells,), the number of each code's group
     groups : the number of all rows (0) and of each group, and what it is, by slicing and name; all rows are `WHOLE`
     """
@@ -122,34 +122,34 @@ class ClusterSheaf:
     groups: Mapping[tuple[int, bytes], tuple[int, GroupOfClusters]]
 
     @classmethod
-    def of(cls, grouped: Grouped, slicing: int) -> ClusterSheaf | None:
-        """The sheaf of the groups of a slicing; None where some are joined, or where rows without a label count."""
-        inner, woven = grouped.spec.inner, cast("WovenClusters | None", grouped.woven)
+    def of(cls, grouped: Grouped, slicing: int) -> ClusterSweep | None:
+        """The sweep of a slicing; None if groups have composite keys, or if rows without a label count."""
+        inner, interleaved = grouped.spec.inner, cast("InterleavedClusters | None", grouped.interleaved)
         if (
-            not weaves_clusters(inner, grouped.spec.key)
-            or len(grouped.joined.table)
+            not interleaves_clusters(inner, grouped.spec.key)
+            or len(grouped.composite.table)
             or len(grouped.apart) > MOST_BLOCKS
         ):
             return None
         if grouped.apart:
-            apart = WovenClusters.of(inner, grouped.apart)
-            if woven is not None and not apart.fits(woven):
+            apart = InterleavedClusters.of(inner, grouped.apart)
+            if interleaved is not None and not apart.fits(interleaved):
                 return None
-            woven = apart if woven is None else apart.merge(woven)
-        woven = woven or WovenClusters.empty(inner)
-        names, codes = woven.named_codes()
+            interleaved = apart if interleaved is None else apart.merge(interleaved)
+        interleaved = interleaved or InterleavedClusters.empty(inner)
+        names, codes = interleaved.named_codes()
         owners = np.zeros(MOST_BLOCKS, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
-        groups = {WHOLE: (0, GroupOfClusters.of(woven.table.facts.sum(axis=0)))}
-        for number, (name, facts) in enumerate(zip(names, woven.table.facts, strict=True), start=1):
+        groups = {WHOLE: (0, GroupOfClusters.of(interleaved.table.facts.sum(axis=0)))}
+        for number, (name, facts) in enumerate(zip(names, interleaved.table.facts, strict=True), start=1):
             groups[slicing, name] = number, GroupOfClusters.of(facts)
-        return cls(inner, woven.keyed, owners, groups)
+        return cls(inner, interleaved.keyed, owners, groups)
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
         return self.keyed.intervals() or [(0, 0)]
 
-    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSheafPart]:
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSweepPart]:
         """One: the clusters of a shard."""
         groups = len(self.groups)
         clusters, positives = np.zeros((2, max(2, min(_CELLS // groups, 1 << 12)), groups), np.int64)
@@ -171,7 +171,7 @@ class ClusterSheaf:
             sizes, own = np.flatnonzero(clusters[:, group]), large[large[:, 0] == group]
             table = SizeTable(sizes, clusters[sizes, group], positives[sizes, group])
             tables.append(SizeTable.union([table, SizeTable.of(own[:, 1], own[:, 2])]) if len(own) else table)
-        yield ClusterSheafPart(tables, cut)
+        yield ClusterSweepPart(tables, cut)
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
         """The clusters of one bucket by sorting, as `tally_groups` lists large ones; rows are added to `cut`."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.states.clusters.size_blocks import SizeChanges
     from streameval.states.keyed.layout import Interval
 
-__all__ = ["BothChanges", "HeldClusters"]
+__all__ = ["BothChanges", "DerivedClusters"]
 
 
 class BothChanges(NamedTuple):
@@ -31,7 +31,7 @@ class BothChanges(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HeldClusters(ClusterCounts):
+class DerivedClusters(ClusterCounts):
     """The clusters of cells; no row is copied.
 
     Attributes
@@ -42,14 +42,14 @@ class HeldClusters(ClusterCounts):
     cells: Any
 
     @classmethod
-    def of(cls, cells: Any) -> HeldClusters:
+    def of(cls, cells: Any) -> DerivedClusters:
         """The clusters of all blocks."""
         inner, held = cells.spec.inner, cells.keyed
         keyed = KeyedCounts(inner.layout, tuple(map(as_clusters, held.segments)), held.full_outline)
         return cls(inner, keyed, cells.single_rows.sum(axis=0), cells.dropped_rows.sum(axis=0), cells=cells)
 
     @property
-    def held_by(self) -> Any:
+    def derived_from(self) -> Any:
         """The spec of the state that holds the rows."""
         return self.cells.spec
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from streameval.states.grouped.cluster_sheaf import ClusterSheaf
+from streameval.states.grouped.cluster_sweep import ClusterSweep
+from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.interleaved import Interleaved
 from streameval.states.grouped.joint import Joint
-from streameval.states.grouped.sheaf import Sheaf
 from streameval.states.grouped.state import Grouped
-from streameval.states.grouped.woven import Woven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ __all__ = ["side_by_side"]
 
 def side_by_side(
     held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget | None = None
-) -> list[Sheaf | ClusterSheaf]:
+) -> list[GroupSweep | ClusterSweep]:
     """All rows and all slices; none if they are not stored in a way that one pass can read.
 
     Parameters
@@ -36,12 +36,12 @@ def side_by_side(
     first = next(states)
     if isinstance(first, Joint):
         parts = [first.spec.part(key) for key in keys]
-        return [] if first.further else [Sheaf.tallied(first.woven, each, parts, budget)]
+        return [] if first.further else [GroupSweep.tallied(first.interleaved, each, parts, budget)]
     if not isinstance(first, Grouped):
         return []
-    if not isinstance(first.woven, Woven):
-        made = [ClusterSheaf.of(state, k) for k, state in enumerate(chain([first], states))]
+    if not isinstance(first.interleaved, Interleaved):
+        made = [ClusterSweep.of(state, k) for k, state in enumerate(chain([first], states))]
         return [] if None in made else [one for one in made if one is not None]
-    if len(keys) > 1 or first.apart or len(first.joined.table):
+    if len(keys) > 1 or first.apart or len(first.composite.table):
         return []
-    return [Sheaf.tallied(first.woven, each, budget=budget)]
+    return [GroupSweep.tallied(first.interleaved, each, budget=budget)]

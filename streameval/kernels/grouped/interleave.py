@@ -11,6 +11,7 @@ import numpy as np
 from streameval.kernels.jit import jit
 
 __all__ = [
+    "by_group",
     "count_codes",
     "encode_f4",
     "encode_keys",
@@ -19,7 +20,6 @@ __all__ = [
     "ordered",
     "recoded",
     "recoded_rows",
-    "unwoven",
     "without",
 ]
 
@@ -94,7 +94,7 @@ def kept_words(words, counts, starts, added, marks, shift, low, kept, kept_count
 
 
 @jit
-def unwoven(words, neg, pos, member, groups):
+def by_group(words, neg, pos, member, groups):
     """Counts of ascending words, moved group by group: where each of the groups starts, its n, p and rank keys.
 
     A code lies in a group of each slicing, ``member[code]``; codes of a group with one key are added up.

@@ -1,4 +1,4 @@
-"""Strips: rows of narrow or long words, gathered from all segments and sorted once."""
+"""SortedRows: rows of narrow or long words, gathered from all segments and sorted once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Strip", "sorted_rows", "tied"]
+__all__ = ["SortedRows", "sorted_rows", "tied"]
 
 _CELL = np.uint64((1 << sweep.CELL_BITS) - 1)
 _HALF = np.uint64(32)
 _SAMPLE = 64  # words sampled for each pass over a bucket
 
 
-class Strip(NamedTuple):
+class SortedRows(NamedTuple):
     """Rows of some buckets as labelled words, sorted by key, the negatives of a key before its positives.
 
     Attributes
@@ -66,7 +66,7 @@ def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
 
 def sorted_rows(
     keyed: KeyedCounts, kind: str, start: int, stop: int, budget: Budget | None = None
-) -> Iterator[Strip | Counts]:
+) -> Iterator[SortedRows | Counts]:
     """The rows of some buckets of narrow or long words, sorted; one bucket of very many in several passes."""
     items = int(keyed.items_in(start, stop).sum())
     most = keyed.most(budget or Budget())
@@ -115,11 +115,11 @@ def _between(keyed: KeyedCounts, low: int, high: int) -> KeyedCounts:
     return KeyedCounts(keyed.layout, tuple(found))
 
 
-def _with_counted(strip: Strip, counted: Sequence[Segment]) -> Counts:
+def _with_counted(run: SortedRows, counted: Sequence[Segment]) -> Counts:
     """Plain rows and counted ones together; a word may repeat."""
-    if strip.words.itemsize == 8:
-        return _with_counted_long(strip, counted)
-    found, none = [strip.counts()], np.empty((0, 0), np.uint64)
+    if run.words.itemsize == 8:
+        return _with_counted_long(run, counted)
+    found, none = [run.counts()], np.empty((0, 0), np.uint64)
     for each in counted:
         words = sweep.wide_words(each.words.read(), each.starts, each.codes)
         found.append(Counts(words, none, *_by_label(each)))
@@ -135,17 +135,17 @@ def _by_label(segment: Segment) -> tuple[Array, Array]:
     return np.where(positive, 0, rows), np.where(positive, rows, 0)
 
 
-def _with_counted_long(strip: Strip, counted: Sequence[Segment]) -> Counts:
+def _with_counted_long(run: SortedRows, counted: Sequence[Segment]) -> Counts:
     """As `_with_counted`, of long words."""
-    found = [long.ties(strip.words, strip.starts, bases(strip.kind)[strip.buckets])]
+    found = [long.ties(run.words, run.starts, bases(run.kind)[run.buckets])]
     for each in counted:
-        found.append((whole_keys(strip.kind, each), each.words.read() & _CELL, *_by_label(each)))
+        found.append((whole_keys(run.kind, each), each.words.read() & _CELL, *_by_label(each)))
     keys, *others = map(np.concatenate, zip(*found, strict=True))
     order = np.argsort(keys)
     return tied(keys[order], *(column[order] for column in others))
 
 
-def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> Strip:
+def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> SortedRows:
     """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
     words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
@@ -157,4 +157,4 @@ def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_wor
     low = words.dtype.type(0 if whole_words else sweep.KEY_SHIFT)
     sort = long.sort_words if keyed.layout == LONG else sweep.sort_words
     sort(words, starts, np.empty_like(words), low)
-    return Strip(words, starts, buckets + start, kind)
+    return SortedRows(words, starts, buckets + start, kind)

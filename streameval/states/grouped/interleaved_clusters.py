@@ -1,11 +1,11 @@
-"""Woven clusters: rows of all groups of a cluster state in one table, by cluster.
+"""Interleaved clusters: rows of all groups of a cluster state in one table, by cluster.
 
 A row is the key of its cluster together with a code of its group, as in `streameval.states.grouped.cluster_blocks`: one
 word for integer ids, two for others. To fold a row costs as much for a thousand groups as for one, it takes no more
-memory than in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sheaf`). The
+memory than in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sweep`). The
 states of all rows and of each group are computed from the table.
 
-Codes are those of a `Book`, at most 1,024. Batches with groups beyond are folded in the other layouts.
+Codes are those of a `GroupCodes`, at most 1,024. Batches with groups beyond are folded in the other layouts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels.grouped.weave import ordered, recoded_rows
+from streameval.kernels.grouped.interleave import ordered, recoded_rows
 from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped.book import Book, book_of
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
-from streameval.states.grouped.joined import Joined, inner_facts, inner_header
+from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header
+from streameval.states.grouped.group_codes import GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
@@ -39,79 +39,84 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["WovenClusters", "WovenClustersBuilder", "weaves_clusters"]
+__all__ = ["InterleavedClusters", "InterleavedClustersBuilder", "interleaves_clusters"]
 
 _ROWS = 1 << 16  # rows whose codes are looked up at a time: they stay in the cache
 
 
-def weaves_clusters(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are woven clusters: slices; blocks have a state of their own.
+def interleaves_clusters(inner: Any, key: Key) -> bool:
+    """Whether groups of a state are interleaved clusters: slices; blocks have a state of their own.
 
     Examples
     --------
     >>> slices = By(("country",))
-    >>> weaves_clusters(ClusterSpec("cluster"), slices), weaves_clusters(ClusterSpec("c", unlabelled=True), slices)
-    (True, False)
+    >>> [interleaves_clusters(ClusterSpec("c", unlabelled=value), slices) for value in (False, True)]
+    [True, False]
     """
     return isinstance(key, By) and isinstance(inner, ClusterSpec) and not inner.unlabelled
 
 
 @dataclass(frozen=True, eq=False)
-class WovenClusters:
+class InterleavedClusters:
     """Groups of a cluster state in one table.
 
     Attributes
     ----------
     inner : ClusterSpec
-    book : Book, which may know groups that have no rows here
+    group_codes : GroupCodes, which may know groups that have no rows here
     table : GroupTable, names and facts of the groups that are here; the last two facts are their rows with an id
     keyed : KeyedCounts, rows by cluster and group
     """
 
     inner: ClusterSpec
-    book: Book
+    group_codes: GroupCodes
     table: GroupTable
     keyed: KeyedCounts
 
     @classmethod
-    def empty(cls, inner: ClusterSpec) -> WovenClusters:
+    def empty(cls, inner: ClusterSpec) -> InterleavedClusters:
         """No groups."""
-        return cls(inner, Book(), GroupTable.empty(2 * len(inner_facts(inner)) + 2), KeyedCounts(cell_layout(inner)))
+        return cls(
+            inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner)) + 2), KeyedCounts(cell_layout(inner))
+        )
 
     @classmethod
-    def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> WovenClusters:
+    def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> InterleavedClusters:
         """Groups that are given by their inner states, at most `MOST_BLOCKS`; no row is copied."""
-        book, names = Book(apart), pa.array(apart, pa.large_binary())
+        group_codes, names = GroupCodes(apart), pa.array(apart, pa.large_binary())
         facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
         segments: list[Segment] = []
         for code, state in enumerate(apart.values()):
             rows = state.keyed.rows.reshape(-1, 2).sum(axis=0)
             facts[code] = [side for name in inner_facts(inner) for side in state.header()[name]] + rows.tolist()
             segments += (as_cells(each, code) for each in state.keyed.segments)
-        return cls(inner, book, GroupTable.of(names, facts), KeyedCounts(cell_layout(inner), tuple(segments)))
+        return cls(inner, group_codes, GroupTable.of(names, facts), KeyedCounts(cell_layout(inner), tuple(segments)))
 
-    def fits(self, other: WovenClusters) -> bool:
+    def fits(self, other: InterleavedClusters) -> bool:
         """Whether both have few enough groups for one table."""
-        return self.book is other.book or self.book.few(other.book.names, MOST_BLOCKS) is not None
+        return (
+            self.group_codes is other.group_codes
+            or self.group_codes.few(other.group_codes.names, MOST_BLOCKS) is not None
+        )
 
-    def merge(self, other: WovenClusters) -> WovenClusters:
+    def merge(self, other: InterleavedClusters) -> InterleavedClusters:
         """The groups of both, which fit."""
         table = GroupTable.union([self.table, other.table])
-        if other.book is not self.book:
-            codes = self.book.codes(other.book.names).astype(np.uint64)
+        if other.group_codes is not self.group_codes:
+            codes = self.group_codes.codes(other.group_codes.names).astype(np.uint64)
             segments = tuple(recoded(each, codes) for each in other.keyed.segments)
             other = replace(other, keyed=KeyedCounts(other.keyed.layout, segments))
-        return WovenClusters(self.inner, self.book, table, self.keyed.merge(other.keyed))
+        return InterleavedClusters(self.inner, self.group_codes, table, self.keyed.merge(other.keyed))
 
     def marks(self, names: Iterable[bytes]) -> Array:
         """Which codes stand for these names, as a bool array."""
         names = set(names)
-        return np.array([name in names for name in self.book.names], np.bool_)
+        return np.array([name in names for name in self.group_codes.names], np.bool_)
 
     def named_codes(self) -> tuple[list[bytes], list[int]]:
         """The names of the groups that are here, in the order of the table, and their codes."""
         names = self.table.names.to_pylist()
-        return names, self.book.codes(names).tolist()
+        return names, self.group_codes.codes(names).tolist()
 
     def total(self) -> Any:
         """The inner state of all rows; no row is copied."""
@@ -131,7 +136,7 @@ class WovenClusters:
         budget, (names, codes) = budget or Budget(), self.named_codes()
         segments: dict[int, list[Segment]] = {code: [] for code in codes}
         for each in self.keyed.segments:
-            order, starts = ordered(codes_of(each).astype(np.int64), len(self.book))
+            order, starts = ordered(codes_of(each).astype(np.int64), len(self.group_codes))
             for code in np.flatnonzero(np.diff(starts)).tolist():
                 segments[code].append(taken(each, order[starts[code] : starts[code + 1]], budget))
         return {
@@ -139,9 +144,9 @@ class WovenClusters:
             for name, code, facts in zip(names, codes, self.table.facts, strict=True)
         }
 
-    def parted(self) -> tuple[Mapping[bytes, Any], Joined]:
-        """The same groups in the other layouts: apart, and joined."""
-        return self.alone(), Joined.empty(self.inner)
+    def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
+        """The same groups in the other layouts: apart, and under composite keys."""
+        return self.alone(), CompositeGroups.empty(self.inner)
 
     def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
         state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
@@ -152,8 +157,8 @@ class WovenClusters:
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
 
 
-class WovenClustersBuilder:
-    """Builder of woven clusters; owned by one task.
+class InterleavedClustersBuilder:
+    """Builder of interleaved clusters; owned by one task.
 
     Parameters
     ----------
@@ -165,19 +170,19 @@ class WovenClustersBuilder:
     """
 
     def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
-        self._inner, self._book, self._budget = inner, book_of(budget, key), budget
+        self._inner, self._group_codes, self._budget = inner, shared_codes(budget, key), budget
         self._segments = SegmentBuilder(cell_layout(inner), budget, capacity)
         self._tables: list[GroupTable] = []
 
     @property
     def known(self) -> int:
         """Groups that the builders of the budget have met."""
-        return len(self._book)
+        return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; False, and nothing is done, if there are too many groups."""
         inner, names = self._inner, split.names.to_pylist()
-        codes = self._book.few(names, MOST_BLOCKS)
+        codes = self._group_codes.few(names, MOST_BLOCKS)
         if codes is None:
             return False
         array, label, raw = batch.columns[inner.column], batch.label, split.raw
@@ -200,8 +205,8 @@ class WovenClustersBuilder:
             self._tables = [GroupTable.union(self._tables)]
         return True
 
-    def woven(self) -> WovenClusters:
+    def interleaved(self) -> InterleavedClusters:
         """Everything folded; the builder is spent."""
-        empty = replace(WovenClusters.empty(self._inner), book=self._book)
+        empty = replace(InterleavedClusters.empty(self._inner), group_codes=self._group_codes)
         table = GroupTable.union(self._tables) if self._tables else empty.table
         return replace(empty, table=table, keyed=KeyedCounts.built(self._segments))
