@@ -12,14 +12,27 @@ import numpy as np
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
 
-__all__ = ["MIX32", "areas", "encode", "id_starts", "narrow_ties", "precisions", "quotients", "sizes", "tops", "unmix"]
+__all__ = [
+    "MIX32",
+    "areas",
+    "encode",
+    "encode_f4",
+    "id_starts",
+    "narrow_f4",
+    "precisions",
+    "quotients",
+    "row_ties",
+    "sizes",
+    "tops",
+    "unmix",
+]
 
 MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
 _UNMIX32 = pow(MIX32, -1, 1 << 32)
 
 _MIX = np.uint32(MIX32)
 _WORD = np.uint64(32)
-_ID = np.uint64(33)  # bits below the id, where the label is the lowest
+_SIGN, _MAGNITUDE, _INFINITE = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint32(0x7F800000)
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
@@ -32,6 +45,27 @@ def encode(ids, keys, label, shift, words, codes):
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
         words[i] = (np.uint64(mixed) << _WORD) | keys[i]
+        codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
+
+
+@jit
+def narrow_f4(bits, ids, bias):
+    """Whether no float32 score, given as uint32 `bits`, is NaN, and all ``ids + bias`` have 32 bits."""
+    beyond = False
+    for i in range(ids.size):
+        beyond |= (bits[i] & _MAGNITUDE) > _INFINITE
+        beyond |= (ids[i] + bias) > _LOW
+    return not beyond
+
+
+@jit
+def encode_f4(ids, bits, label, shift, words, codes):
+    """As `encode`, of float32 scores that are not NaN, given as uint32 `bits`."""
+    for i in range(ids.size):
+        mixed = np.uint32(np.uint32(ids[i]) * _MIX)
+        b = np.uint32(0) if bits[i] == _SIGN else bits[i]
+        key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
+        words[i] = (np.uint64(mixed) << _WORD) | np.uint64(key)
         codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
 
 
@@ -49,48 +83,23 @@ def unmix(mixed: np.ndarray) -> np.ndarray:
 
 
 @jit
-def narrow_ties(words, every):
-    """Ties of sorted rows, each a word of id and key shifted left by one with the label in the lowest bit.
+def row_ties(words, starts, rows):
+    """Ties of groups of rows, each a word of id and key shifted left by one with the label in the lowest bit.
 
-    Groups of one class are left out unless `every` is set, but for the first and the last one, which may have more rows
-    elsewhere. Returns ``starts``, n and p of the ties, negatives and positives of the groups, and the number of groups
-    left out, their negatives and positives. As in `segments.tally_sorted`, no branch depends on the end of a tie.
+    Group g is ``rows[g]`` words from ``starts[g]`` on, in any order. Returns ``starts``, n and p of the ties.
     """
-    most = min(words.size, 1)
-    for i in range(1, words.size):
-        most += np.int64(words[i] >> _ID != words[i - 1] >> _ID)
-    n, p = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
-    neg, pos = np.empty(most, np.int64), np.empty(most, np.int64)
-    starts, left_out = np.zeros(most + 1, np.int64), np.zeros(3, np.int64)
-    ties, groups, stop = np.int64(0), np.int64(0), 0
-    while stop < words.size:
-        start, first, group = stop, ties, words[stop] >> _ID
-        while stop < words.size and words[stop] >> _ID == group:
-            stop += 1
-        positives, rows, here = np.int64(0), np.int64(0), np.int64(0)
-        for i in range(start, stop):
-            label = np.int64(words[i] & _ONE)
-            positives += label
-            rows += 1
-            here += label
-            n[ties] = rows - here
-            p[ties] = here
-            last = np.int64(words[i] >> _ONE != words[min(i + 1, stop - 1)] >> _ONE)
-            ties += last
-            rows &= last - 1  # 0 after the last row
-            here &= last - 1
-        ties += 1
-        negatives = stop - start - positives
-        if every or (positives and negatives) or not groups or stop == words.size:
-            neg[groups], pos[groups] = negatives, positives
-            groups += 1
-            starts[groups] = ties
-        else:
-            left_out[0] += 1
-            left_out[1] += negatives
-            left_out[2] += positives
-            ties = first
-    return starts[: groups + 1], n[:ties], p[:ties], neg[:groups], pos[:groups], left_out
+    items = rows.sum()
+    n, p = np.zeros(items, np.int64), np.zeros(items, np.int64)
+    firsts = np.zeros(starts.size + 1, np.int64)
+    ties = 0
+    for g in range(starts.size):
+        own = np.sort(words[starts[g] : starts[g] + rows[g]])
+        for i in range(own.size):
+            ties += np.int64(i == 0 or own[i] >> _ONE != own[i - 1] >> _ONE)
+            p[ties - 1] += np.int64(own[i] & _ONE)
+            n[ties - 1] += np.int64(~own[i] & _ONE)
+        firsts[g + 1] = ties
+    return firsts, n[:ties], p[:ties]
 
 
 @jit

@@ -11,7 +11,7 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = ["sorted_order", "sorted_words"]
+__all__ = ["sort_digits", "sorted_order", "sorted_words"]
 
 _ONE = np.uint64(1)
 _FEW = 1 << 8  # words that are sorted at once
@@ -74,7 +74,7 @@ def _sorted_digits(words: np.ndarray) -> np.ndarray:
         return words.copy()
     counts = np.zeros((digits, 1 << -(-bits // digits)), np.uint32)
     out, spare = np.empty_like(words), np.empty_like(words)
-    _sort_digits(words, counts, out, spare)
+    sort_digits(words, counts, out, spare)
     return out if digits % 2 else spare
 
 
@@ -86,7 +86,7 @@ def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
 
 
 @jit
-def _sort_digits(words, counts, out, spare):
+def sort_digits(words, counts, out, spare):
     """Sort by digits, stably from the lowest up; they go to `out` and `spare` by turns.
 
     `counts` are zeros of shape (n_digits, 2 ** bits of a digit).

@@ -90,10 +90,6 @@ class Measure(Protocol):
         """The value of one group, of any size."""
 
 
-def _double(words: tuple[Array, Array]) -> Array:
-    return np.stack(words)
-
-
 def _joined(words: Array, at: int) -> int:
     """A 128-bit sum as an integer."""
     return (int(words[0, at]) << 64) | int(words[1, at])
@@ -114,7 +110,7 @@ class Area:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Twice the pairs won."""
-        return _double(kernels.areas(part.starts, part.n, part.p, part.earlier[1])), _none(len(part.starts) - 1)
+        return part.areas, _none(part.neg.size)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """Pairs won over pairs."""
@@ -134,8 +130,7 @@ class Precision:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Σ p·precision in units of 2⁻⁶²."""
-        found = kernels.precisions(part.starts, part.n, part.p, *part.earlier)
-        return _double(found), _none(len(part.starts) - 1)
+        return part.precisions, _none(part.neg.size)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """The sum over the positives."""
@@ -154,8 +149,8 @@ class Top:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Positives and rows that are taken; no rows where a group has fewer than `k`."""
-        hits, rows = kernels.tops(part.starts, part.n, part.p, *part.earlier, self.k)
-        return _double((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
+        hits, rows = kernels.tops(*part.ties, *part.earlier, self.k)
+        return np.stack((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """Positives over rows."""

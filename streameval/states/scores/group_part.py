@@ -3,26 +3,93 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+
+from streameval.kernels.grouped import comparisons
+from streameval.kernels.grouped import rankings as kernels
 
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["GroupPart"]
+__all__ = ["GroupPart", "GroupRows", "GroupTies"]
 
 
-@dataclass(frozen=True, eq=False)
-class GroupPart:
-    """Consecutive groups, each with its ties from the best score to the worst.
+class _Scores(Protocol):
+    """The scores of the groups of a part."""
 
-    A group of very many distinct scores may be cut: then it is the last one of a part and the first one of the next.
+    def ties(self, neg: Array, pos: Array) -> GroupTies:
+        """The distinct scores, by the negatives and positives of each group."""
+
+    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+        """Twice the pairs won, and Σ p·precision in units of 2⁻⁶², as uint64 arrays of shape (2, n_groups)."""
+
+
+class GroupTies(NamedTuple):
+    """Distinct scores of groups.
 
     Attributes
     ----------
     starts : int64 array of shape (n_groups + 1,), the first tie of each group
-    n, p : int64 arrays of shape (n_ties,), negatives and positives of each tie
+    n, p : int64 arrays of shape (n_ties,), negatives and positives of each tie, from the best score to the worst
+    """
+
+    starts: Array
+    n: Array
+    p: Array
+
+    def ties(self, neg: Array, pos: Array) -> GroupTies:
+        """These."""
+        return self
+
+    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+        """See `_Scores`."""
+        before = _earlier(neg.size, false, true)
+        areas = kernels.areas(*self, before[1])
+        return np.stack(areas), np.stack(kernels.precisions(*self, *before))
+
+
+class GroupRows(NamedTuple):
+    """Rows of groups, which are compared with each other where they are few.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n_rows,), see `streameval.kernels.grouped.comparisons.by_group`
+    starts : int64 array of shape (n_groups,), the first row of each group; rows of others may lie between them
+    """
+
+    words: Array
+    starts: Array
+
+    def ties(self, neg: Array, pos: Array) -> GroupTies:
+        """The distinct scores, from sorted rows."""
+        return GroupTies(*kernels.row_ties(self.words, self.starts, neg + pos))
+
+    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+        """See `_Scores`."""
+        found: tuple[Array, Array] = comparisons.compared(self.words, self.starts, neg, pos, false, true)
+        return found
+
+
+def _earlier(groups: int, false: int, true: int) -> Array:
+    """Negatives and positives of each group in earlier parts, which only the first one has."""
+    sides = np.zeros((2, groups), np.int64)
+    sides[:, :1] = [[false], [true]]
+    return sides
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPart:
+    """Consecutive groups.
+
+    A group of very many rows may be cut: then it is the last one of a part and the first one of the next, which has
+    only scores below those of this one.
+
+    Attributes
+    ----------
+    scores : GroupTies or GroupRows
     neg, pos : int64 arrays of shape (n_groups,), negatives and positives of each group in this part
     first, last : ids of the first and the last group
     false, true : negatives and positives of the first group in earlier parts
@@ -33,9 +100,7 @@ class GroupPart:
     left_out : number of groups of one class that are not among these, their negatives and positives
     """
 
-    starts: Array
-    n: Array
-    p: Array
+    scores: _Scores
     neg: Array
     pos: Array
     first: Any
@@ -48,26 +113,42 @@ class GroupPart:
     left_out: tuple[int, int, int] = (0, 0, 0)
 
     @property
-    def earlier(self) -> tuple[Array, Array]:
-        """Negatives and positives of each group in earlier parts."""
-        sides = np.zeros((2, len(self.starts) - 1), np.int64)
-        sides[:, :1] = [[self.false], [self.true]]
-        return sides[0], sides[1]
+    def ties(self) -> GroupTies:
+        """The distinct scores of each group."""
+        return self.scores.ties(self.neg, self.pos)
+
+    @property
+    def areas(self) -> Array:
+        """Twice the pairs won of each group, ties as halves, as a uint64 array of shape (2, n_groups): 128 bits."""
+        return self._sums[0]
+
+    @property
+    def precisions(self) -> Array:
+        """Σ p·precision of each group in units of 2⁻⁶², as `areas`."""
+        return self._sums[1]
+
+    @cached_property
+    def _sums(self) -> tuple[Array, Array]:
+        return self.scores.sums(self.neg, self.pos, self.false, self.true)
+
+    @property
+    def earlier(self) -> Array:
+        """Negatives and positives of each group in earlier parts, an int64 array of shape (2, n_groups)."""
+        return _earlier(self.neg.size, self.false, self.true)
 
     def before(self, other: GroupPart) -> tuple[GroupPart, GroupPart]:
         """Both parts, `other` the one that follows: what they know of a group that is cut between them."""
         if self.last != other.first:
             return self, other
-        at = int(self.starts[-2])
-        false, true = int(self.n[at:].sum()), int(self.p[at:].sum())
-        if len(self.starts) == 2:  # which may have begun earlier
+        false, true = int(self.neg[-1]), int(self.pos[-1])
+        if self.neg.size == 1:  # which may have begun earlier
             false, true = false + self.false, true + self.true
         return replace(self, goes_on=True), replace(other, continues=True, false=false, true=true)
 
     @property
     def cut(self) -> list[int]:
         """Places of the groups that are not whole."""
-        places = [0] * self.continues + [len(self.starts) - 2] * self.goes_on
+        places = [0] * self.continues + [self.neg.size - 1] * self.goes_on
         return list(dict.fromkeys(places))
 
     def name(self, place: int) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["WORD", "TableBuilders", "is_narrow"]
+__all__ = ["WORD", "TableBuilders", "bias", "is_narrow"]
 
 WORD = np.uint64(32)  # bits of a narrow id, and of a score
 _HALF = np.uint64(1 << 31)
@@ -66,8 +66,13 @@ class TableBuilders:
 
 def is_narrow(ids: Array, kind: str) -> Array:
     """Which ids, as words, have 32 bits: two's complement where they are signed."""
-    found: Array = (ids + _HALF if kind == "signed" else ids) < _NARROW
+    found: Array = ids + bias(kind) < _NARROW
     return found
+
+
+def bias(kind: str) -> np.uint64:
+    """What makes numbers from 0 to 2³² − 1 of ids that are narrow."""
+    return _HALF if kind == "signed" else np.uint64(0)
 
 
 def _narrow(words: list[Array]) -> tuple[Array, Array | None, Array]:

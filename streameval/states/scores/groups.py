@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from streameval.kernels.grouped import comparisons
 from streameval.kernels.grouped import rankings as kernels
-from streameval.kernels.keyed.sorting import sorted_words
+from streameval.kernels.grouped.comparisons import words_by_group
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.compatible import mergeable, same_table
@@ -32,8 +34,8 @@ from streameval.states.keyed.ids import SHIFT, id_words, identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, Totals
-from streameval.states.scores.group_part import GroupPart
-from streameval.states.scores.group_tables import WORD, TableBuilders, is_narrow
+from streameval.states.scores.group_part import GroupPart, GroupRows, GroupTies
+from streameval.states.scores.group_tables import WORD, TableBuilders, bias, is_narrow
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers, rank_keys
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupScoreSpec", "GroupScores"]
 
 _SHIFT32 = np.uint32(SHIFT - np.uint64(32))
+_ID = np.uint64(33)  # bits of a labelled word below the id
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,10 @@ class _GroupScoreBuilder:
         score, group, label = (*(batch.columns[name] for name in self.spec.columns), batch.label)
         if score.null_count:
             score, group, label = self._present(score.is_valid(), score, group, label)
+        refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
         values = numbers(score, self.spec.type)
+        if self._add_f4(values, group, label):
+            return
         if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
             values, (_, group, label) = values[~missing], self._present(pa.array(~missing), score, group, label)
         refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
@@ -156,6 +162,20 @@ class _GroupScoreBuilder:
             self._add_null(keys[~valid], label[~valid])
             keys, label, group = keys[valid], label[valid], group.drop_null()
         self._add(*identify(group, self.spec.group_type), keys, label)
+
+    def _add_f4(self, values: Array, group: pa.Array, label: Array) -> bool:
+        """Add float32 scores of narrow integers in one loop; False, and nothing is done, if they are others."""
+        if not self.spec.narrow or self.spec.type != "f4" or group.null_count or pa.types.is_dictionary(group.type):
+            return False
+        ids, bits, label = (
+            read_only(each) for each in (identify(group, self.spec.group_type)[0], values.view(np.uint32), label)
+        )
+        if not kernels.narrow_f4(bits, ids, bias(self.spec.group_type)):
+            return False
+        self._builders["narrow"].add(
+            ids.size, lambda part, *out: kernels.encode_f4(ids[part], bits[part], label[part], _SHIFT32, *out)
+        )
+        return True
 
     def _present(
         self, valid: pa.Array, score: pa.Array, group: pa.Array, label: Array
@@ -207,7 +227,7 @@ class GroupScores:
     >>> builder = spec.builder(Budget(), 8)
     >>> columns = {"score": pa.array([0.5, 0.5, 0.25]), "user": pa.array([7, 7, 7])}
     >>> builder.update(Batch(np.array([1, 0, 1], np.uint8), None, columns))
-    >>> [(part.n.tolist(), part.p.tolist()) for part in builder.state().parts((0, ID_BUCKETS))]
+    >>> [(part.ties.n.tolist(), part.ties.p.tolist()) for part in builder.state().parts((0, ID_BUCKETS))]
     [([1, 0], [1, 1])]
     """
 
@@ -270,17 +290,19 @@ class GroupScores:
         for stretch in run.stretches(shard, budget):
             if isinstance(stretch, Labelled) and name == "narrow" and not stretch.counted:
                 for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
-                    words = sorted_words(stretch.words[a:b])
+                    words = words_by_group(stretch.words[a:b])
                     if words.size:
                         first, last = ((name, (int(word) | stretch.top << 1) >> 33) for word in words[[0, -1]])
-                        starts, n, p, neg, pos, left = kernels.narrow_ties(words, named)
-                        made = GroupPart(starts, n, p, neg, pos, first, last, left_out=tuple(left.tolist()))
-                        yield replace(made, ids=self._narrow_ids(_distinct(words, stretch.top))) if named else made
+                        starts, neg, pos, left = comparisons.groups_of(words, named)
+                        rows = GroupRows(words, starts)
+                        made = GroupPart(rows, neg, pos, first, last, left_out=tuple(left.tolist()))
+                        ids = (words[starts] >> _ID) | np.uint64(stretch.top >> 32)
+                        yield replace(made, ids=self._narrow_ids(ids)) if named else made
             else:
                 for counts in stretch.counts() if isinstance(stretch, Labelled) else (stretch,):
                     if counts.keys.size:
                         made = _part(name, counts)
-                        firsts = counts.keys[made.starts[:-1]]
+                        firsts = counts.keys[made.ties.starts[:-1]]
                         yield replace(made, ids=self._first_words(name, firsts)) if named else made
 
     def __sizeof__(self) -> int:
@@ -329,13 +351,6 @@ class GroupScores:
         return same_table(self, other)
 
 
-def _distinct(words: Array, top: int) -> Array:
-    """The mixed ids of sorted rows, as `narrow_ties` takes them, each once."""
-    ids = (words >> np.uint64(33)) | np.uint64(top >> 32)
-    distinct: Array = ids[np.append(True, ids[1:] != ids[:-1])]
-    return distinct
-
-
 def _part(name: str, counts: Counts) -> GroupPart:
     """The groups of sorted keys."""
     words = counts.keys
@@ -344,4 +359,4 @@ def _part(name: str, counts: Counts) -> GroupPart:
     first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
     starts = kernels.id_starts(words, counts.rest)
     neg, pos = kernels.sizes(starts, counts.neg, counts.pos)
-    return GroupPart(starts, counts.neg, counts.pos, neg, pos, first, last)
+    return GroupPart(GroupTies(starts, counts.neg, counts.pos), neg, pos, first, last)

@@ -1,0 +1,190 @@
+"""Rankings of many small groups: the rows of a group are compared with each other, not sorted.
+
+A word is a row: the id of its group, then the rank key, then the label, as `streameval.kernels.grouped.rankings` has
+them. Rows are brought into the order of id and label (`by_group`), which needs no digit of the key. Then each positive
+of a group counts the positives and negatives that do not score lower, in loops without branches, several keys at a
+time. Groups of more than `_MOST` positives are sorted by key.
+
+The sums are those of the ties, to the last bit: see `rankings.areas` and `rankings.precisions`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import add_words, multiply_add
+from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.sorting import sort_digits
+
+__all__ = ["by_group", "compared", "groups_of", "words_by_group"]
+
+_MOST = 64  # positives of a group that are compared with every row
+_ID = np.uint64(33)  # bits below the id
+_ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+_KEY_DIGITS, _KEY_BITS = 3, 11  # of the key and the label, 33 bits
+_UNIT = float(1 << 62)
+_DIGIT = 11  # bits of a digit at most: the counts of all digits stay in the cache
+
+
+def words_by_group(words: np.ndarray) -> np.ndarray:
+    """Labelled words in the order of `by_group`; all ids are equal in the bit that the words lack.
+
+    Examples
+    --------
+    >>> words = np.array([7 << 33 | 0b11, 5 << 33 | 0b10, 7 << 33 | 0b100, 5 << 33], np.uint64)
+    >>> [(int(word) >> 33, int(word) & 1) for word in words_by_group(words)]
+    [(5, 0), (5, 0), (7, 0), (7, 1)]
+    """
+    if not words.size:
+        return words
+    bits = 1 + (int(words.min() ^ words.max()) >> 33).bit_length()
+    digits = -(-bits // _DIGIT)
+    out, spare = np.empty_like(words), np.empty_like(words)
+    by_group(words, np.zeros((digits, 1 << -(-bits // digits)), np.uint32), out, spare)
+    return out if digits % 2 else spare
+
+
+@jit
+def by_group(words, counts, out, spare):
+    """Sort words by id and label, stably, by digits of these from the lowest up; to `out` and `spare` by turns.
+
+    `counts` are zeros of shape (n_digits, 2 ** bits of a digit).
+    """
+    mask = np.uint64(counts.shape[1] - 1)
+    bits = np.uint64(0)
+    while mask >> bits:
+        bits += _ONE
+    for i in range(words.size):
+        left = ((words[i] >> _ID) << _ONE) | (words[i] & _ONE)
+        for digit in range(counts.shape[0]):
+            counts[digit, left & mask] += np.uint32(1)
+            left >>= bits
+    given, taken, other = words, out, spare
+    shift = np.uint64(0)
+    for digit in range(counts.shape[0]):
+        cursor, before = counts[digit], np.uint32(0)
+        for value in range(cursor.size):
+            cursor[value], before = before, before + cursor[value]
+        for i in range(given.size):
+            value = ((((given[i] >> _ID) << _ONE) | (given[i] & _ONE)) >> shift) & mask
+            at = cursor[value]
+            cursor[value] = at + np.uint32(1)
+            taken[np.uint64(at)] = given[i]
+        given, taken, other = taken, other, taken
+        shift += bits
+
+
+@jit
+def groups_of(words, every):
+    """The groups of words in the order of `by_group`: where each starts, its negatives and positives.
+
+    Groups of one class are left out unless `every` is set, but for the first and the last one, which may have more rows
+    elsewhere; their number, negatives and positives are returned last.
+    """
+    most = min(words.size, 1)
+    for i in range(1, words.size):
+        most += np.int64(words[i] >> _ID != words[i - 1] >> _ID)
+    starts, neg, pos = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    left_out = np.zeros(3, np.int64)
+    groups, start, positives = 0, 0, np.int64(0)
+    for i in range(words.size):
+        positives += np.int64(words[i] & _ONE)
+        if i + 1 < words.size and words[i + 1] >> _ID == words[i] >> _ID:
+            continue
+        negatives = i + 1 - start - positives
+        starts[groups], neg[groups], pos[groups] = start, negatives, positives
+        if every or (positives and negatives) or not groups or i + 1 == words.size:
+            groups += 1
+        else:
+            left_out[0] += 1
+            left_out[1] += negatives
+            left_out[2] += positives
+        start, positives = i + 1, np.int64(0)
+    return starts[:groups], neg[:groups], pos[:groups], left_out
+
+
+@inlined
+def _precision(true, rows):
+    """A share in units of 2⁻⁶²."""
+    return np.uint64(np.int64(true / rows * _UNIT))
+
+
+@inlined
+def _each_compared(keys, n, rows, false, true):
+    """Sums of a group whose first `n` keys are its negatives: twice the pairs won, and precisions by halves."""
+    area, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)  # counts of 32 bits: several fit into a register
+    for i in range(n, rows):
+        key = keys[i]
+        below, ahead, positives = np.uint32(0), np.uint32(0), np.uint32(0)
+        for j in range(n):
+            below = np.uint32(below + np.uint32(keys[j] > key))
+            ahead = np.uint32(ahead + np.uint32(keys[j] < key))
+        for j in range(n, rows):
+            positives = np.uint32(positives + np.uint32(keys[j] <= key))
+        area += n + np.int64(below) - np.int64(ahead)
+        T, F = true + np.int64(positives), false + n - np.int64(below)
+        share = _precision(T, T + F)
+        upper += share >> _HALF
+        lower += share & _LOW
+    return area, upper, lower
+
+
+@inlined
+def _sorted_sums(words, false, true):
+    """Sums of a group of sorted words: twice the pairs won, and precisions, each of 128 bits."""
+    area_high, area_low, high, low = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    T, F, n, p = np.int64(true), np.int64(false), np.int64(0), np.int64(0)
+    for i in range(words.size):
+        label = np.int64(words[i] & _ONE)
+        p += label
+        n += 1 - label
+        if i + 1 == words.size or words[i + 1] >> _ONE != words[i] >> _ONE:
+            area_high, area_low = multiply_add(area_high, area_low, np.uint64(n), np.uint64(2 * T + p))
+            T += p
+            F += n
+            if p:
+                high, low = multiply_add(high, low, np.uint64(p), _precision(T, T + F))
+            n = p = np.int64(0)
+    return area_high, area_low, high, low
+
+
+@jit
+def compared(words, starts, neg, pos, false, true):
+    """Sums of each group: twice the pairs won, and Σ precision in units of 2⁻⁶², of 128 bits.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_rows,), in the order of `by_group`
+    starts, neg, pos : int64 arrays of shape (n_groups,), see `groups_of`
+    false, true : negatives and positives of the first group that score higher and are not here
+
+    Returns
+    -------
+    areas, precisions : uint64 arrays of shape (2, n_groups), high words and low words
+    """
+    areas, precisions = np.zeros((2, starts.size), np.uint64), np.zeros((2, starts.size), np.uint64)
+    most = most_sorted = np.int64(0)
+    for g in range(starts.size):
+        if pos[g] <= _MOST:
+            most = max(most, neg[g] + pos[g])
+        else:
+            most_sorted = max(most_sorted, neg[g] + pos[g])
+    keys = np.empty(most, np.uint32)
+    out, spare = np.empty(most_sorted, np.uint64), np.empty(most_sorted, np.uint64)
+    counts = np.zeros((_KEY_DIGITS, 1 << _KEY_BITS), np.uint32)
+    for g in range(starts.size):
+        start, rows = starts[g], neg[g] + pos[g]
+        if pos[g] <= _MOST:
+            for i in range(rows):
+                keys[i] = np.uint32(words[start + i] >> _ONE)
+            area, upper, lower = _each_compared(keys, neg[g], rows, np.int64(false), np.int64(true))
+            areas[0, g], areas[1, g] = multiply_add(
+                np.uint64(0), np.uint64(area), np.uint64(2 * true), np.uint64(neg[g])
+            )
+            precisions[0, g], precisions[1, g] = add_words(np.uint64(0), np.uint64(0), upper, lower)
+        else:
+            sort_digits(words[start : start + rows], counts, out[:rows], spare[:rows])  # three digits end in `out`
+            counts[:] = 0
+            areas[0, g], areas[1, g], precisions[0, g], precisions[1, g] = _sorted_sums(out[:rows], false, true)
+        false = true = 0
+    return areas, precisions

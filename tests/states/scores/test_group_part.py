@@ -1,0 +1,73 @@
+"""Groups of a part: rows that are compared with each other have the sums of their ties."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval.budget import Budget
+from streameval.errors import NullError
+from streameval.kernels.grouped import comparisons
+from streameval.states.protocol import Batch
+from streameval.states.scores.group_part import GroupPart, GroupRows
+from streameval.states.scores.groups import ID_BUCKETS, GroupScoreSpec
+
+
+def _part(rng: np.random.Generator, groups: int, rows: int, share: float, keys: int, **more: object) -> GroupPart:
+    """Groups of random rows, scores among `keys`."""
+    words = (rng.integers(0, groups, rows, np.uint64) << np.uint64(33)) | (
+        rng.integers(0, keys, rows, np.uint64) << np.uint64(1)
+    )
+    words = comparisons.words_by_group(words | (rng.random(rows) < share).astype(np.uint64))
+    starts, neg, pos, _ = comparisons.groups_of(words, True)
+    return GroupPart(GroupRows(words, starts), neg, pos, 0, 1, **more)
+
+
+@pytest.mark.parametrize("keys", [1, 7, 1 << 32])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (1, 5_000), (40, 3_000), (3_000, 9_000)])
+def test_rows_have_the_sums_of_their_ties(groups: int, rows: int, share: float, keys: int) -> None:
+    """Few positives are compared with every row, many are sorted: to the last bit like ties."""
+    rng = np.random.default_rng([groups, rows, keys % 997])
+    part = _part(rng, groups, rows, share, keys, false=5, true=3)
+    ties = GroupPart(part.ties, part.neg, part.pos, 0, 1, false=5, true=3)
+    assert part.ties.n.sum() + part.ties.p.sum() == rows
+    np.testing.assert_array_equal(part.areas, ties.areas)
+    np.testing.assert_array_equal(part.precisions, ties.precisions)
+
+
+def test_groups_of_one_class_are_counted_and_left_out_but_at_the_ends() -> None:
+    """The first and the last group may have more rows elsewhere."""
+    words = np.array([1 << 33, 2 << 33 | 1, 2 << 33 | 3, 3 << 33, 3 << 33 | 1, 4 << 33 | 1], np.uint64)
+    starts, neg, pos, left = comparisons.groups_of(comparisons.words_by_group(words), False)
+    assert (starts.tolist(), neg.tolist(), pos.tolist()) == ([0, 3, 5], [1, 1, 0], [0, 1, 1])
+    assert left.tolist() == [1, 0, 2]
+
+
+def test_a_null_score_is_refused_where_all_others_take_the_fast_way() -> None:
+    """Scores of 32 bits with short ids are encoded in one loop, which knows no nulls."""
+    columns = {"score": pa.array([0.5, None], pa.float32()), "user": pa.array([1, 2])}
+    builder = GroupScoreSpec("score", "f4", "user").builder(Budget(), 8)
+    with pytest.raises(NullError):
+        builder.update(Batch(np.zeros(2, np.uint8), None, columns))
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint32", "uint64"])
+def test_ids_and_scores_at_the_ends_of_their_range_are_told_apart(kind: str) -> None:
+    """Whether ids have 32 bits or more, and in one batch; -0.0 equals 0.0, infinities are ordinary."""
+    info = np.iinfo(kind)
+    ends = [info.min, info.max, 0, 1, min(info.max, 2**31 - 1), max(info.min, -(2**31))]
+    found = {}
+    for ids in (ends, [each for each in ends if -(2**31) <= each < 2**31]):
+        ids = sorted(set(ids))
+        score = np.array([np.inf, -np.inf, -0.0, 0.0], np.float32)
+        columns = {"score": pa.array(np.tile(score, len(ids))), "user": pa.array(np.repeat(np.array(ids, kind), 4))}
+        kinds = "signed" if info.min else "unsigned"
+        builder = GroupScoreSpec("score", "f4", "user", kinds).builder(Budget(), 8)
+        builder.update(Batch(np.tile(np.array([0, 1, 0, 1], np.uint8), len(ids)), None, columns))
+        parts = list(builder.state().parts((0, ID_BUCKETS)))
+        ties = [(part.ties.n.tolist(), part.ties.p.tolist()) for part in parts]
+        found[len(ids)] = sum(len(part.neg) for part in parts)
+        assert sum(map(sum, (n for n, _ in ties))) == 2 * len(ids)
+        assert all(part.neg.tolist() == part.pos.tolist() == [2] * len(part.neg) for part in parts)
+        assert all(n == [1, 1, 0] * (len(n) // 3) and p == [0, 1, 1] * (len(n) // 3) for n, p in ties)
+    assert all(groups == count for groups, count in found.items())
