@@ -14,7 +14,7 @@ SLOT_BITS = 14  # of a table, which stays in the second-level cache
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
-_ONE = np.uint64(1)
+_ONE, _TWO, _HALF_BITS = np.uint64(1), np.uint64(2), np.uint64(5)  # a half has 32 bits
 
 
 def slots_of(keys: np.ndarray) -> np.ndarray:
@@ -51,66 +51,70 @@ def _whole(word, code, bits):
 
 
 @jit
-def absorb(words, rest, codes, further, keys, tally):
+def absorb(words, rest, codes, further, table):
     """Count the rows whose key is in one of its two slots and move the others to the front; returns how many these are.
 
-    Keys have as many further words as the tuple `further` is long. ``tally[slot, label]`` counts the rows taken out. No
-    branch depends on the data.
+    Keys have as many further words as the tuple `further` is long. No branch depends on the data.
+
+    Parameters
+    ----------
+    table : flat uint64 array; for each pair of slots the words of its two keys, then two items for their counts. An
+        item holds the negatives in its lower half and the positives in its upper half, so that a row touches one cache
+        line and changes one number. The caller empties the halves before they are full.
     """
     kept, columns = np.uint64(0), len(further)
+    width = np.uint64(2 * columns + 4)  # of a pair
     for i in range(words.size):
         code = codes[i]
         word = np.uint64(words[i]) if words.itemsize == 8 else _whole(words[i], code, 8 * words.itemsize)
         hashed = word * _MIX
         for c in range(columns):
             hashed ^= rest[i, c] * _FURTHER
-        slot = (hashed >> _PAIR_SHIFT) << _ONE
-        one, two = keys[slot, 0] == word, keys[slot + _ONE, 0] == word
+        at = (hashed >> _PAIR_SHIFT) * width
+        one, two = table[at] == word, table[at + np.uint64(columns + 1)] == word
         for c in range(columns):
-            one &= keys[slot, np.uint64(1 + c)] == rest[i, c]
-            two &= keys[slot + _ONE, np.uint64(1 + c)] == rest[i, c]
-        hit = one | two
-        tally[slot + np.uint64(two), np.uint64(code & 1)] += np.int64(hit)
+            one &= table[at + np.uint64(c + 1)] == rest[i, c]
+            two &= table[at + np.uint64(columns + 2 + c)] == rest[i, c]
+        hit = np.uint64(one | two)
+        table[at + np.uint64(2 * columns + 2) + np.uint64(two)] += hit << (np.uint64(code & 1) << _HALF_BITS)
         words[kept] = words[i]
         codes[kept] = code
         for c in range(columns):
             rest[kept, c] = rest[i, c]
-        kept += np.uint64(not hit)
+        kept += _ONE - hit
     return np.int64(kept)
 
 
 @inlined
-def _found(key, keys):
-    """The slot of a key of one word, and 1 if it is there, else 0."""
-    slot = ((key * _MIX) >> _PAIR_SHIFT) << _ONE
-    two = np.uint64(keys[slot + _ONE, 0] == key)
-    return slot + two, np.uint64(keys[slot, 0] == key) | two
+def _counted(key, label, table):
+    """Count a row in the slot of its key of one word, as `absorb` does; returns 1 if there is one, else 0."""
+    at = (key * _MIX) >> _PAIR_SHIFT << _TWO
+    two = np.uint64(table[at + _ONE] == key)
+    hit = np.uint64(table[at] == key) | two
+    table[at + _TWO + two] += hit << (np.uint64(label) << _HALF_BITS)
+    return hit
 
 
 @jit
-def absorb_id(ids, label, shift, words, codes, keys, tally):
+def absorb_id(ids, label, shift, words, codes, table):
     """`encode_id` and `absorb` in one loop; returns how many rows are left."""
     kept = np.uint64(0)
     for i in range(ids.size):
         word, code = code_id(ids[i], label[i], shift)
-        slot, hit = _found(word, keys)
-        tally[slot, np.uint64(label[i])] += np.int64(hit)
         words[kept] = word
         codes[kept] = code
-        kept += _ONE - hit
+        kept += _ONE - _counted(word, label[i], table)
     return np.int64(kept)
 
 
 @jit
-def absorb_f4(bits, label, words, codes, keys, tally):
+def absorb_f4(bits, label, words, codes, table):
     """`encode_f4` and `absorb` in one loop; returns how many rows are left, and how many scores are NaN."""
     kept, missing = np.uint64(0), 0
     for i in range(bits.size):
         key, code, nan = code_f4(bits[i], label[i])
-        slot, hit = _found(np.uint64(key), keys)
-        tally[slot, np.uint64(label[i])] += np.int64(hit)
         words[kept] = np.uint16(key)
         codes[kept] = code
-        kept += _ONE - hit
+        kept += _ONE - _counted(np.uint64(key), label[i], table)
         missing += nan
     return np.int64(kept), missing

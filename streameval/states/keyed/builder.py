@@ -134,7 +134,7 @@ class SegmentBuilder:
 
     def _take_hot(self, room: slice) -> None:
         """Count the rows of hot keys among those just encoded; or learn which keys are hot, from all collected rows."""
-        if self._hot is None and self._learns and self._size >= hot.LEARN:
+        if self._hot is None and self._learns and hot.LEARN <= self._size < hot.FULL:
             room, self._learns = slice(0, self._size), False
             columns = self._words[room], self._rest[room], self._codes[room]
             self._hot = hot.HotKeys.learned(*columns, self.layout.codes)

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["LEARN", "Absorb", "HotKeys"]
 
-Absorb = Callable[[slice, "Array", "Array", "Array", "Array"], tuple[int, int]]
-"""Encode a slice of rows into words and codes, without those that are counted in the table of keys and their tally.
+Absorb = Callable[[slice, "Array", "Array", "Array"], tuple[int, int]]
+"""Encode a slice of rows into words and codes, without those that are counted in the table of `HotKeys`.
 
 Returns how many rows are left, and how many scores are NaN.
 """
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
+FULL = 1 << 32  # rows from which on counts are taken out of the table, whose items have 32 bits for each label
 SEEN = 3  # times that a hot key is in the sample
 WORTH = {2: 2, 4: 8, 8: 8}  # by bytes of a word: one row of this many must be of a hot key; short words move fast
 
+_HALF = np.uint64((1 << 32) - 1)
 _SAMPLE = 1 << 15  # rows of the sample, about
 
 
@@ -52,9 +54,13 @@ class HotKeys:
     def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[Any]) -> None:
         """Take the keys in their slots; see `_in_slots`."""
         self._keys, self._buckets, self._dtype = keys, buckets, dtype
-        self._tally = np.zeros((1 << SLOT_BITS, 2), np.int64)
-        self._further = tuple(range(keys.shape[1] - 1))
-        self._rows = 0
+        words = keys.shape[1]
+        self._further = tuple(range(words - 1))
+        pairs = np.zeros((keys.shape[0] // 2, 2 * words + 2), np.uint64)
+        pairs[:, : 2 * words] = keys.reshape(-1, 2 * words)
+        self._table, self._halves = pairs.reshape(-1), pairs[:, 2 * words :]
+        self._earlier: Array | int = 0  # counts that were taken out of the table
+        self._rows, self._counted, self._since = 0, 0, 0
 
     def again(self) -> HotKeys:
         """The same keys for another builder, nothing counted."""
@@ -85,28 +91,46 @@ class HotKeys:
 
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the others to the front; returns how many these are."""
-        self._rows += words.size
-        left: int = absorb(words, rest, codes, self._further, self._keys, self._tally)
+        self._expect(words.size)
+        left: int = absorb(words, rest, codes, self._further, self._table)
+        self._counted += words.size - left
         return left
 
     def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
         """Encode rows and absorb them at once; see `Absorb` for what is returned."""
-        self._rows += words.size
-        return absorb(part, words, codes, self._keys, self._tally)
+        self._expect(words.size)
+        left, missing = absorb(part, words, codes, self._table)
+        self._counted += words.size - left
+        return left, missing
+
+    def _expect(self, rows: int) -> None:
+        """Make room for the counts of some rows, fewer than `FULL`."""
+        if self._since + rows >= FULL:
+            self._earlier, self._since = self._tally(), 0
+            self._halves[:] = 0
+        self._since += rows
+        self._rows += rows
+
+    def _tally(self) -> Array:
+        """Rows counted so far, an int64 array of shape (n_slots, 2)."""
+        counts = self._halves.reshape(-1)
+        tally: Array = self._earlier + np.column_stack((counts & _HALF, counts >> np.uint64(32))).astype(np.int64)
+        return tally
 
     @property
     def worth(self) -> bool:
         """Whether enough of the rows were of hot keys, if they are enough to tell."""
-        return self._rows < LEARN or bool(self._tally.sum() * WORTH[self._dtype.itemsize] >= self._rows)
+        return self._rows < LEARN or self._counted * WORTH[self._dtype.itemsize] >= self._rows
 
     def items(self) -> tuple[Array, Array, Array, Array]:
         """Codes, words, further words and counts of everything counted, by code."""
-        slots, labels = np.nonzero(self._tally)
+        tally = self._tally()
+        slots, labels = np.nonzero(tally)
         codes = (2 * self._buckets[slots] + labels).astype(np.uint32)
         order = np.argsort(codes, kind="stable")
         slots, labels = slots[order], labels[order]
         keys = self._keys[slots]
-        return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), self._tally[slots, labels]
+        return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), tally[slots, labels]
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:

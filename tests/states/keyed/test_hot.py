@@ -28,14 +28,18 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.integers(1, 2))
+@given(ROWS, st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.integers(1, 2), st.integers(2, 60))
 def test_rows_are_counted_once(
-    rows: list[tuple[int, int, int]], capacity: int, learn: int, cut: int, words: int
+    rows: list[tuple[int, int, int]], capacity: int, learn: int, cut: int, words: int, full: int
 ) -> None:
-    """With any capacity and from any row on, keys of one word or two have the counts that a Counter finds."""
+    """With any capacity and from any row on, keys of one word or two have the counts that a Counter finds.
+
+    So they have however often counts are taken out of the table of hot keys.
+    """
     layout = Layout(ID_BUCKETS, 64, words)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hot, "LEARN", learn)
+        patch.setattr(hot, "FULL", full)
         builder = SegmentBuilder(layout, Budget(), capacity)
         for label in (0, 1):
             mine = [row for row in rows if row[2] == label]
