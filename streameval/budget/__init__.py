@@ -27,6 +27,7 @@ from streameval.budget.buffers import Buffer, Computed, SpillFile
 from streameval.budget.machine import (
     available_memory,
     available_threads,
+    fresh_array,
     give_back_freed,
     parse_bytes,
     process_memory,
@@ -46,6 +47,7 @@ __all__ = [
     "Computed",
     "available_memory",
     "available_threads",
+    "fresh_array",
     "give_back_freed",
     "parse_bytes",
     "spill_directory",
@@ -129,7 +131,7 @@ class Budget:
                 found = spare.pop()
                 self._spare_bytes -= found.nbytes
                 return found
-        return np.empty(shape, dtype)
+        return fresh_array(shape, dtype)
 
     def give_back(self, array: Array) -> None:
         """Return a borrowed array that nothing else refers to; it is kept while states leave room for it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.budget import fresh_array
 from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
 from streameval.states.keyed import hot
@@ -207,7 +208,7 @@ class SegmentBuilder:
         starts = np.concatenate(([0], np.cumsum(table[codes])))
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
-            out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
+            out = fresh_array((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
             if values.size:
                 given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
                 move = kernels.scatter if given.ndim == 1 else kernels.scatter_rows
