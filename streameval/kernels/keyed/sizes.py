@@ -23,11 +23,13 @@ LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cach
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
-_ZERO, _ONE, _TWO, _THREE, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(32)
+_ZERO, _ONE, _TWO, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
+_LOW = np.uint64((1 << 32) - 1)
 _WORD_BITS, _TOP, _LAST_BUCKET_BIT = np.uint64(64), np.uint64(63), ID_BUCKETS.bit_length() - 2
 _MARKS = 4  # least number of slots per marked row
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
 _ALONE = np.uint8(1)
+_FULL = 1 << 32  # rows in a bucket; the table has 32 bits for the rows of a label
 _REPEATS = 4  # rows of a key, on average, from which the next bucket is not searched for singletons
 
 
@@ -53,7 +55,7 @@ def tally_clusters(
 
     Returns
     -------
-    stop : the first bucket that was not counted, because it has more than `LARGEST` items or colliding keys
+    stop : the first bucket that was not counted, because it has more than `LARGEST` items, 2³² rows or colliding keys
     sizes, large : int64 arrays with the sizes and positives of clusters too large for the tables
     ids, facts : impure clusters, which have several rows, not all positive: uint64 array of shape (n, words) and their
         negatives and positives, of shape (n, 2)
@@ -64,11 +66,12 @@ def tally_clusters(
     large = np.empty((2, int((buckets // clusters.size).sum()) + several), np.int64)
     room = 0 if start is None else (int(buckets.sum()) + several) // 2 + 1  # most of it is never touched
     ids, facts = np.empty((room, words), np.uint64), np.empty((room, 2), np.int64)
-    kept = np.empty(most + 1, np.uint64), np.empty((most + 1) * (words - 1), np.uint64), np.empty(most + 1, np.uint64)
-    places = (np.array([column.ctypes.data], np.uint64) for column in kept)
+    lengths = most + 1, (most + 1) * (words - 1), most + 1 if counted.any() else 0
+    kept = tuple(np.empty(length, np.uint64) for length in lengths)
+    places = (np.array([column.ctypes.data if column.size else 0], np.uint64) for column in kept)
     stop, found, mixed = _tally(
         rows, items, (0,) * (words - 1), first, clusters, positives, np.empty(_slots(_MARKS * most), np.uint8),
-        kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (2 + words), np.uint64),
+        kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (1 + words), np.uint64),
         np.empty(most, np.uint64), large, start, ids, facts,
     )  # fmt: skip
     return stop, large[0, :found], large[1, :found], ids[:mixed], facts[:mixed]
@@ -95,13 +98,13 @@ def _tally(
     """Fill the arrays of `tally_clusters`; returns where it stopped, and the lengths of `large` and of `ids`.
 
     Scratch: a byte for each slot; the columns of rows that share one, and their addresses as those of one bucket; a
-    hash table of key, negatives, positives and further words; its slots in use. A key is a word shifted left with the
-    lowest bit set, so that it is not 0.
+    hash table of key, counts and further words; its slots in use. A key is a word shifted left with the lowest bit set,
+    so that it is not 0. The counts are the negatives and, 32 bits higher, the positives: a row changes one number.
     """
     columns, found, mixed, clean, direct, half = len(further), 0, 0, _ZERO, False, _ZERO
     for b in range(first, items.size >> 1):
         total = items[2 * b] + items[2 * b + 1]
-        if total > LARGEST:
+        if total > LARGEST or _rows_in(rows, b, total) >= _FULL:
             return b, found, mixed
         source, bucket, stop = rows, b, total
         if not direct:
@@ -119,15 +122,15 @@ def _tally(
         direct = 2 * stop > total and _REPEATS * keys < total
         for k in range(keys):
             row = used[k]
-            neg, pos = np.int64(table[row + _ONE]), np.int64(table[row + _TWO])
+            neg, pos = np.int64(table[row + _ONE] & _LOW), np.int64(table[row + _ONE] >> _HALF)
             if start is not None:
                 top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # of the key, which its shift lost
                 ids[mixed, 0] = (table[row] >> _ONE) | top
                 for c in range(columns):
-                    ids[mixed, 1 + c] = table[row + _THREE + np.uint64(c)]
+                    ids[mixed, 1 + c] = table[row + _TWO + np.uint64(c)]
                 facts[mixed, 0], facts[mixed, 1] = neg, pos
                 mixed += neg > 0 and neg + pos > 1
-            table[row] = table[row + _ONE] = table[row + _TWO] = 0
+            table[row] = table[row + _ONE] = 0
             if neg + pos < clusters.size:
                 clusters[neg + pos] += 1
                 positives[neg + pos] += pos
@@ -135,6 +138,18 @@ def _tally(
                 large[0, found], large[1, found] = neg + pos, pos
                 found += 1
     return items.size >> 1, found, mixed
+
+
+@step
+def _rows_in(rows, b, total):
+    """The rows of a bucket of `total` items, some of which stand for several rows."""
+    starts, words, _, counts = rows
+    for r in range(words.size):
+        column = counts[r]
+        if column:
+            for i in range(starts[r, 2 * b], starts[r, 2 * b + 2]):
+                total += np.int64(word_at(column, i)) - 1
+    return total
 
 
 @step
@@ -155,7 +170,10 @@ def _mark(rows, b, total, marks):
 
 @step
 def _keep(rows, further, code, shift, marks, kept, stop):
-    """Copy the rows of a code that share a slot to row `stop` and on; returns the end."""
+    """Copy the rows of a code that share a slot to row `stop` and on; returns the end.
+
+    Where no item has a count, there is no room for counts.
+    """
     columns = np.uint64(len(further))
     starts, words, rest, counts = rows
     kept_words, kept_rest, kept_counts = kept
@@ -164,7 +182,8 @@ def _keep(rows, further, code, shift, marks, kept, stop):
         for i in range(starts[r, code], starts[r, code + 1]):
             word = word_at(word_column, i)
             kept_words[stop] = word
-            kept_counts[stop] = word_at(count_column, i) if count_column else _ONE
+            if kept_counts.size:
+                kept_counts[stop] = word_at(count_column, i) if count_column else _ONE
             for c in range(columns):
                 kept_rest[stop * columns + np.uint64(c)] = word_at(rest_column, i * columns + c)
             stop += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != _ALONE)
@@ -180,13 +199,13 @@ def _count(rows, further, b, total, table, clean, used):
     """
     columns = len(further)
     starts, words, rest, counts = rows
-    wide, bits = np.uint64(3 + columns), table_bits(2 * total)
+    wide, bits = np.uint64(2 + columns), table_bits(2 * total)
     shift, mask, steps, keys, done = _WORD_BITS - bits, (_ONE << bits) - _ONE, _ZERO, _ZERO, _ZERO
     while clean <= mask:
-        table[clean * wide] = table[clean * wide + _ONE] = table[clean * wide + _TWO] = 0
+        table[clean * wide] = table[clean * wide + _ONE] = 0
         clean += _ONE
     for code in range(2 * b, 2 * b + 2):
-        side = _ONE + np.uint64(code & 1)
+        side = _HALF * np.uint64(code & 1)
         for r in range(words.size):
             word_column, rest_column, count_column = words[r], rest[r], counts[r]
             for i in range(starts[r, code], starts[r, code + 1]):
@@ -200,7 +219,7 @@ def _count(rows, further, b, total, table, clean, used):
                     there = table[at]
                     other = there ^ key
                     for c in range(columns):
-                        other |= table[at + _THREE + np.uint64(c)] ^ word_at(rest_column, i * columns + c)
+                        other |= table[at + _TWO + np.uint64(c)] ^ word_at(rest_column, i * columns + c)
                     if not other * there:  # a key is odd, so this is 0 where one of both is: one branch
                         break
                     slot = (slot + _ONE) & mask
@@ -210,8 +229,8 @@ def _count(rows, further, b, total, table, clean, used):
                 done += _ONE
                 table[at] = key
                 for c in range(columns):
-                    table[at + _THREE + np.uint64(c)] = word_at(rest_column, i * columns + c)
-                table[at + side] += word_at(count_column, i) if count_column else _ONE
+                    table[at + _TWO + np.uint64(c)] = word_at(rest_column, i * columns + c)
+                table[at + _ONE] += (word_at(count_column, i) if count_column else _ONE) << side
                 used[keys] = at
                 keys += np.uint64(there == _ZERO)
     return np.int64(keys), clean

@@ -16,6 +16,10 @@ from streameval.kernels.keys import MIX, unmix
 from streameval.states.clusters import counts, tally
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
 from streameval.states.clusters.sizes import SizeTable
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.ids import id_codes, mixed
+from streameval.states.keyed.layout import NO_WEIGHTS
 from streameval.states.protocol import Batch
 
 ROWS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 2**62, -1, -(2**63)]), st.integers(0, 1)), min_size=1, max_size=60)
@@ -102,6 +106,21 @@ def test_ids_that_collide_are_sorted() -> None:
     assert stop < shard[1] - shard[0]
     assert table_of(state) == expected(ids.tolist(), label.tolist())
     assert impure_of(state) == impure(ids.view(np.int64).tolist(), label.tolist())
+
+
+@pytest.mark.parametrize("rows", [(1 << 31, 1 << 31), ((1 << 32) - 8, 0), ((1 << 32) - 7, 0), (1 << 40, 1 << 33)])
+def test_clusters_of_billions_of_rows(rows: tuple[int, int]) -> None:
+    """Rows of a label that fill 32 bits, and those that do not, some in one item and some in another segment."""
+    spec, state = ClusterSpec("cluster"), ClusterSpec("cluster").empty()
+    for times in rows:
+        ids, label = np.array([5, 5, 6], np.uint64), np.array([0, 1, 1])
+        words, counted = mixed(ids), np.array([times, 3, 2])
+        builder = SegmentBuilder(spec.layout, Budget(), 8, counted=True)
+        codes = np.array([*map(id_codes, words, label)])
+        builder.add_items(words, codes, np.empty((3, 0), np.uint64), counted, NO_WEIGHTS)
+        state = state.merge(ClusterCounts(spec, KeyedCounts.built(builder)))
+    assert table_of(state) == {sum(rows) + 6: (1, 6), 4: (1, 4)}
+    assert impure_of(state) == [(5, sum(rows), 6)]
 
 
 def test_many_impure_clusters() -> None:
