@@ -65,6 +65,21 @@ def test_words_of_any_number_of_digits_are_sorted(size: int, bits: int) -> None:
     check(words | np.uint64(1 << 62))
 
 
+@pytest.mark.parametrize("size", [3000, 1 << 16, 70_000, 300_000])
+@pytest.mark.parametrize("shape", ["groups", "hot", "outlier", "floats", "unlike the sample"])
+def test_words_that_share_leading_digits_are_sorted(shape: str, size: int) -> None:
+    """Whether a sample shows it, as with rows of a group, or insertion finds too many moves, as at the last."""
+    even = RANDOM.integers(0, 1 << 62, size, np.uint64)
+    words = {
+        "groups": even[RANDOM.integers(0, size // 50, size)] & np.uint64(0xFFFFFFFF << 30) | even >> np.uint64(34),
+        "hot": np.where(RANDOM.random(size) < 0.9, np.uint64(1 << 40), even),
+        "outlier": np.append(even[1:] >> np.uint64(40), np.uint64(1 << 63)),
+        "floats": RANDOM.standard_normal(size).view(np.uint64),
+        "unlike the sample": np.where(np.arange(size) % 8, np.arange(size)[::-1].astype(np.uint64), even),
+    }
+    check(words[shape])
+
+
 @settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 63), st.integers(0, 600)), max_size=5),
