@@ -209,7 +209,7 @@ OPTIONS = (
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",
            "Compare columns on common rows: leave out rows that lack one of the scores or cluster ids."),
-    Option("where", FILTER, None, ("evaluate", "attribute"), "state",
+    Option("where", FILTER, None, ("evaluate", "attribute", "update"), "state",
            "Evaluate only rows that meet this SQL condition, such as \"country = 'DE' AND n_chars > 5\".",
            metavar="SQL"),
     Option("where", FILTER, None, ("show",), "value", metavar="SQL",

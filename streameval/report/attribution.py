@@ -9,6 +9,7 @@ from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import read_section
 from streameval.report.values import number, spoken
+from streameval.results import slice_text
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
         "shortfall": lambda value: f"{value:+.6f}",
     }
     own = [column for column in rows.column_names if column not in (*columns, "examples", "ci_lower", "ci_upper")]
-    columns = dict.fromkeys(own, _name) | columns  # slicing columns
+    columns = dict.fromkeys(own, _slice) | columns  # slicing columns
     if examples is not None:
         columns["examples"] = lambda cells: examples(_examples(cells))
     heads = _HEADS | {"gain": f"gain in {found.metric}"}
@@ -343,6 +344,11 @@ def _percent(value: float) -> str:
 
 def _name(value: Any) -> str:
     return "none" if value is None else visible(value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _slice(value: Any) -> str:
+    """A value of a slicing column, as other tables of slices show it."""
+    return _name(value) if isinstance(value, bytes) else visible(slice_text(value))
 
 
 def _largest(cells: Iterable[Mapping[str, Any]]) -> str:

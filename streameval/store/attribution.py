@@ -116,11 +116,13 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
         msg = "examples are in the files of the nights, not in a store: name the data after the store"
         raise OptionError(msg, "examples")
     if given.get("where") is not None:
-        msg = "states of a store hold all rows: name the data for where (--where)"
+        msg = "states of a store cannot be filtered again: name the data for where (--where)"
         raise OptionError(msg, "where")
     fixed = {name: given[name] for name in _FIXED if given.get(name) is not None}
     configuration.asked(fixed)
-    kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope")}
+    kept = {
+        name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope", "where")
+    }
     kept["nulls"] = of_column(kept["nulls"], given["cluster"])
     classes, label = configuration.options["classes"], configuration.folding.label.column
     sized = kept["unlabelled"] == "size"
@@ -203,7 +205,8 @@ def _files(
     OptionError
         If the data lack one of the partitions, or have other rows of it than were folded.
     """
-    run, names = Run.of(data, asked, engine), [entry.partition for entry in entries]
+    run, filtered = Run.of(data, asked, engine), asked["where"] is not None
+    names = [entry.partition for entry in entries if entry.rows or not filtered]
     pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
     absent = sorted(set(names) - {piece.partition for piece in pieces})
     if absent:
@@ -211,7 +214,7 @@ def _files(
             f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"
         )
         raise OptionError(msg)
-    for entry in entries:
+    for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
         _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
     found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
     return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine

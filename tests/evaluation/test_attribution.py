@@ -572,6 +572,22 @@ def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
         attribute(data, cluster="user", label="label", unit="user")
 
 
+def test_a_null_slice_reads_otherwise_than_texts(tmp_path: Path) -> None:
+    """Of nulls, of the texts null and none, and of the empty text, as other tables of slices show them."""
+    country = [None, "null", "none", "", "DE"]
+    rows = 200
+    rng = np.random.default_rng(3)
+    label = rng.integers(0, 2, 5 * rows).astype(np.int8)
+    score = np.where(np.arange(5 * rows) < 4 * rows, rng.random(5 * rows), label)
+    data = pa.table({"label": label, "score": score, "country": pa.array(np.repeat(np.array(country, object), rows))})
+    pq.write_table(data, tmp_path / "data.parquet")
+    found = CliRunner().invoke(
+        main, ["attribute", str(tmp_path / "data.parquet"), "--score", "score", "--by", "country"]
+    )
+    shown = {line.split()[0] for line in found.output.splitlines() if "+0." in line}
+    assert shown == {"null", "'null'", "none", "''"}, found.output
+
+
 def test_slices_stand_beside_clusters() -> None:
     """A gain's metric is not that of slices; all tables are in the dictionary."""
     rng = np.random.default_rng(9)

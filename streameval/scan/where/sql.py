@@ -42,10 +42,30 @@ def parsed(text: str) -> Any:
     except ParseError as error:
         raise OptionError(_syntax(text, error.errors[0] if error.errors else {})) from None
     except (TokenError, RecursionError):
-        msg = f'where: syntax error in "{text}": a quote is not closed, or brackets are nested too deeply'
+        at = _open_quote(text)
+        msg = f'where: syntax error in "{text}": brackets are nested too deeply'
+        if at:
+            msg = f'where: syntax error at character {at} of "{text}": a quote is not closed'
         raise OptionError(msg) from None
     _check(tree)
     return tree
+
+
+def _open_quote(text: str) -> int:
+    """The place of a quote that is not closed, from 1; 0 if there is none.
+
+    Examples
+    --------
+    >>> _open_quote("s = 'it''s' AND t = 'x"), _open_quote("s = 'x'")
+    (21, 0)
+    """
+    quote, at = "", 0
+    for place, character in enumerate(text, start=1):
+        if not quote and character in "'\"`":
+            quote, at = character, place
+        elif character == quote:  # a doubled quote opens again
+            quote, at = "", 0
+    return at
 
 
 def _syntax(text: str, found: dict[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """What a store keeps of its data; the first update decides this.
 
-Columns, the positive label and the policies determine the states and cannot change later. Options that only determine
-which values are computed from the states, such as `metrics` and `truncate`, are defaults: an evaluation may name
-others. Key types (how scores and ids become keys) are fixed as well: if a column of a later night has a narrower type,
-it is widened.
+Columns, the positive label, the filter of rows and the policies determine the states and cannot change later. Options
+that only determine which values are computed from the states, such as `metrics` and `truncate`, are defaults: an
+evaluation may name others. Key types (how scores and ids become keys) are fixed as well: if a column of a later night
+has a narrower type, it is widened.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.options import active, recorded
-from streameval.options.kinds import ByColumn, in_words
-from streameval.scan import Piece, Scan
+from streameval.options.kinds import ByColumn, Filter, in_words
+from streameval.scan import Piece, Scan, Where
 from streameval.states.grouped import By, GroupedSpec, divisible
 from streameval.states.grouped.names import slice_type
 from streameval.states.scores.block_slices import BlockSlicesSpec
@@ -77,9 +77,12 @@ class Configuration:
         if both:
             msg = f"sketch={both[0]!r}: a store holds this column as ids; use quantile_sketch (streameval sketch)"
             raise OptionError(msg, "sketch")
+        if isinstance(options["where"], Filter):
+            msg = f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"'
+            raise OptionError(msg, "where")
         made = cls(options, {})
         made.request()
-        made.slicing  # noqa: B018 - refuses invalid slicings
+        made.folding  # noqa: B018 - refuses invalid slicings and filters
         return made
 
     @classmethod
@@ -141,6 +144,8 @@ class Configuration:
         """
         plain = plain_options(given, SHOWN)
         for name, value in plain.items():
+            if name == "where":  # of the kept rows
+                continue
             if name in SUBSETS and set(value) <= set(self.options[name]):
                 continue
             if name not in REPORTED and value != self.options.get(name, value):
@@ -150,7 +155,7 @@ class Configuration:
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
                 raise contradiction(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in KEPT or name in SHOWN}
-        own = active(self.options | {name: given[name] for name in SUBSETS if name in given})
+        own = active(self.options | {name: given[name] for name in SUBSETS if name in given}) | {"where": None}
         asked = own | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
             asked["clip"] = None  # the store's clip is for a metric that is not requested
@@ -162,8 +167,9 @@ class Configuration:
 
     @property
     def folding(self) -> Request:
-        """A request for every state, whatever the metrics."""
-        return replace(self.request(**self._all_states), slicing=self.slicing)
+        """A request for every state, whatever the metrics, of the rows that the store keeps."""
+        where = None if self.options["where"] is None else Where.of(self.options["where"])
+        return replace(self.request(**self._all_states), slicing=self.slicing, where=where)
 
     @property
     def slicing(self) -> Slicing:

@@ -329,6 +329,7 @@ def _folded(
     """
     request = configuration.folding
     request.slicing.check(found.schema, found.pieces[0].name)
+    where = None if request.where is None else request.where.bound(found.schema)
     asked = planned_metrics(request, found)
     kept = [
         w
@@ -337,8 +338,9 @@ def _folded(
     ]
     wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
     specs = tuple({w.spec: None for w in kept})
-    plan = Plan(found.schema, request.label, request.weight, specs, skip, derived=request.slicing.derived)
-    folded = engine.read(found.pieces, found.rows, plan)
+    plan = Plan(found.schema, request.label, request.weight, specs, skip, where=where, derived=request.slicing.derived)
+    needed = _pruned(found, where)
+    folded = engine.read(needed.pieces, needed.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
         msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
         raise DataError(msg)
@@ -347,6 +349,14 @@ def _folded(
     pairs = [(w, folded.states[w.spec]) for w in wanted]
     facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
     return Night(_entry(partition, folded.states[request.label], written, facts), evaluation)
+
+
+def _pruned(found: scan.Scan, where: scan.Test | None) -> scan.Scan:
+    """The pieces that may hold rows to fold; all if no piece holds any, so that a night without such rows is kept."""
+    try:
+        return found if where is None else scan.prune(found, where)[0]
+    except MissingInputError:
+        return found
 
 
 def _evaluation(

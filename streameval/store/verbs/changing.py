@@ -57,8 +57,9 @@ class Changing:
             Version of the Delta tables among the data, by default the current one.
         **options
             Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, sketch,
-            classes, weight, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for good what
-            is kept; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles`` are defaults.
+            classes, weight, where, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for
+            good what is kept, ``where`` as SQL; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
+            are defaults.
 
         Returns
         -------
