@@ -17,6 +17,7 @@ from pathlib import Path
 from fuzzing.attributions import attribution_case
 from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
+from fuzzing.settings import settings_case
 from fuzzing.slices import mean_case, slice_case, units_case, where_case
 from fuzzing.stores import damage_case, history_case
 from fuzzing.stores_by_slice import sliced_history_case
@@ -30,6 +31,7 @@ KINDS = {  # with how many there are of each
     "units": (units_case, 2),
     "attribution": (attribution_case, 3),
     "batches": (batches_case, 3),
+    "settings": (settings_case, 1),
     "history": (history_case, 1),
     "sliced history": (sliced_history_case, 1),
     "damage": (damage_case, 1),

@@ -1,7 +1,8 @@
 """Fill the cache of compiled loops, when an image is built: ``python -m streameval.warm``.
 
 Loops are compiled on first use and kept next to the package, or else in the user's own cache folder
-(`streameval.kernels.jit`). This evaluates a few small tables that together use the common ones.
+(`streameval.kernels.jit`). This evaluates a small table in many ways that together use the common loops, those of
+slices, intervals, calibration, attribution and spilled states included.
 """
 
 from __future__ import annotations
@@ -13,15 +14,29 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.evaluation import evaluate
+from streameval.evaluation.attribution import attribute
 from streameval.kernels.jit import is_cached
 
 __all__ = ["warm"]
 
 _ROWS = 300_000  # so that hot keys are learned as well
+_LITTLE = "1MiB"  # of memory, so that states are spilled and heavy buckets are cut into parts
 
 
 def warm(rows: int = _ROWS) -> None:
-    """Evaluate scores, clusters, and clusters against classes of every kind of column."""
+    """Evaluate scores, clusters, and clusters against classes of every kind of column, whole and in slices."""
+    table = _table(rows)
+    _scores(table)
+    _clusters(table)
+    for columns in ({"score": "f4"}, {"cluster": "cluster"}, {"cluster": "cluster", "classes": "campaign"}):
+        evaluate(table, **columns, memory=_LITTLE)
+        evaluate(table, **columns, memory=_LITTLE, by="country")
+    attribute(table, cluster="cluster", classes="campaign", label="label")
+    attribute(table, score="f4", by="country", ci=0.95)
+
+
+def _table(rows: int) -> pa.Table:
+    """Columns of all kinds."""
     rng = np.random.default_rng(0)
     label, ids = rng.random(rows) < 0.3, rng.zipf(1.3, (2, rows))
     score = np.where(rng.random(rows) < 0.3, 0.5, rng.random(rows) + 0.3 * label)
@@ -32,17 +47,47 @@ def warm(rows: int = _ROWS) -> None:
         "f4": score.astype(np.float32),
         "f8": score,
         "i8": (score * 1000).astype(np.int64),
+        "share": np.minimum(score, 1.0),
         "cluster": ids[0],
         "campaign": np.where(rng.random(rows) < 0.9, ids[0], ids[1]),
         "text": pa.array(few),
         "coded": pa.array(few).dictionary_encode(),
+        "country": pa.array(rng.integers(0, 60, rows).astype(str)).dictionary_encode(),
+        "length": rng.integers(0, 100, rows),
     }
-    table = pa.table(columns)
-    evaluate(table, score=["f4", "f8", "i8"], cluster=["cluster", "text", "coded"])
-    evaluate(table, score=["f4", "f8"], weight="weight")
-    evaluate(table, score=["f4", "f8"], approx=True)
+    return pa.table(columns)
+
+
+def _scores(table: pa.Table) -> None:
+    """All of scores."""
+    scores = ["f4", "f8", "i8"]
+    evaluate(table, score=scores, truncate=[0.1, 100], at=["fpr=0.01", "recall=0.9", "k=1000", "threshold=0.5"])
+    evaluate(table, score="share", metrics="*", truncate=0.1)
+    evaluate(table, score=scores[:2], weight="weight", at="fpr=0.01", truncate=0.1)
+    evaluate(table, score="share", weight="weight", metrics="*")
+    evaluate(table, score=scores[:2], approx=True)
+    evaluate(table, score="f4", approx_agc=True, sample=0.1)
+    for columns in (["country"], ["length"], ["country,length"]):
+        evaluate(table, score=scores, by=columns, metrics=["roc_auc", "average_precision"])
+    for weight in (None, "weight"):
+        evaluate(table, score=scores[:2], weight=weight, by=["country", "text"])
+        evaluate(table, score=scores[:2], weight=weight, ci=0.95, by="country", at="fpr=0.01", baseline="f4")
+        evaluate(table, score=scores[:2], weight=weight, unit="campaign", baseline="f4")
+    for groups in ("campaign", "text"):
+        evaluate(table, score=scores[:2], mean_over=groups)
+
+
+def _clusters(table: pa.Table) -> None:
+    """All of clusters, and of clusters against classes."""
+    columns = ["cluster", "text", "coded"]
+    evaluate(table, cluster=columns)
+    evaluate(table, cluster=columns, by=["country", "length"])
+    evaluate(table, cluster=columns[:2], unit="campaign", baseline="cluster")
+    evaluate(table, score="f4", sketch="f8", cluster="cluster", unit="text")
     for cluster, classes in (("cluster", "campaign"), ("text", "cluster")):
         evaluate(table, cluster=cluster, classes=classes)
+        evaluate(table, cluster=cluster, classes=classes, by="country")
+        evaluate(table, cluster=cluster, classes=classes, ci=0.95)
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "results": set(),
     "options": set(),
     "kernels": set(),
-    "budget": set(),
+    "budget": {"kernels"},
     "scan": set(),
     "rules": {"results"},
     "plots": {"results"},

@@ -5,7 +5,8 @@ to the spill file until the rest fits. A spilled array is read back slice by sli
 is open, so that a killed process leaves nothing behind.
 
 What is no state takes memory too. Reading and collecting rows is reserved from the limit while it lasts
-(`Budget.reserved`), what a thread gathers or sorts at a time is a share of it (`Budget.scratch`), and what the
+(`Budget.reserved`), compiling loops for good, since the compiler keeps what it takes (`Budget.make_room_to_compile`),
+what a thread gathers or sorts at a time is a share of it (`Budget.scratch`), and what the
 allocators keep of freed memory goes back to the system where the limit is near (`Budget.relieve`).
 
 Spilling costs time and changes no result.
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import weakref
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +36,8 @@ from streameval.budget.machine import (
     process_memory,
     spill_directory,
 )
+from streameval.errors import SpillError
+from streameval.kernels.jit import COMPILING, tell_before_compiling
 
 if TYPE_CHECKING:
     import os
@@ -57,6 +62,7 @@ LEAST_ROOM = 1 / 8  # share of the limit that states always have
 _SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
 _WORTH_KEEPING = 1 << 16  # bytes from which an array is kept for another builder
 _GROWTH = 1 / 32  # share of the limit by which a process grows until freed memory is given back again
+_LOG = logging.getLogger(__name__)
 
 
 class Budget:
@@ -101,6 +107,8 @@ class Budget:
         self._file: SpillFile | None = None
         self._base = process_memory()
         self._relieved = self._base  # bytes that the process had when freed memory was last given back
+        self._compiling = 0
+        tell_before_compiling(self)
 
     @property
     def scratch(self) -> int:
@@ -121,6 +129,15 @@ class Budget:
         with self._lock:
             self._reserved += nbytes
             self.room = max(self.limit - self._reserved, int(self.limit * LEAST_ROOM))
+
+    def make_room_to_compile(self, nbytes: int) -> None:
+        """Leave this much less of the limit to states for good; say, once in a process, if it is too little for that."""
+        self._compiling += nbytes
+        self._reserve(nbytes)
+        if self.limit - self._reserved - max(COMPILING - self._compiling, 0) < self.limit * LEAST_ROOM:
+            _warn_of_compiling()
+        with suppress(SpillError):  # whoever compiles may not be the owner, who meets it with the next array
+            self._spill_excess()
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised array for a builder, reused if one of this shape was given back: fresh memory is slow."""
@@ -227,3 +244,12 @@ class Budget:
         if len(self._largest) > 2 * len(self._held) + 64:
             self._largest = [entry for entry in self._largest if entry[1] in self._held]
             heapq.heapify(self._largest)
+
+
+@cache
+def _warn_of_compiling() -> None:
+    _LOG.warning(
+        "the loops of this run are being compiled, once on a machine: that takes up to %d MiB, more than the memory "
+        "limit leaves; compile them beforehand (python -m streameval.warm) or give more (--memory)",
+        COMPILING >> 20,
+    )

@@ -4,6 +4,9 @@ A loop is compiled on its first call, and numba is imported no earlier: a comman
 compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
 names another folder. If none is writable, every process compiles the loops again. The cache is made of pickles, so
 nobody else may be able to write to its folder.
+
+Compiling takes memory that the process keeps: numba's compiler once, and a few megabytes for each loop. Whoever bounds
+memory is told before (`tell_before_compiling`).
 """
 
 from __future__ import annotations
@@ -11,19 +14,55 @@ from __future__ import annotations
 import threading
 from functools import cache, update_wrapper
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
 
-__all__ = ["inlined", "intrinsic", "is_cached", "jit", "read_only", "step"]
+__all__ = [
+    "COMPILING",
+    "inlined",
+    "intrinsic",
+    "is_cached",
+    "jit",
+    "read_only",
+    "step",
+    "tell_before_compiling",
+]
 
+COMPILING = 200 << 20  # bytes that the loops of one run take at most, by measurements, if all of them are compiled
+_COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a loop that it compiled
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
 _MAKING = threading.RLock()
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+class MemoryKeeper(Protocol):
+    """What bounds memory, and so makes room for compiling."""
+
+    def make_room_to_compile(self, nbytes: int) -> None:
+        """Bear that compiling takes this many bytes from now on."""
+
+
+_KEEPERS: WeakSet[MemoryKeeper] = WeakSet()
+_COMPILED: list[str] = []  # loops that this process compiled itself
+
+
+def tell_before_compiling(keeper: MemoryKeeper) -> None:
+    """Have a keeper make room whenever a loop is about to be compiled, for as long as the keeper lives."""
+    _KEEPERS.add(keeper)
+
+
+def _make_room(name: str) -> None:
+    """Tell the keepers that a loop is about to be compiled."""
+    nbytes = _LOOP if _COMPILED else _COMPILER + _LOOP
+    _COMPILED.append(name)
+    for keeper in list(_KEEPERS):
+        keeper.make_room_to_compile(nbytes)
 
 
 class Deferred:
@@ -97,30 +136,43 @@ def _compiled(function: Callable[..., Any]) -> Any:
     import numba
 
     made = numba.njit(**_OPTIONS)(function)
+    cached, uncached = _cache_classes()
     try:
-        made._cache = _cache_class()(function)  # noqa: SLF001 - as ``cache=True`` does, with a class of ours
+        made._cache = cached(function)  # noqa: SLF001 - as ``cache=True`` does, with a class of ours
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
+        made._cache = uncached(function)  # noqa: SLF001
     return made
 
 
 @cache
-def _cache_class() -> Any:
-    """Numba's cache, but code is loaded without what only compiling needs.
+def _cache_classes() -> tuple[Any, Any]:
+    """Numba's cache, but code is loaded without what only compiling needs; and one that holds nothing.
 
     Numba imports the compiled forms of NumPy, strings, lists and dictionaries before it loads anything: 0.15 s of every
     process. Before it compiles, it imports them anyway.
     """
-    from numba.core.caching import FunctionCache
+    from numba.core.caching import FunctionCache, NullCache
     from numba.core.runtime import rtsys
 
     class LoadingCache(FunctionCache):  # type: ignore[misc]
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)
+            found = None
             with self._guard_against_spurious_io_errors():
-                return self._load_overload(sig, target_context)
+                found = self._load_overload(sig, target_context)
+            if found is None:
+                _make_room(self._name)
+            return found
 
-    return LoadingCache
+    class NoCache(NullCache):  # type: ignore[misc]
+        def __init__(self, function: Callable[..., Any]) -> None:
+            self._name = function.__name__
+
+        def load_overload(self, sig: Any, target_context: Any) -> None:
+            _make_room(self._name)
+
+    return LoadingCache, NoCache
 
 
 def is_cached() -> bool:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,52 @@ def test_what_is_reserved_and_what_is_held_are_within_the_limit(tmp_path: Path) 
     assert [int(buffer.read(5, 6)[0]) for buffer in held] == list(range(13))
 
 
+@pytest.fixture
+def fresh_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A loop that no process has compiled."""
+    name = f"fresh_{tmp_path.name}"
+    code = "from streameval.kernels.jit import jit\n\n@jit\ndef double(x):\n    return 2 * x\n"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    memory._warn_of_compiling.cache_clear()
+    yield import_module(name).double
+    sys.modules.pop(name)
+
+
+def test_what_compiling_takes_is_reserved_from_the_limit(fresh_loop: Any, tmp_path: Path) -> None:
+    """States make room before a loop is compiled, and for good; a loop that is compiled already takes nothing."""
+    budget = Budget(1 << 30, tmp_path)
+    held = [budget.hold(np.full(1000, i)) for i in range(3)]
+    assert fresh_loop(21) == 42
+    taken = budget.limit - budget.room
+    assert 1 << 20 <= taken <= memory.COMPILING
+    assert fresh_loop(5) == 10
+    assert budget.limit - budget.room == taken
+    little = Budget(10 << 20, tmp_path)
+    large = little.hold(np.full(1 << 20, 7))
+    assert large.resident
+    assert fresh_loop(2.5) == 5.0
+    assert not large.resident
+    assert [int(buffer.read(3, 4)[0]) for buffer in (*held, large)] == [0, 1, 2, 7]
+
+
+def test_a_limit_too_low_to_compile_is_said_before(
+    fresh_loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once in a process, with the remedies; nothing is said where nothing is compiled, or the limit suffices."""
+    kept = [Budget(1 << 30, tmp_path)]
+    fresh_loop(1)
+    assert not caplog.records
+    kept.append(Budget(100 << 20, tmp_path))
+    fresh_loop(1)
+    assert not caplog.records
+    fresh_loop(1.5)
+    fresh_loop(1j)
+    [record] = caplog.records
+    assert "streameval.warm" in record.getMessage()
+    assert "--memory" in record.getMessage()
+
+
 @pytest.mark.parametrize("memory", ["32MiB", "256MiB", "4GiB"])
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_batches_take_a_share_of_the_budget(memory: str, threads: int) -> None:
@@ -157,6 +204,7 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
         rooms.append((self.budget.limit, self.budget.room))
         add(self, *given, **named)
 
+    evaluate(tmp_path, score="score", threads=1)  # compiling takes room as well
     monkeypatch.setattr(SegmentBuilder, "add", watched)
     evaluate(tmp_path, score="score", memory="8MiB", threads=1)
     footer = pq.read_metadata(tmp_path / "0.parquet")
