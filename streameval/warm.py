@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,9 @@ def warm(rows: int = _ROWS) -> None:
     table = _table(rows)
     _scores(table)
     _clusters(table)
-    for columns in ({"score": "f4"}, {"cluster": "cluster"}, {"cluster": "cluster", "classes": "campaign"}):
+    subjects: list[dict[str, Any]] = [{"score": "f4"}, {"cluster": "cluster"}]
+    subjects += [{"cluster": "cluster", "classes": "campaign"}]
+    for columns in subjects:
         evaluate(table, **columns, memory=_LITTLE)
         evaluate(table, **columns, memory=_LITTLE, by="country")
     attribute(table, cluster="cluster", classes="campaign", label="label")

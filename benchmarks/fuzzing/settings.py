@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def _attributed(table: pa.Table, files: Path, rng: random.Random, tally: Tally) 
 
 def _table(rng: random.Random) -> pa.Table:
     """Columns with hot values, heavy tails and some nulls."""
-    size, some = rng.choice([200, 3000, 40_000]), np.random.default_rng(rng.randrange(2**32))
+    size, some = rng.choice([200, 3000, 12_000]), np.random.default_rng(rng.randrange(2**32))
     label = some.random(size) < rng.choice([0.02, 0.3])
     score = some.random(size) ** 3 + 0.2 * label
     score = np.where(some.random(size) < rng.choice([0.0, 0.5, 0.98]), 0.5, score)
@@ -153,7 +154,7 @@ def _options(rng: random.Random) -> dict[str, Any]:
 def _written(table: pa.Table, folder: Path, rng: random.Random) -> Path:
     """The rows in their order, cut into nights, files and row groups at random."""
     cuts = sorted({0, len(table), *(rng.randint(0, len(table)) for _ in range(rng.choice([0, 1, 5])))})
-    for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for i, (start, stop) in enumerate(pairwise(cuts)):
         place = folder / f"night=2026-01-0{i + 1}"
         place.mkdir(parents=True)
         groups = max(1, math.ceil((stop - start) / rng.choice([1, 3, 10])))

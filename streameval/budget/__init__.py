@@ -131,7 +131,7 @@ class Budget:
             self.room = max(self.limit - self._reserved, int(self.limit * LEAST_ROOM))
 
     def make_room_to_compile(self, nbytes: int) -> None:
-        """Leave this much less of the limit to states for good; say, once in a process, if it is too little for that."""
+        """Leave this much less of the limit to states for good; say once in a process if that does not fit."""
         self._compiling += nbytes
         self._reserve(nbytes)
         if self.limit - self._reserved - max(COMPILING - self._compiling, 0) < self.limit * LEAST_ROOM:
