@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.engine.scratch import scratch_bytes
+from streameval.engine.scratch import LONG_BATCH_ROWS, scratch_bytes
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
@@ -53,7 +53,6 @@ __all__ = [
 ]
 
 BATCH_ROWS = 1 << 20
-LONG_BATCH_ROWS = 1 << 15  # for strings and binaries
 RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
 TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time

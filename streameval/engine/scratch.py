@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.budget import LEAST_ROOM
 from streameval.scan.pieces import LARGE_CHUNK
@@ -15,27 +15,40 @@ if TYPE_CHECKING:
 
     from streameval.scan import Piece
 
-__all__ = ["STATE_SHARE", "scratch_bytes", "warn_of_little"]
+__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "warn_of_little"]
 
+LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
 _LOG = logging.getLogger(__name__)
 
 
 def scratch_bytes(pieces: Sequence[Piece], threads: int = 1) -> int:
-    """Bytes that all threads take while they read, without states, builders and batches.
+    """Bytes that all threads take while they read, without states, builders and batches of numbers.
 
-    Each takes twice the largest row group, as it is stored, and tables of a few megabytes; for few rows, less.
+    Each takes twice the largest row group, as it is stored, twice the texts of a batch, which may be many times what is
+    stored of them, and tables of a few megabytes; for few rows, less.
     """
     known = all(piece.rows >= 0 for piece in pieces)
     tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
-    return threads * (2 * min(max(map(_group_bytes, pieces), default=0), LARGE_CHUNK) + tables)
+    group, texts = max(map(_group_bytes, pieces), default=0), max(map(_text_bytes, pieces), default=0)
+    return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables)
 
 
 def _group_bytes(piece: Piece) -> int:
     """Bytes of the largest row group as it is stored; none for a table in memory."""
-    sizes = getattr(getattr(piece.source, "source", piece.source), "sizes", ())
-    return max(sizes, default=piece.nbytes if piece.estimated else 0)
+    return max(getattr(_stored(piece), "sizes", ()), default=piece.nbytes if piece.estimated else 0)
+
+
+def _text_bytes(piece: Piece) -> int:
+    """Bytes of the texts in a batch as they are decoded, by what the footer tells of their mean length."""
+    row_text: int = getattr(_stored(piece), "row_text", 0)
+    return row_text * min(LONG_BATCH_ROWS, max(piece.rows, 0))
+
+
+def _stored(piece: Piece) -> Any:
+    """The row groups of a piece, or what else it is read from."""
+    return getattr(piece.source, "source", piece.source)
 
 
 def warn_of_little(limit: int, pieces: Sequence[Piece], threads: int, whose: str = "") -> None:

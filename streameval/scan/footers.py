@@ -131,7 +131,8 @@ def _pieces(
         rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
         listed = file.size, file.mtime
-        plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept)
+        row_text = max(group.row_text for group in run)
+        plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept, row_text)
         source: Source = plain
         left = rows
         if file.deleted:

@@ -24,13 +24,22 @@ _PLAIN_BYTES = 4  # that a text takes at least which is not written as a code: t
 
 
 class Group(NamedTuple):
-    """A row group: its number, its first row, its rows, the bytes of the requested columns, and those encoded."""
+    """A row group.
+
+    Attributes
+    ----------
+    number, row, rows : its number, first row and number of rows
+    nbytes : compressed bytes of the requested columns
+    encoded : names of the columns of texts that are read as codes
+    row_text : mean bytes of the other texts in a row, without compression
+    """
 
     number: int
     row: int
     rows: int
     nbytes: int
     encoded: frozenset[str]
+    row_text: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,10 @@ class Layout:
                 chunks = {leaf: group.column(leaf) for leaf in self.leaves}
                 nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
                 encoded = frozenset(name for leaf, name in self.texts.items() if _is_encoded(chunks[leaf]))
-                yield Group(number, row, group.num_rows, nbytes, encoded)
+                texts = (
+                    chunks[leaf].total_uncompressed_size for leaf, name in self.texts.items() if name not in encoded
+                )
+                yield Group(number, row, group.num_rows, nbytes, encoded, -(-sum(texts) // group.num_rows))
             row += group.num_rows
 
     def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:

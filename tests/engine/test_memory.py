@@ -6,6 +6,7 @@ import ctypes
 import errno
 import logging
 import os
+import pickle
 import re
 import resource
 import signal
@@ -236,6 +237,21 @@ def test_the_largest_row_group_is_reserved(tmp_path: Path) -> None:
     ]
     [piece] = scan.plan(tmp_path, table.schema.names).pieces
     assert scratch.scratch_bytes([piece]) == 2 * max(sizes) + scratch._TABLES
+
+
+def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
+    """Not as they are stored: texts that compress well take many times that; those read as codes take no more."""
+    texts = [f"{i:0300d}" for i in range(40_000)]
+    table = pa.table({"long": texts, "few": [f"c{i % 7}" for i in range(40_000)]})
+    pq.write_table(table, tmp_path / "0.parquet", compression="zstd", use_dictionary=["few"])
+    [few] = scan.plan(tmp_path, ["few"]).pieces
+    [both] = scan.plan(tmp_path, ["few", "long"]).pieces
+    stored = sum(pq.read_metadata(tmp_path / "0.parquet").row_group(0).column(i).total_compressed_size for i in (0, 1))
+    batch = fold.LONG_BATCH_ROWS * 304
+    assert 20 * stored < batch
+    assert batch <= scratch.scratch_bytes([both]) / 2 <= 1.1 * batch + stored + scratch._TABLES
+    assert scratch.scratch_bytes([few]) < stored + scratch._TABLES
+    assert scratch.scratch_bytes(pickle.loads(pickle.dumps([both]))) == scratch.scratch_bytes([both])
 
 
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
