@@ -65,7 +65,7 @@ def run() -> None:
 
 
 def _spare_modules() -> None:
-    """Begin to search for garbage only after what imports and a first compilation make, hardly any of it garbage.
+    """Collect garbage only after imports and the first compilation: almost nothing that they allocate is garbage.
 
     It is a tenth of a second of every command, half a second of the first.
     """

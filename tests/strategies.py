@@ -22,7 +22,7 @@ from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import Blocks, By, GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch, takes_unlabelled
+from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.block_slices import BlockSlicesSpec
@@ -228,7 +228,7 @@ class Subject:
                 read = {name: part.column(name) for name in self.spec.columns}
                 row = part.column("row").to_numpy() if "row" in part.schema.names else None
                 labelled = None
-                if isinstance(getattr(self.spec, "inner", self.spec), ClusterSpec) and takes_unlabelled(self.spec):
+                if isinstance(self.spec.ungrouped, ClusterSpec) and self.spec.counts_unlabelled:
                     labelled = part.column("weight").to_numpy() >= 1
                     label = label * labelled
                 rows = Batch(label, weight, read, partition, kept=row, origin=partition, labelled=labelled)

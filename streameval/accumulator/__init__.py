@@ -45,7 +45,6 @@ from streameval.evaluation.request import Request
 from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
-from streameval.states.protocol import ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +147,7 @@ class Accumulator:
             self._rows += sum(piece.rows for piece in found.pieces)
 
     def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
-        """The rows of a batch, decoded, and their labels; raises for whatever is wrong with them."""
+        """The rows of a batch, decoded, and their labels; raises if anything is wrong with them."""
         reader = label_reader(plan, "the batch")
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
         ready = [
@@ -165,8 +164,8 @@ class Accumulator:
             except LabelError as error:
                 msg = f"the batch, with those before: {error}"
                 raise LabelError(msg) from None
-        for spec in dict.fromkeys(map(ungrouped, plan.specs)):
-            if "error" in (getattr(spec, "nan", ""), getattr(spec, "nulls", "")):
+        for spec in dict.fromkeys(spec.ungrouped for spec in plan.specs):
+            if spec.refuses_missing:
                 for each in ready:
                     if any(_misses(each.columns[name]) for name in spec.columns):
                         hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # which says what it refuses

@@ -26,7 +26,7 @@ from streameval.arrays.labels import checked, num2bool, points
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
-from streameval.states.protocol import Totals
+from streameval.states.protocol import PlainState, Totals
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.parts import ScorePart, known
 
@@ -44,7 +44,7 @@ _NOTHING = Totals(0, 0, 0.0, 0.0)
 _DRAWS = 1 << 20  # pairs drawn at a time
 
 
-class _Few:
+class _Few(PlainState):
     """The state of a few points, grouped at once: what metrics ask of `ScoreCounts`, in microseconds."""
 
     def __init__(self, label: Array, score: Array) -> None:

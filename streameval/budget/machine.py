@@ -138,7 +138,7 @@ def give_back_freed() -> None:
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
-    with suppress(AttributeError, OSError):  # the C library of Linux alone, but for musl's
+    with suppress(AttributeError, OSError):  # only the C libraries of Linux have it, except musl
         ctypes.CDLL(None).malloc_trim(0)
 
 

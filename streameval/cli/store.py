@@ -87,7 +87,7 @@ def store_named(
     if store is None or not store.exists():
         if selection:
             name = next(iter(selection))
-            msg = f"{first}: {name}=… chooses nights of a store, and this is none; name files, or a store"
+            msg = f"{first}: {name}=… selects nights of a store, and this is not a store; name files, or a store"
             raise OptionError(msg, name)
         return None
     for name in (*_RUN, "storage_options"):

@@ -23,7 +23,7 @@ from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightE
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch, takes_unlabelled, ungrouped
+from streameval.states.protocol import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -216,7 +216,7 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget) -> int:
 
 
 def row_width(schema: pa.Schema) -> int:
-    """Bytes of a row as it is read, a guess where values may have any length.
+    """Bytes of a row in memory; a guess where values may have any length.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
     """Give a batch to builders by their specs: those that need labels get the rows that have one."""
     labelled = batch.with_labels()
     for spec, builder in builders.items():
-        rows = batch if takes_unlabelled(spec) else labelled
+        rows = batch if spec.counts_unlabelled else labelled
         if rows.label.size:
             builder.update(rows)
 
@@ -335,7 +335,7 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     >>> builder_bytes([ScoreSpec("score", "f8")]), builder_bytes([ScoreSpec("score", "f8", weighted=True)])
     (20, 36)
     """
-    states = [ungrouped(spec).empty() for spec in specs]
+    states = [spec.ungrouped.empty() for spec in specs]
     return max(1, sum(2 * row_bytes(state) + 4 * len(state.runs()) for state in states))
 
 

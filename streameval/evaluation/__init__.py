@@ -105,7 +105,7 @@ def evaluate(
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     sketch : str or sequence of str, optional
         Columns of numbers, scores or others, whose quantiles are estimated: ``quantile@0.5`` and others
-        (`streameval.metrics.sketches`). Every row counts once, whatever its label and weight.
+        (`streameval.metrics.sketches`). Every row counts once; labels and weights play no part.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.
@@ -285,7 +285,7 @@ def explain(data: Any, **options: Any) -> Forecast:
         raise TypeError(msg) from None
     run = Run.of(data, Request.checked(options), estimate=True)
     blocks = block_requests(run.wanted, run.request.resampling)
-    held = derived_requests(run.wanted, run.request.resampling, run.request.slicing)
-    wanted = [held.get(w.spec, w) for w in run.wanted]
-    blocks = [w for w in blocks if w not in held.values()]
+    derived = derived_requests(run.wanted, run.request.resampling, run.request.slicing)
+    wanted = [derived.get(w.spec, w) for w in run.wanted]
+    blocks = [w for w in blocks if w not in derived.values()]
     return forecast(run.engine, run.found, run.plan, wanted, blocks, run.pruned)

@@ -2,7 +2,7 @@
 
 They come from the rows of each block. A total T has the replicates B/(B − 1)·(T − T_b), its interval is symmetric on
 the log scale; the prevalence is a ratio of totals, whose interval is symmetric on the logit scale. They tell how many
-rows other data of as many units would have: campaigns differ in size.
+rows other data with the same number of units would have: campaigns differ in size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.typing import Array
 
 __all__ = ["COUNTED", "counted"]
@@ -39,7 +39,7 @@ def counted(
     level : of the intervals
     """
     for split in resampled.values():
-        by_block: Array | None = getattr(split, "rows_by_block", None)
+        by_block = split.rows_by_block
         if by_block is not None and by_block.sum(axis=0).tolist() == [rows - positives, positives]:
             sizes = split.sizes
             return tuple(

@@ -13,7 +13,6 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import SampledSlices, sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import WHOLE
-from streameval.states.protocol import takes_unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,9 +77,7 @@ def finalize_all(
     values, certain = finalized(engine, looked, blocks, swept, resampling)
     results, found = _with_intervals(engine, looked, values, blocks, resampling, certain)
     sliced = tuple(slice_results(slices, swept, weighted=plan.weight is not None))
-    sampled = SampledSlices(sliced)
-    if resampling.level is not None:
-        sampled = sampled_slices(slices, sliced, resampling)
+    sampled = SampledSlices(sliced) if resampling.level is None else sampled_slices(slices, sliced, resampling)
     resampled = resampled_states(looked, blocks, resampling)
     return Evaluation(
         labels.rows,
@@ -110,7 +107,7 @@ def _check_weights(plan: Plan, answered: _Answered, where: str) -> None:
 def _dropped(labels: LabelCounts, answered: _Answered) -> dict[str, int]:
     """Rows left out, by reason."""
     found = {}
-    counted_anyway = labels.spec.nulls == "size" and all(takes_unlabelled(w.spec) for w, _ in answered)
+    counted_anyway = labels.spec.nulls == "size" and all(w.spec.counts_unlabelled for w, _ in answered)
     if labels.spec.column is not None and not counted_anyway:
         found["null label" if labels.spec.nulls == "drop" else "null label (score metrics)"] = labels.null
     if labels.spec.complete:

@@ -36,7 +36,7 @@ class StateForecast:
 
     Attributes
     ----------
-    kind, of : what it counts, of which column
+    kind, of : what it counts, and the column
     bytes : at most; −1 where the rows are not known
     shards : parts that are finalized on their own
     """
@@ -144,7 +144,7 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:
-        size = getattr(wanted.spec, "largest", sys.getsizeof(state))
+        size = wanted.spec.largest or sys.getsizeof(state)
         return StateForecast(wanted.spec.kind, wanted.of, size, 0)
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.slices import Swept
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
     from streameval.states.grouped import By
 
@@ -88,13 +88,13 @@ def derived_requests(
 ) -> dict[Any, MetricRequest]:
     """By the spec of a metric's state, the request of blocks that hold its rows, so that it is not folded."""
     made = block_requests(wanted, resampling) if not slicing.keys else []
-    return {held: w for w in made if (held := getattr(w.spec, "held", None)) is not None}
+    return {w.spec.derived: w for w in made if w.spec.derived is not None}
 
 
 def folded_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
     """The states to fold, each once: those of metrics, of slices and of blocks."""
-    held = derived_requests(wanted, resampling, slicing)
-    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in wanted) if spec not in held])
+    derived = derived_requests(wanted, resampling, slicing)
+    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in wanted) if spec not in derived])
     return tuple(dict.fromkeys((*specs, *block_specs(wanted, resampling, slicing))))
 
 

@@ -13,7 +13,7 @@ from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
 from streameval.states.grouped import By, GroupedSpec, JointSpec
-from streameval.states.grouped.group_sweeps import side_by_side
+from streameval.states.grouped.joint import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,8 +122,8 @@ class Slicing:
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
-            held = {spec.held: state for spec, state in states.items() if hasattr(spec, "held")}
-            return {spec: states[spec] if spec in states else held[spec].total(budget) for spec in specs}
+            derived = {spec.derived: state for spec, state in states.items()}
+            return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
         for key in self.keys:
             key.check(self._held(states, specs[0], key).count(key))
         return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}

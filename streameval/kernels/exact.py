@@ -20,6 +20,7 @@ __all__ = [
     "add_at",
     "add_pairs",
     "add_words",
+    "compensated",
     "divide_pairs",
     "multiply_add",
     "multiply_pairs",
@@ -42,6 +43,13 @@ def two_sum(a: float, b: float) -> Pair:
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
+
+
+@inlined
+def compensated(total, slip, value):
+    """A compensated sum with one more value: the rounded sum, and the sum of what its roundings left out."""
+    total, low = two_sum(total, value)
+    return total, slip + low
 
 
 @jit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add, two_sum
+from streameval.kernels.exact import compensated, multiply_add, two_sum
 from streameval.kernels.jit import jit
 
 __all__ = ["SMALL", "gain_counts", "gain_small", "gain_weights", "running_counts", "running_weights"]
@@ -70,7 +70,6 @@ def running_weights(values, start):
     out = np.empty(values.size)
     total, slip = np.float64(start), 0.0
     for i in range(values.size):
-        total, low = two_sum(total, values[i])
-        slip += low
+        total, slip = compensated(total, slip, values[i])
         out[i] = total + slip
     return out

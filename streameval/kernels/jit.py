@@ -1,6 +1,6 @@
 """One decorator for every compiled loop.
 
-A loop is compiled on its first call, and numba is imported no earlier: a command that finds what it needs in a store
+A loop is compiled on its first call, and numba is imported only then: a command that finds what it needs in a store
 compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
 names another folder. If none is writable, every process compiles the loops again. The cache is made of pickles, so
 nobody else may be able to write to its folder.
@@ -70,7 +70,7 @@ class Deferred:
 
     Parameters
     ----------
-    function : the function as it is written
+    function : the Python function
     make : what numba makes of it
     """
 

@@ -84,7 +84,7 @@ def _root(parent: Ints, node: int) -> int:
 def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, int]:
     """Number the connected components; returns the component of each row, and of each column after them.
 
-    They are numbered in the order of their first rows, whatever the order of the cells. Every column has a cell.
+    They are numbered in the order of their first rows, independent of the order of the cells. Every column has a cell.
     """
     parent = np.arange(n_rows + n_cols)
     for i in range(rows.size):

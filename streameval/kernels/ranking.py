@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
+from streameval.kernels.exact import HELD, add_words, compensated, multiply_add
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
@@ -179,10 +179,8 @@ def area_weights(neg, pos, before_neg, total_neg):
     below, slip = total_neg - before_neg, 0.0
     for i in range(neg.size):
         term = pos[i] * ((below + slip) - 0.5 * neg[i])
-        total, low = two_sum(total, term)
-        error += low
-        below, low = two_sum(below, -neg[i])
-        slip += low
+        total, error = compensated(total, error, term)
+        below, slip = compensated(below, slip, -neg[i])
     return total + error
 
 
@@ -196,15 +194,12 @@ def precision_weights(neg, pos, before_neg, before_pos, trapezoid):
         t, f = true + true_slip, false + false_slip
         if trapezoid and pos[i] > 0.0:
             term = pos[i] * (t / (t + f) if t + f > 0.0 else 1.0)
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
+        true, true_slip = compensated(true, true_slip, pos[i])
+        false, false_slip = compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         if pos[i] > 0.0:
             term += pos[i] * (t / (t + f))
-        total, low = two_sum(total, term)
-        error += low
+        total, error = compensated(total, error, term)
     return total + error
 
 
@@ -214,10 +209,8 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
     for i in range(neg.size):
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
+        true, true_slip = compensated(true, true_slip, pos[i])
+        false, false_slip = compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         value = t / total_pos - f / total_neg
         if value > best:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import two_sum
+from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import LINE, prefetch
 
@@ -199,8 +199,7 @@ def sum_pieces(weights, starts):
     for j in range(starts.size - 1):
         total, error = 0.0, 0.0
         for i in range(starts[j], starts[j + 1]):
-            total, low = two_sum(total, weights[i])
-            error += low
+            total, error = compensated(total, error, weights[i])
         sums[j] = total + error
     return sums
 
@@ -254,8 +253,7 @@ def distinct(words, rest, counts, weights):
         while i < n and words[i] == word and _compare(rest, i, rest, start) == 0:
             count += counts[i] if counts.size else 1
             if weights.size:
-                total, low = two_sum(total, weights[i])
-                error += low
+                total, error = compensated(total, error, weights[i])
             i += 1
         keys[groups] = word
         totals[groups] = count

@@ -5,7 +5,7 @@ k₁(q) = δ/2π · asin(2q − 1), where q is the share of the numbers up to it
 2019). The first and the last centroid are closed after one number or one centroid, so that a digest of raw numbers
 begins with the smallest and ends with the largest.
 
-*Atoms.* A value that fills half a centroid or more gets a separate centroid, whatever its weight, and keeps it when
+*Atoms.* A value that fills half a centroid or more gets a separate centroid, however heavy, and keeps it when
 centroids are merged. A centroid is `single` if all its members are known to be one value. Without repeated values the
 result is that of the plain algorithm; with them there are at most four times as many centroids.
 """
@@ -105,7 +105,7 @@ def reduce_sorted(values, compression):
 def compress(means, weights, single, compression):
     """Merge neighbouring centroids, which ascend, while they fit; the arrays are overwritten and returned shorter.
 
-    Single centroids of the same value are merged whatever their weight.
+    Single centroids of the same value are merged, however heavy.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add, two_sum
+from streameval.kernels.exact import compensated, multiply_add
 from streameval.kernels.jit import jit
 
 __all__ = [
@@ -90,10 +90,8 @@ def best_weights(neg, pos, before_neg, before_pos, least, fixed, scale, later):
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
     for i in range(neg.size):
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
+        true, true_slip = compensated(true, true_slip, pos[i])
+        false, false_slip = compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         if t < least or t <= 0.0:
             continue
@@ -134,10 +132,8 @@ def deepest_weights(neg, pos, before_neg, before_pos, part, whole):
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     where, best_true, best_false = -1, 0.0, 0.0
     for i in range(neg.size):
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
+        true, true_slip = compensated(true, true_slip, pos[i])
+        false, false_slip = compensated(false, false_slip, neg[i])
         t, f = true + true_slip, false + false_slip
         if t > best_true and pos[i] > 0.0 and t * whole >= part * (t + f):
             where, best_true, best_false = i, t, f

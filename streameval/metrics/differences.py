@@ -1,8 +1,8 @@
 """Differences between estimates, tested together: intervals, p-values by Holm, and a verdict in words.
 
-A family of differences is whatever one evaluation compares: every column with its baselines, in every slice, or each
-slice with all other rows. Holm's procedure (1979) keeps the chance of any false verdict among them at 1 − level; the
-intervals are not adjusted.
+A family of differences is everything that one evaluation compares: every column with its baselines, in every slice, or
+each slice with all other rows. Holm's procedure (1979) keeps the chance of any false verdict among them at 1 − level;
+the intervals are not adjusted.
 
 References
 ----------

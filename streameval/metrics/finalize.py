@@ -84,10 +84,11 @@ class _Asked(NamedTuple):
 def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
     """The parts of a shard that metrics read, which do not overlap: the whole shard but where each says its scores."""
     spans = [getattr(metric, "scores", None) for metric in metrics]
-    if not spans or None in spans or not hasattr(state, "between"):
+    due = [state.between(*span) for several in spans for span in several or ()]
+    if not spans or None in spans or None in due:
         return [shard]
     found: list[tuple[int, int]] = []
-    for start, stop in sorted(state.between(*span) for several in spans for span in several or ()):
+    for start, stop in sorted(due):
         a, b = max(start, shard[0], found[-1][1] if found else 0), min(stop, shard[1])
         if a < b:
             found.append((a, b))
@@ -114,7 +115,7 @@ def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
 
     Such a metric has an attribute `drawn`: the metric whose value the curve needs, made of the same partials.
     """
-    if not hasattr(state, "found"):
+    if state.found is None:
         return []
     return list(dict.fromkeys(metric.drawn for metric in metrics if hasattr(metric, "drawn")))
 
@@ -128,7 +129,7 @@ def remember(state: Any, metrics: Sequence[Metric], values: Sequence[Any]) -> No
 
 def recalled(state: Any, metrics: Sequence[Metric]) -> list[Any] | None:
     """The values that the state remembers; None if one is missing."""
-    found = getattr(state, "found", {})
+    found = state.found or {}
     return [found[metric] for metric in metrics] if all(metric in found for metric in metrics) else None
 
 

@@ -70,7 +70,7 @@ class Metric(Protocol):
         """What this part of a shard contributes."""
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
-        """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state.
+        """The value, a `Scalar` except for curves, from the partials of all parts and the totals of the state.
 
         What metrics of equal bases have in common is made once with `Partials.once`.
 

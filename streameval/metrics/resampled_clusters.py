@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streameval.metrics.resampled import Resampled
 from streameval.metrics.units import Sizes
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeState
-from streameval.states.grouped.derived_clusters import BothChanges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = ["SweepClusters", "SweepHeldClusters", "SweptClusters", "SweptTable", "WithoutClasses", "WithoutRows"]
+__all__ = ["SweepClusters", "SweptClusters", "SweptTable", "WithoutClasses", "WithoutRows"]
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,6 @@ class SweepClusters:
         return SizeChanges.union(partials)
 
 
-@dataclass(frozen=True)
-class SweepHeldClusters:
-    """A metric whose value is the `BothChanges` of clusters that are held as cells."""
-
-    reads: ClassVar[str] = "by_both"
-    name: str = "size changes of two kinds"
-
-    def partial(self, part: BothChanges) -> BothChanges:
-        """The changes of a shard."""
-        return part
-
-    def combine(self, partials: Sequence[BothChanges], state: Any) -> BothChanges:
-        """Those of all shards."""
-        return BothChanges(*map(SizeChanges.union, zip(*partials, strict=True)))
-
-
 @dataclass(frozen=True, eq=False)
 class SweptClusters(SizeState):
     """The size table of a state, which was swept for its replicates as well.
@@ -66,11 +50,9 @@ class SweptClusters(SizeState):
     Attributes
     ----------
     changes : SizeChanges without each block of clusters
-    paired : SizeChanges without each block of the unit, where the same sweep gives them
     """
 
     changes: SizeChanges | None = None
-    paired: SizeChanges | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +85,8 @@ class SweptTable:
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutRows:
-    """Gives the size table of clusters without the rows of each block (`streameval.metrics.resampling.Resampled`).
+class WithoutRows(Resampled):
+    """Gives the size table of clusters without the rows of each block (`streameval.metrics.resampled.Resampled`).
 
     Attributes
     ----------
@@ -129,8 +111,8 @@ class WithoutRows:
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutClasses:
-    """Gives the summary of a table without the classes of each block (`streameval.metrics.resampling.Resampled`).
+class WithoutClasses(Resampled):
+    """Gives the summary of a table without the classes of each block (`streameval.metrics.resampled.Resampled`).
 
     Attributes
     ----------

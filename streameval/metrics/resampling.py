@@ -1,7 +1,7 @@
 """Resampling: estimates of the metrics of a state from what is left of it without each block.
 
 A state is *resampled* where it can give itself without a block (`Resampled`). The metrics of a replicate are those of
-the state, finalized unchanged, but for a number of points such as the k of ``precision@k``: it shrinks with the rows.
+the state, finalized unchanged, except that a number of points such as the k of ``precision@k`` shrinks with the rows.
 Values are those of the exact state; only replicates come from here.
 
 Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval where
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.entry import Entry
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import compute
+from streameval.metrics.resampled import Thresholded
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.metrics.units import FEW_UNITS, Sizes, effective_units, too_few
@@ -30,62 +31,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampled import Exact, Resampled
     from streameval.results import Scalar
     from streameval.states.grouped import Grouped
     from streameval.typing import Array
 
-    Exact = Callable[[Sequence[Metric]], list[Scalar]]
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-__all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "certificates", "estimates", "without_replicates"]
+__all__ = ["FEW_BLOCKS", "SplitState", "certificates", "estimates", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
 
 
-class Resampled(Protocol):
-    """A state that can leave out each of its blocks.
-
-    A method ``rankings(blocks, whole=…)`` is optional, see `streameval.metrics.scores.sampling.rankings`.
-    """
-
-    @property
-    def sizes(self) -> Sizes:
-        """What the blocks hold, by kind; `rows` among them."""
-
-    def without(self, block: int) -> Any:
-        """A state of the rows of all other blocks, for the metrics of the family."""
-
-
-class Thresholded(Resampled, Protocol):
-    """A state whose metrics may depend on the rows beyond a threshold."""
-
-    def merged(self, count: int) -> Thresholded:
-        """The same rows in fewer blocks, block b in b modulo `count`."""
-
-    def beyond(self, threshold: float) -> Mapping[str, Array]:
-        """What the blocks hold of rows that score at or above a threshold: as the counts of `sizes`."""
-
-    def total(self) -> Any:
-        """A state of all rows, where it is not the exact one that the values come from; else None."""
-
-    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> Thresholded:
-        """The same with more detail around the thresholds of metrics, where there is less than all."""
-
-    def displaced(self) -> Sequence[Thresholded]:
-        """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
-
-    def tied(self, metrics: Sequence[Metric]) -> Sequence[Thresholded]:
-        """All rows, with what a block has of a bin beyond its share in one half of it; empty where places are known."""
-
-    def certified(self, exact: Exact) -> str | None:
-        """Why no replicate will do, where that shows; `exact` finalizes metrics of the exact state."""
-
-
 @dataclass(frozen=True)
-class SplitState:
+class SplitState(Thresholded):
     """A score state that is split by block, nothing left out.
 
     Attributes
@@ -194,7 +156,7 @@ def estimates(
     """
     kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
     found = {i: _refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
-    ranked = cast("Thresholded", resampled) if hasattr(resampled, "certified") else None
+    ranked = resampled.thresholded
     exact = _at_once(exact, [kind.rowwise for kind in kinds if kind.rowwise] if resampled.sizes.single else [])
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
@@ -250,7 +212,7 @@ def _groups(
 ) -> Iterator[tuple[Resampled, bool, list[int]]]:
     """Metrics that the same replicates serve, by their places, and whether one place of the ranking decides them.
 
-    It does for operating points and truncated areas, hardly for areas of all rows and optima.
+    It does for operating points and truncated areas, and hardly matters for areas of all rows and optima.
     """
     groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
@@ -280,8 +242,8 @@ def _replicates(
     found = np.full((len(metrics), there.size), math.nan)
     blocks = np.flatnonzero(there)
     state = cast("Thresholded", split).total() if whole else None
-    total, together = state is not None, getattr(split, "rankings", None)
-    rankings = together(blocks.tolist(), whole=total) if together and any(map(_takes_rankings, metrics)) else None
+    total = state is not None
+    rankings = split.rankings(blocks.tolist(), whole=total) if any(map(_takes_rankings, metrics)) else None
     columns: dict[int, list[float]] = {} if rankings is None else rankings.values(metrics)
     alone = [i for i in range(len(metrics)) if i not in columns]
     if alone:

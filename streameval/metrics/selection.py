@@ -132,7 +132,7 @@ class Selection:
 
     @property
     def _groups(self) -> tuple[str, ...]:
-        """Subjects of the metrics that there is input for, each of which stands for all of its metrics."""
+        """Subjects that have input; each stands for all of its metrics."""
         rows = (*CATALOGUE, *(clustering_rows() if "classes" in self.families else ()))
         return tuple(dict.fromkeys(row.subject for row in rows if row.family in self.families))
 

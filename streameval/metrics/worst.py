@@ -1,7 +1,7 @@
 """The costliest groups of many, in bounded memory.
 
 Groups come in blocks of arrays. What cannot be among the `top` is dropped at once, so a sweep over 10⁸ clusters keeps a
-few times `top` of them, whatever their order. Groups of equal cost are ranked by id; so any two sweeps over the same
+few times `top` of them, in any order. Groups of equal cost are ranked by id; so any two sweeps over the same
 groups, in any order and in any parts, keep the same ones.
 """
 

@@ -108,7 +108,7 @@ def of_column(value: Any, column: str) -> Any:
 
 
 def values_in(value: Any) -> list[Any]:
-    """All values that an option has, of whatever columns."""
+    """All values that an option has, for any columns."""
     return [value.others, *(own for _, own in value.columns)] if isinstance(value, ByColumn) else [value]
 
 

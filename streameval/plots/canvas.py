@@ -91,7 +91,7 @@ def figure_of(ax: Axes) -> Figure:
     """The figure that holds the axes."""
     figure = ax.get_figure(root=True)
     if figure is None:
-        msg = "ax belongs to no figure; give axes that do"
+        msg = "ax has no figure; give axes of a figure"
         raise OptionError(msg)
     return figure
 

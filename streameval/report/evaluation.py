@@ -77,7 +77,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     ]
     results = _headline(by_subject[""], differences, evidence.meanings)
     if not evidence.curves and not evidence.distributions:
-        results.append(Text("There is nothing to draw: none of these results has a curve here.", "note"))
+        results.append(Text("There is nothing to draw: these results have no curves here.", "note"))
     sections = (
         Section("results", "Results", tuple(results)),
         Section("curves", "Curves", tuple(curves)),
@@ -138,7 +138,7 @@ def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings:
 def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
     """The series number of each column, counted from 0 for scores and for clusters.
 
-    A column can have curves without values, if none of the metrics asked for is of it.
+    A column can have curves without values, if no requested metric belongs to it.
     """
     kinds: dict[str, bool] = {}
     for result in values:

@@ -101,7 +101,7 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text from the data, as it is read: one value must not fill the page.
+    """The beginning of a text from the data: one value must not fill the page.
 
     Examples
     --------

@@ -22,7 +22,7 @@ its worse end, and so is the usual value: a pass is certain.
                     cent, their share of the rows
 ==================  =================================================================================
 
-Slices are in braces behind the column, of which a store keeps them or an evaluation has them::
+Slices are in braces behind the column; the store must keep them, or the evaluation have them::
 
     roc_auc[score_lr]{country=DE} >= 0.9                   one slice; it fails where the slice has no value
     roc_auc[score_lr]{country=*} >= 0.9                    each that has a value; it fails if one fails
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["FACTS", "LIVE", "Rule", "named_rules"]
 
 FACTS = ("rows", "positives", "nulls")  # of a night, without its states
-LIVE = ("age", "missing")  # of the store as it is now
+LIVE = ("age", "missing")  # of the current store
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

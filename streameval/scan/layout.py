@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the requested columns are in a file and of which type; the same for all files of one writer.
+    """Where the requested columns are in a file, and their types; the same for all files of one writer.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ LARGEST = 32 << 20  # bytes of a request
 
 
 class RangeFile(io.RawIOBase):
-    """A file of which some ranges are in memory; others are fetched when they are read.
+    """A file with some ranges in memory; others are fetched when they are read.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def footer_of(handle: Any) -> Any:
 
 
 def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
-    """The bytes of a file from `start`, as many as `length`.
+    """`length` bytes of a file from `start`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A survey of files by their footers: which columns they have, of which type, how many nulls, in which range."""
+"""A survey of files by their footers: their columns with types, numbers of nulls, and ranges."""
 
 from __future__ import annotations
 

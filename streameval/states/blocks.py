@@ -53,7 +53,7 @@ class BlockSums:
     Attributes
     ----------
     keys : int64 array of shape (n,), ascending: the block, then the size in the lower 47 bits
-    sums : int64 array of shape (n, n_sums), no row of which is all zeros
+    sums : int64 array of shape (n, n_sums) without rows of zeros
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Tally:
         self._listed: list[tuple[Array, Array]] = []
 
     def add(self, adds: _Adds, most: int) -> None:
-        """Let a loop add rows, of which it lists at most `most`."""
+        """Let a loop add rows; it lists at most `most` of them."""
         keys, large = np.empty(most, np.int64), np.empty((most, self._table.shape[1]), np.int64)
         listed = adds(self._blocks, self._table, keys, large)
         if listed:

@@ -253,7 +253,7 @@ def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[p
     rest = iter(batches)
     first = next(rest, None)
     if first is None:
-        msg = "there are no batches, hence no state; a stored state has at least one batch, possibly empty"
+        msg = "there are no batches, so there is no state; a stored state has at least one batch, possibly empty"
         raise FormatError(msg)
     return first.schema, chain([first], rest)
 

@@ -26,7 +26,7 @@ def mergeable(one: Any, other: Any) -> None:
 
 
 def same_table(one: Any, other: Any) -> bool:
-    """Whether two states of one kind have the same header and the same table, whatever batches and segments hold it."""
+    """Whether two states of one kind have the same header and the same table, in any batches and segments."""
     return bool(one.header() == other.header() and _table(one) == _table(other))
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Small, Totals
+from streameval.states.protocol import PlainSpec, Small, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ def _plain(label: Any) -> bool | int | float | str:
 
 
 @dataclass(frozen=True)
-class LabelSpec:
+class LabelSpec(PlainSpec):
     """How labels are read.
 
     Attributes

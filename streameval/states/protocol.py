@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals", "takes_unlabelled", "ungrouped"]
+__all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "State", "StoredSpec", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,6 @@ def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
     return pa.array(column.to_numpy()[rows], kind)
 
 
-def takes_unlabelled(spec: Any) -> bool:
-    """Whether a state counts rows without a label as well."""
-    return bool(getattr(ungrouped(spec), "unlabelled", False))
-
-
-def ungrouped(spec: Any) -> Any:
-    """What a grouped state splits; any other spec itself."""
-    return getattr(spec, "inner", spec)
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Rows and weights of both classes; without weights every row weighs 1.
@@ -179,11 +169,69 @@ class StoredSpec(Protocol):
     def packing(self) -> Packing | None:
         """How the table is compressed for storage; None where it is stored unchanged."""
 
+    @property
+    def ungrouped(self) -> Any:
+        """What a grouped state splits; for any other state this spec."""
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Whether the state counts rows without a label as well."""
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a missing score or id is an error."""
+
+    @property
+    def halves_nan(self) -> bool:
+        """Whether a missing score counts one half in every pair."""
+
+    @property
+    def derived(self) -> Any:
+        """The spec of the state that `total` derives without copying rows; None if there is none."""
+
+    @property
+    def largest(self) -> int | None:
+        """Bytes of the largest state; None if states grow with the rows, or are as large as the empty one."""
+
     def empty(self) -> State:
         """The identity of merge."""
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
         """The state that `State.to_arrow` and `State.header` describe, its batches packed where there is a packing."""
+
+
+class PlainSpec:
+    """What a spec says unless it says otherwise: its state is not grouped, and has neither policies nor a limit."""
+
+    @property
+    def ungrouped(self) -> Any:
+        """The spec itself."""
+        return self
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Rows without a label are left out."""
+        return False
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Nothing is refused."""
+        return False
+
+    @property
+    def halves_nan(self) -> bool:
+        """No missing score counts."""
+        return False
+
+    @property
+    def derived(self) -> Any:
+        """None."""
+        return None
+
+    @property
+    def largest(self) -> int | None:
+        """No limit."""
+        return None
 
 
 class Spec(StoredSpec, Protocol):
@@ -209,6 +257,10 @@ class State(Protocol):
     @property
     def spec(self) -> Any:
         """The `StoredSpec` of this state."""
+
+    @property
+    def holder(self) -> Any:
+        """The spec of the state that holds the rows: its own, unless it is derived from another state."""
 
     def merge(self, other: Self, /) -> Self:
         """The state of both inputs; raises `IncompatibleStatesError` before it touches anything."""
@@ -238,7 +290,28 @@ class State(Protocol):
         """Bytes in memory; spilled bytes do not count."""
 
 
-class Small:
+class PlainState:
+    """What a state does unless it does otherwise: it holds its own rows, and parts are found by shards alone.
+
+    Attributes
+    ----------
+    found : what metrics found that curves are drawn from; None if the state does not keep it
+    """
+
+    found: dict[Any, Any] | None = None
+    spec: Any
+
+    @property
+    def holder(self) -> Any:
+        """The state's own spec."""
+        return self.spec
+
+    def between(self, low: float, high: float) -> tuple[int, int] | None:
+        """The buckets that hold scores from `low` to `high`; None if they are not known, which stands for all."""
+        return None
+
+
+class Small(PlainState):
     """What states of bounded size have in common: one shard, one part, and no keyed counts."""
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:

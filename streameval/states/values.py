@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streameval.kernels.attribution import mark_table, marked, positions
 from streameval.states.keyed.ids import hash_array, id_words, identify
-from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class IdColumn:
 
 
 @dataclass(frozen=True)
-class ValuesSpec:
+class ValuesSpec(PlainSpec):
     """Which values to collect.
 
     Attributes

@@ -245,7 +245,7 @@ def joining(
     """
     named = {name: value for name, value in named.items() if value not in (None, ())}
     if not named:
-        msg = "name the column or the metric that joins (--score, --cluster, --sketch, --classes, --weight, --metric)"
+        msg = "name the column or the metric to add (--score, --cluster, --sketch, --classes, --weight, --metric)"
         raise OptionError(msg)
     if place.data is not None:
         check_apart(context.location, place.data)

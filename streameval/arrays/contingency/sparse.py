@@ -262,19 +262,19 @@ class SparseTable:
         return rows
 
     def to_labels(self) -> tuple[list[Any], list[Any]]:
-        """Two labellings of the points, the inverse of `from_labels` but for the order; whole counts only."""
+        """Two labellings of the points, the inverse of `from_labels` except for the order; whole counts only."""
         pairs = [pair for pair, count in self.items() for _ in range(_whole(count))]
         return [row for row, _ in pairs], [col for _, col in pairs]
 
     def to_clusters(self) -> list[list[Any]]:
-        """Classes of the points of each cluster, the inverse of `from_clusters` but for the order."""
+        """Classes of the points of each cluster, the inverse of `from_clusters` except for the order."""
         clusters: dict[Any, list[Any]] = {label: [] for label in self.cells.col_labels}
         for row, col in zip(*self.to_labels(), strict=True):
             clusters[col].append(row)
         return list(clusters.values())
 
     def to_partitions(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Two partitions of the points 0..N−1, the inverse of `from_partitions` but for the points' names."""
+        """Two partitions of the points 0..N−1, the inverse of `from_partitions` except for the points' names."""
         sides = []
         for labels, names in zip(self.to_labels(), (self.cells.row_labels, self.cells.col_labels), strict=True):
             groups: dict[Any, list[int]] = {name: [] for name in names}

@@ -220,7 +220,7 @@ def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dic
 
 
 def _no_worker(address: str, left: dict[str, BaseException], seconds: float) -> ClusterError:
-    """The error of a run without workers: there were none, or none of them answered."""
+    """The error of a run without workers: there were none, or no worker answered."""
     if not left:
         return ClusterError(f"the Dask scheduler at {address} has no workers after {seconds:g} s; start some")
     worker, error = next(iter(left.items()))

@@ -33,7 +33,7 @@ from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.ranges import balanced, buckets, holder, nbytes, row_bytes
+from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -242,16 +242,16 @@ class ClusterEngine:
     def _partials(self, ranges: Ranges, asked: Sequence[Job]) -> list[Any]:
         """For every range and every state, the partials of its shards."""
         key, nodes = key_factory(), []
-        sent = [(holder(state), state.spec, work.packed(metrics)) for state, metrics in asked]
+        sent = [(state.holder, state.spec, work.packed(metrics)) for state, metrics in asked]
         for r, future in enumerate(ranges.futures):
-            wanted = [(derived_from, spec, ranges.of(derived_from, r), metrics) for derived_from, spec, metrics in sent]
+            wanted = [(holder, spec, ranges.of(holder, r), metrics) for holder, spec, metrics in sent]
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
     def _where(self, state: Any) -> Ranges | None:
         """Where the rows of a state are; None if they are in this process."""
-        return next((ranges for ranges in self.ranges if holder(state) in ranges.shards), None)
+        return next((ranges for ranges in self.ranges if state.holder in ranges.shards), None)
 
     def compute(self, delayed: Any) -> Any:
         """Compute a Dask object on the workers."""

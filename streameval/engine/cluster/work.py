@@ -172,9 +172,9 @@ def finalize(
     which may be packed.
     """
     found = []
-    for derived_from, spec, shards, metrics in wanted:
-        state = restored(outlines.states[derived_from], ranges[derived_from])
-        state = state if spec == derived_from else state.total(resources.budget)
+    for holder, spec, shards, metrics in wanted:
+        state = restored(outlines.states[holder], ranges[holder])
+        state = state if spec == holder else state.total(resources.budget)
         taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
         found.append([partials(state, shard, taken, resources.budget) for shard in shards])
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.families.protocol import Counted, MetricRequest
 from streameval.evaluation.families.sharded import Sharded, totals
-from streameval.metrics.resampled_clusters import SweepClusters, SweepHeldClusters, SweptClusters, WithoutRows
+from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
 from streameval.states.grouped.shared_clusters import cut_rows
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families.protocol import KeyTypes
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
     from streameval.states.clusters.size_blocks import SizeChanges
 
@@ -61,9 +61,6 @@ class Clusters(Sharded):
         """Its size table, with and without each block of clusters, and of the unit where cells hold the rows."""
         if wanted.spec.unlabelled or not wanted.metrics:
             return state
-        if hasattr(state, "by_both"):
-            own, paired = engine.finalize([(state, [SweepHeldClusters()])])[0][0]
-            return SweptClusters(own.table, state.dropped_rows, own, paired)
         changes = _changes(engine, state)
         return SweptClusters(changes.table, state.dropped_rows, changes)
 
@@ -86,10 +83,10 @@ class Clusters(Sharded):
             return _UNLABELLED
         if blocks is None:
             return "clusterings have no units in common: name a column of units (--unit)"
-        return WithoutRows(state.paired or _changes(engine, blocks), resampling.named_unit)
+        return WithoutRows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
 
 
 def _changes(engine: Engine, state: Any) -> SizeChanges:
-    """The changes of a state's size table, computed wherever its rows are."""
+    """The changes of a state's size table, computed where its rows are."""
     found: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
     return found

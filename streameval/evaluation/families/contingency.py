@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
 
 __all__ = ["Contingency"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
     from streameval.scan import Scan
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts
 
@@ -131,11 +131,12 @@ class Groups(_OfScores):
         if not wanted.metrics:
             return state
         found = engine.finalize([(state, [SumsByBlock(mean) for mean in wanted.metrics])])[0]
-        return SweptGroups(**vars(state), found={m.name: sums for m, sums in zip(wanted.metrics, found, strict=True)})
+        sums = {metric.name: each for metric, each in zip(wanted.metrics, found, strict=True)}
+        return SweptGroups(**vars(state), block_sums=sums)
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The means without each block of groups, which are the units: their ids are in the state itself."""
-        return WithoutGroups(state.found, wanted.spec.groups)
+        return WithoutGroups(state.block_sums, wanted.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results, from the sums over the remaining groups."""

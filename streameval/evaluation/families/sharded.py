@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families.protocol import MetricRequest
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
 
 __all__ = ["Sharded", "scalar", "totals"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.result import Evaluation
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
 
 __all__ = ["CachedEstimates", "CachedEvaluation", "CachedStates"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.metrics.curves import CurveKind
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Curve
 
 __all__ = ["BANDED", "curves_of", "with_bands"]

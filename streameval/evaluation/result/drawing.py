@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval.evaluation.slices import SlicedStates
-    from streameval.metrics.resampling import Resampled
+    from streameval.metrics.resampled import Resampled
     from streameval.results import Curve, Distribution
 
 __all__ = ["Drawing"]

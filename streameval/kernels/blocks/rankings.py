@@ -1,7 +1,7 @@
 """Sums over the rankings without each block, bin by bin: what `streameval.kernels.ranking` sums over pieces of bins.
 
 All pieces of a bin have the same counts, so the pairs that they win are those of the bin, and the products with their
-precisions are one product with a sum. No piece is written down. Sums are integers, hence the same to the last bit.
+precisions are one product with a sum. Pieces are never stored. Sums are integers, so results are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _share(true, false):
 def _add(sums, at, count, upper, lower, held):
     """Add the products of a count with the upper and the lower halves of some words, the halves summed.
 
-    The sums are words of 128 bits, of which the lower suffice where all counts together are less than `HELD`.
+    The sums are words of 128 bits; the lower halves suffice where all counts together are less than `HELD`.
     """
     count = np.uint64(count)
     if held:
@@ -42,6 +42,50 @@ def _add(sums, at, count, upper, lower, held):
     else:
         sums[at], sums[at + 1] = multiply_add(sums[at], sums[at + 1], count, upper)
         sums[at + 2], sums[at + 3] = multiply_add(sums[at + 2], sums[at + 3], count, lower)
+
+
+@inlined
+def _leave_out(whole, table, block, step, side, gone):
+    """Rows of the blocks that are left out, by bin, to `gone`; returns the negatives and positives of the ranking."""
+    gone[:] = 0
+    for b in range(block, len(table), step):
+        for i in range(len(whole)):
+            gone[i, 0] += table[b, i, 0]
+            gone[i, 1] += table[b, i, 1]
+    negatives, positives = np.int64(0), np.int64(0)
+    for i in range(len(whole)):
+        negatives += whole[i, 0] - (gone[i, 0] if side == 0 else 0)
+        positives += whole[i, 1] - (gone[i, 1] if side == 0 else 0)
+    return negatives, positives
+
+
+@inlined
+def _add_piece(sums, true, false, below, n, p, held):
+    """Add what one piece contributes to the three sums."""
+    before, after = _share(true, false), _share(true + p, false + n)
+    factor = np.uint64(2 * below - n)
+    _add(sums, AREA, p, factor >> _HALF, factor & _LOW, held)
+    _add(sums, PRECISION, p, after >> _HALF, after & _LOW, held)
+    upper, lower = (after >> _HALF) + (before >> _HALF), (after & _LOW) + (before & _LOW)
+    _add(sums, TRAPEZOID, p, upper, lower, held)
+
+
+@inlined
+def _add_precisions(sums, true, false, n, p, count, held):
+    """Add what equal pieces with positives contribute to the two sums with precisions."""
+    before, after = _share(true, false), np.uint64(0)
+    upper, lower = np.uint64(0), np.uint64(0)
+    for _ in range(count):
+        true += p
+        false += n
+        after = np.uint64(np.int64(true / (true + false) * _UNIT))
+        upper += after >> _HALF
+        lower += after & _LOW
+    _add(sums, PRECISION, p, upper, lower, held)
+    # the precision before a piece is that after the piece before it
+    upper += upper - (after >> _HALF) + (before >> _HALF)
+    lower += lower - (after & _LOW) + (before & _LOW)
+    _add(sums, TRAPEZOID, p, upper, lower, held)
 
 
 @jit
@@ -66,15 +110,7 @@ def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sum
     """
     gone = np.empty(whole.shape, np.int64)
     for r in range(blocks.size):
-        gone[:] = 0
-        for b in range(blocks[r], len(table), step):
-            for i in range(len(whole)):
-                gone[i, 0] += table[b, i, 0]
-                gone[i, 1] += table[b, i, 1]
-        negatives, positives = np.int64(0), np.int64(0)
-        for i in range(len(whole)):
-            negatives += whole[i, 0] - (gone[i, 0] if side == 0 else 0)
-            positives += whole[i, 1] - (gone[i, 1] if side == 0 else 0)
+        negatives, positives = _leave_out(whole, table, blocks[r], step, side, gone)
         rows[r, 0], rows[r, 1] = negatives, positives
         true, false, below = np.int64(0), np.int64(0), negatives * most
         own, held = sums[r], positives * most < HELD
@@ -95,33 +131,12 @@ def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sum
                 for j in range(count):
                     sign = -1 if 2 * j < count else 1
                     some_n, some_p = n + sign * away_n, p + sign * away_p
-                    before = _share(true, false)
-                    true += some_p
-                    false += some_n
-                    after = _share(true, false)
-                    factor = np.uint64(2 * below - some_n)
-                    _add(own, AREA, some_p, factor >> _HALF, factor & _LOW, held)
-                    _add(own, PRECISION, some_p, after >> _HALF, after & _LOW, held)
-                    upper, lower = (after >> _HALF) + (before >> _HALF), (after & _LOW) + (before & _LOW)
-                    _add(own, TRAPEZOID, some_p, upper, lower, held)
-                    below -= some_n
+                    _add_piece(own, true, false, below, some_n, some_p, held)
+                    true, false, below = true + some_p, false + some_n, below - some_n
                 continue
             factor = np.uint64(2 * below - n * count)
             _add(own, AREA, p * count, factor >> _HALF, factor & _LOW, held)
             below -= n * count
-            if not p:
-                false += n * count
-                continue
-            before, after = _share(true, false), np.uint64(0)
-            upper, lower = np.uint64(0), np.uint64(0)
-            for _ in range(count):
-                true += p
-                false += n
-                after = np.uint64(np.int64(true / (true + false) * _UNIT))
-                upper += after >> _HALF
-                lower += after & _LOW
-            _add(own, PRECISION, p, upper, lower, held)
-            # the precision before a piece is that after the piece before it
-            upper += upper - (after >> _HALF) + (before >> _HALF)
-            lower += lower - (after & _LOW) + (before & _LOW)
-            _add(own, TRAPEZOID, p, upper, lower, held)
+            if p:
+                _add_precisions(own, true, false, n, p, count, held)
+            true, false = true + p * count, false + n * count

@@ -71,7 +71,7 @@ def _rare(score, way):
 
 @inlined
 def _bits(value):
-    """The bits of a float: in units of its last place, where an offset leaves the exponent as it is."""
+    """The bits of a float: in units of its last place, where an offset does not change the exponent."""
     return np.float64(value).view(np.int64)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add, two_sum
+from streameval.kernels.exact import compensated, multiply_add
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.thresholds import STRIDE
 
@@ -86,7 +86,7 @@ def stride_sums(neg, pos, score, before_neg, before_pos):
 
 @inlined
 def _add_modulo(high, low, word, near):
-    """128-bit ``(high, low)`` plus a sum of which the lower word is given, and its value in units of 2⁶² to within 1.
+    """128-bit ``(high, low)`` plus a sum given by its lower word and by its value in units of 2⁶², exact to within 1.
 
     The upper word, in units of 2⁶⁴, is then known to within ¼, and a little for rounding.
     """
@@ -162,9 +162,7 @@ def drift_weights(neg, pos, score):
     """`drift_counts` for weights, compensated, in units of 1."""
     total, slip, least, most = 0.0, 0.0, 0.0, 0.0
     for i in range(neg.size):
-        total, low = two_sum(total, pos[i] * (1.0 - score[i]))
-        slip += low
-        total, low = two_sum(total, -neg[i] * score[i])
-        slip += low
+        total, slip = compensated(total, slip, pos[i] * (1.0 - score[i]))
+        total, slip = compensated(total, slip, -neg[i] * score[i])
         least, most = min(least, total + slip), max(most, total + slip)
     return np.array([total + slip, least, most])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.grouped.sweep import CELL_BITS
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import jit
+from streameval.kernels.keyed.digits import MOST_BITS, SHORT, insert, shift_of
 
 __all__ = ["DISTANCE_BITS", "fit_f8", "rank_keys", "shorten", "sort_words", "ties"]
 
@@ -20,9 +21,6 @@ _SHIFT = np.uint64(CELL_BITS)
 _CELL = np.uint64((1 << CELL_BITS) - 1)
 _ONE = np.uint64(1)
 _CODE_SHIFT = np.uint32(1)
-_SHORT = 16  # words that are sorted by insertion
-_EACH = 1  # base-2 logarithm of the words of a place, about
-_MOST_BITS = 13  # of words that are looked at together: 2¹³ places stay in the cache
 _MAGNITUDE = np.uint64((1 << 63) - 1)
 _LEAST, _MOST = np.uint64((1023 - 126) << 52), np.uint64((1023 + 127) << 52)  # 2⁻¹²⁶ and 2¹²⁷ as float64
 _INFINITE = np.uint64(0x7FF << 52)
@@ -57,27 +55,6 @@ def rank_keys(words, starts, codes, bases):
     return keys
 
 
-@inlined
-def _bit_length(value):
-    """Bits of a number."""
-    bits = 0
-    while value:
-        value >>= _ONE
-        bits += 1
-    return bits
-
-
-@inlined
-def _insert(words, a, b, low):
-    """Sort a few words, stably."""
-    for i in range(a + 1, b):
-        word, at = words[i], i
-        while at > a and words[at - 1] >> low > word >> low:
-            words[at] = words[at - 1]
-            at -= 1
-        words[at] = word
-
-
 @jit
 def sort_words(words, starts, spare, low):
     """Sort words of 64 bits within each bucket by their bits from `low` on, stably; `spare` is as long as `words`.
@@ -85,21 +62,20 @@ def sort_words(words, starts, spare, low):
     They are scattered by the leading bits in which they differ, so that a few come to each place; larger places are
     scattered again.
     """
-    room = np.zeros((1 << _MOST_BITS) + 2, np.int64)
+    room = np.zeros((1 << MOST_BITS) + 2, np.int64)
     for j in range(starts.size - 1):
         todo = [(starts[j], starts[j + 1])]
         while todo:
             a, b = todo.pop()
-            if b - a <= _SHORT:
-                _insert(words, a, b, low)
+            if b - a <= SHORT:
+                insert(words, a, b, low)
                 continue
             least = most = words[a] >> low
             for i in range(a + 1, b):
                 least, most = min(least, words[i] >> low), max(most, words[i] >> low)
             if least == most:
                 continue
-            bits = min(max(2, _bit_length(np.uint64(b - a)) - _EACH), _MOST_BITS)
-            shift = np.uint64(max(0, _bit_length(most - least) - bits))
+            shift = shift_of(b - a, most - least)
             ends = room[: ((most - least) >> shift) + np.uint64(2)]
             for i in range(a, b):
                 ends[(((words[i] >> low) - least) >> shift) + _ONE] += 1
@@ -113,12 +89,12 @@ def sort_words(words, starts, spare, low):
             first = a
             for place in range(ends.size - 1):
                 last = ends[place]
-                if last - first > _SHORT and shift:
+                if last - first > SHORT and shift:
                     todo.append((first, last))
                 for i in range(first, last):
                     words[i] = spare[i]
-                if last - first <= _SHORT:
-                    _insert(words, first, last, low)
+                if last - first <= SHORT:
+                    insert(words, first, last, low)
                 first = last
             ends[:] = 0
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.digits import insert
 
 __all__ = [
     "AREA",
@@ -144,12 +145,7 @@ def sort_words(words, starts, spare, low):
     for j in range(starts.size - 1):
         a, b = starts[j], starts[j + 1]
         if b - a <= _SHORT:
-            for i in range(a + 1, b):
-                word, at = words[i], i
-                while at > a and words[at - 1] >> low > word >> low:
-                    words[at] = words[at - 1]
-                    at -= 1
-                words[at] = word
+            insert(words, a, b, low)
             continue
         for shift in range(low, 32, 16):
             _by_digit(words, spare, a, b, np.uint32(shift), places)

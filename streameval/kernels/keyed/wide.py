@@ -3,7 +3,7 @@
 A row is the words of its key, then its label; rows lie one after the other in a flat array. They are scattered by the
 leading bits in which their words differ, in the first column in which they differ at all, so that a few come to each
 place; larger places are scattered again. Each level settles two bits or more of a key, so that the work is linear in
-the rows whatever the keys are.
+the rows for any keys.
 
 The loops take the row's columns as a tuple of that length, so that each width is compiled separately, its short loops
 unrolled.
@@ -14,13 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.digits import MOST_BITS, SHORT, shift_of
 
 __all__ = ["count_rows", "labelled_rows", "sort_rows"]
 
 _ONE = np.uint64(1)
-_SHORT = 16  # rows that are sorted by insertion
-_EACH = 1  # base-2 logarithm of the rows of a place, about
-_MOST_BITS = 13  # of a column that are looked at together: 2¹³ places stay in the cache
 
 
 @jit
@@ -32,16 +30,6 @@ def labelled_rows(words, rest, label, out):
         for c in range(rest.shape[1]):
             out[i, c + 1] = rest[i, c]
         out[i, last] = label
-
-
-@inlined
-def _bit_length(value):
-    """Bits of a number."""
-    bits = 0
-    while value:
-        value >>= _ONE
-        bits += 1
-    return bits
 
 
 @inlined
@@ -79,7 +67,7 @@ def sort_rows(rows, spare, columns):
     columns : tuple of length `width`
     """
     width = np.int64(len(columns))
-    starts = np.zeros((1 << _MOST_BITS) + 2, np.int64)
+    starts = np.zeros((1 << MOST_BITS) + 2, np.int64)
     todo = [(np.int64(0), np.int64(rows.size) // width, np.int64(0))]
     while todo:
         a, b, column = todo.pop()
@@ -91,8 +79,7 @@ def sort_rows(rows, spare, columns):
             column += np.int64(low == high)
         if low == high:
             continue
-        bits = min(max(2, _bit_length(np.uint64(b - a)) - _EACH), _MOST_BITS)
-        shift = np.uint64(max(0, _bit_length(high - low) - bits))
+        shift = shift_of(b - a, high - low)
         ends = starts[: ((high - low) >> shift) + np.uint64(2)]
         for i in range(a, b):
             ends[((rows[i * width + column] - low) >> shift) + _ONE] += 1
@@ -109,7 +96,7 @@ def sort_rows(rows, spare, columns):
         first = a
         for place in range(ends.size - 1):
             last = ends[place]
-            if last - first > _SHORT:
+            if last - first > SHORT:
                 todo.append((first, last, column))
             elif last - first > 1:
                 _insert(rows, spare, first, last, column, width)

@@ -253,7 +253,7 @@ def _in_units(counts: NDArray[Any]) -> tuple[NDArray[Any], Number]:
 
 
 def _table(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[Any]:
-    """Dense table of Python integers, with at least as many columns as rows."""
+    """Dense table of Python integers with no more rows than columns."""
     table = np.zeros((n_rows, n_cols), dtype=object)
     table[cells.rows, cells.cols] = cells.counts
     return table if n_rows <= n_cols else table.T

@@ -137,7 +137,7 @@ class ClusteringMetric:
         return "no rows" if not part.total else "not defined for this table"
 
     def combine(self, partials: Sequence[tuple[float, float] | str], state: object) -> Scalar:
-        """The value: a table has one summary, hence one partial."""
+        """The value: a table has one summary, so there is one partial."""
         (ends,) = partials
         if isinstance(ends, str):
             return Scalar.undefined(self.name, ends)
@@ -226,7 +226,7 @@ def _expanded(name: str) -> list[str]:
 
 
 def names_measure(name: str) -> bool:
-    """Whether a name begins with a measure of contingency tables, whatever variants or elements follow.
+    """Whether a name begins with a measure of contingency tables; any variants or elements may follow.
 
     Examples
     --------

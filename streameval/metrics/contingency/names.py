@@ -74,7 +74,7 @@ class MetricName(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the measure exists, whatever its variant and element."""
+        """Whether the measure exists; variant and element are not checked."""
         return self.measure == "adjust_to_null" or self.measure in MEASURES
 
     @property

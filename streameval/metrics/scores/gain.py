@@ -78,7 +78,7 @@ class Agc:
         return self.truncate == 1 and not self.ratio
 
     def points(self, rows: int) -> int | None:
-        """Points that the truncation keeps of so many; None without one."""
+        """Points that the truncation keeps of `rows` points; None without a truncation."""
         return None if self.truncate == 1 else kept_points(self.truncate, rows)
 
     def shrunk(self, share: float) -> Agc:

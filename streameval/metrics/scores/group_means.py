@@ -81,7 +81,7 @@ class Measure(Protocol):
     """What is the value of a group; frozen."""
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
-        """Two sums over the ties of each group, of which the first may be of two words: shape (2, n_groups)."""
+        """Two sums over the ties of each group, in shape (2, n_groups); the first may take two words."""
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """Values of whole groups in units of 2⁻⁶², as int64, and which groups have one."""

@@ -120,7 +120,7 @@ class OperatingPoint:
         return f"{self.measure}@{asked}{format_number(self.at)}"
 
     def points(self, rows: int) -> int | None:
-        """Points that are taken of so many; None where a rate decides."""
+        """Points that are taken of `rows` points; None where a rate decides."""
         if self.kind == "k":
             return min(int(self.at), rows)
         return limit(self.at, rows, most=False) if self.kind == "share" else None
@@ -181,7 +181,7 @@ class OperatingPoint:
         return max(close, key=lambda v: (Fraction(v.true) / (Fraction(v.true) + Fraction(v.false)), v.rows))
 
     def undefined(self, total: Totals) -> str | None:
-        """Why the value is undefined whatever the threshold."""
+        """Why the value is undefined at every threshold."""
         if not total.rows:
             return ONE_CLASS if self.kind in ("fpr", "tpr") else NO_POSITIVES if self.kind == "recall" else NO_ROWS
         if not (total.n and total.p) and (self.kind in ("fpr", "tpr") or self.measure == "fpr"):

@@ -61,7 +61,7 @@ class Point(Protocol):
         """The measure of a vertex."""
 
     def undefined(self, total: Totals) -> str | None:
-        """Why the value is undefined whatever the threshold."""
+        """Why the value is undefined at every threshold."""
 
     def nothing(self, total: Totals) -> Scalar:
         """The value where no score reaches the threshold."""
@@ -105,7 +105,7 @@ def _of_rate(point: Point, part: ScorePart) -> Scalar:
 
 
 def _of_hits(point: Point, part: ScorePart) -> Scalar:
-    """Between the first edge that is deep enough and none of its bin's negatives."""
+    """Between the first edge that is deep enough and the same point without the negatives of its bin."""
     false, true = running(part.n, 0), running(part.p, 0)
     at = min(int(np.searchsorted(true, point.due(part.total))), true.size - 1)
     F, N = false[at].item(), part.total.n

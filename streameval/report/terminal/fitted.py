@@ -33,7 +33,7 @@ def new_table(*, plain: bool, title: str | None = None) -> Table:
 
 
 def _batches(widths: Mapping[str, int], room: int) -> Iterator[list[str]]:
-    """Columns in order, as many at a time as the room holds, but at least one."""
+    """Columns in order, in batches that fit the width, at least one in each."""
     taken: list[str] = []
     left = room
     for column, width in widths.items():
@@ -48,7 +48,7 @@ def _batches(widths: Mapping[str, int], room: int) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Columns that share their metrics, in as many tables as the terminal's width asks for.
+    """Columns that share their metrics, split into tables that fit the width of the terminal.
 
     Names and numbers are never broken; a text, such as the reason why there is no number, has at least `_TEXT`
     characters a line where there is no more room. Why a column has no value at all is told once, below.

@@ -127,7 +127,7 @@ class Uri:
         return self.at(quote(path, safe="/:%@+,;=~"))
 
     def at(self, path: str) -> str:
-        """The URI with another path, as it is to stand there."""
+        """The URI with another path, already quoted."""
         parts = [quote(part, safe="") for part in (self.user, self.secret) if part is not None]
         return f"{self.scheme}://{':'.join(parts)}{'@' if parts else ''}{path}{self.query}"
 

@@ -37,7 +37,7 @@ from streameval.states.keyed.grouping import Counts, Labelled
 from streameval.states.keyed.ids import SHIFT, id_codes, id_type, id_words, identify, mixed
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, Totals
+from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +53,7 @@ _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
 
 
 @dataclass(frozen=True)
-class ClusterSpec:
+class ClusterSpec(PlainSpec):
     """An exact cluster state.
 
     Attributes
@@ -80,6 +80,16 @@ class ClusterSpec:
     scope: str = "global"
     nulls: str = "error"
     unlabelled: bool = False
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Whether rows without a label count in the sizes of clusters."""
+        return self.unlabelled
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a null id is an error."""
+        return self.nulls == "error"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -197,7 +207,7 @@ class _ClusterBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterCounts:
+class ClusterCounts(PlainState):
     """Exact size and positives of every cluster.
 
     Attributes

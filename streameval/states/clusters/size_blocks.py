@@ -38,6 +38,7 @@ class SizeChanges:
     blocks : number of blocks
     table : SizeTable of all clusters
     changes : BlockSums, by how many more clusters have each size without the block, and by how many more positives
+    paired : SizeChanges without each block of another unit, where the same sweep gives them
 
     Examples
     --------
@@ -54,12 +55,15 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
     blocks: int
     table: SizeTable
     changes: BlockSums
+    paired: SizeChanges | None = None
 
     @classmethod
     def union(cls, parts: Sequence[SizeChanges]) -> SizeChanges:
         """Of all clusters of several; at least one."""
         changes = parts[0].changes.merge(*(part.changes for part in parts[1:]))
-        return cls(parts[0].blocks, SizeTable.union([part.table for part in parts]), changes)
+        paired = [part.paired for part in parts if part.paired is not None]
+        table = SizeTable.union([part.table for part in parts])
+        return cls(parts[0].blocks, table, changes, cls.union(paired) if paired else None)
 
     def without(self, block: int) -> SizeTable:
         """The size table of the rows of all other blocks."""

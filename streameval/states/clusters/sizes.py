@@ -6,7 +6,7 @@ The area under the lift curve and the ROC curve by size depend on nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class SizeState(Small):
     dropped_rows : int64 array of shape (2,), null ids left out, by label
     """
 
-    spec: ClassVar[None] = None  # it is in this process, whatever state it comes from
+    spec = None  # it is in this process, whatever state it comes from
 
     table: SizeTable
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))

@@ -36,7 +36,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import Batch, Totals
+from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 
 @dataclass(frozen=True)
-class ContingencySpec:
+class ContingencySpec(PlainSpec):
     """The state of one class column with one cluster column.
 
     Attributes
@@ -83,6 +83,16 @@ class ContingencySpec:
     cluster_type: str = "signed"
     scope: str = "global"
     nulls: str = "error"
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Rows need no label."""
+        return True
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a null id is an error."""
+        return self.nulls == "error"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -124,7 +134,7 @@ class ContingencySpec:
         keyed = read_cells(batches, (self.layout, self.class_layout), budget)
         state = ContingencyCounts(self, *keyed, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
-            msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
+            msg = f"{state.totals().rows} rows are expected and the cells have {state.cell_rows}"
             raise ValueError(msg)
         return state
 
@@ -217,7 +227,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ContingencyCounts:
+class ContingencyCounts(PlainState):
     """Exact counts of every (class, cluster) cell.
 
     Attributes

@@ -40,13 +40,13 @@ from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.clusters.counts import lone_rows
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
-from streameval.states.grouped.derived_clusters import BothChanges, DerivedClusters
+from streameval.states.grouped.derived_clusters import DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout
-from streameval.states.protocol import Totals
+from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -133,7 +133,7 @@ def _codes(blocks: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockedClusters:
+class BlockedClusters(PlainState):
     """Sizes and positives of the part that each block has of each cluster.
 
     Attributes
@@ -234,11 +234,11 @@ class BlockedClusters:
         """The size table of a shard, and its changes without each block."""
         return self._swept(shard, budget, None)
 
-    def by_both(self, shard: Interval, budget: Budget | None = None) -> BothChanges:
-        """The same, and the changes without each block of clusters as `ClusterCounts.by_block` gives them."""
+    def by_both(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
+        """The changes without each block of clusters, as `ClusterCounts.by_block`; these changes are their `paired`."""
         own = Sweep(BLOCKS)
         paired = self._swept(shard, budget, own)
-        return BothChanges(own.result(), paired)
+        return replace(own.result(), paired=paired)
 
     def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
         """The changes without each block; whole clusters are added to a sweep of their own, if there is one."""
@@ -322,7 +322,7 @@ class BlockedClusters:
         return object.__sizeof__(self) + sys.getsizeof(self.keyed) + 3 * self.rows.nbytes
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, whatever the layout; which would be costly to hash."""
+        """Whether both are the same state, in any layout; hashing would be costly."""
         return bool(self._grouped == (other._grouped if isinstance(other, BlockedClusters) else other))
 
 

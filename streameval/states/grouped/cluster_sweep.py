@@ -17,7 +17,7 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.group_sweep import WHOLE
 from streameval.states.grouped.interleaved_clusters import InterleavedClusters, interleaves_clusters
-from streameval.states.protocol import Totals
+from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ class GroupOfClusters:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSweep:
+class ClusterSweep(PlainState):
     """All groups of a cluster state.
 
     Attributes
@@ -113,7 +113,7 @@ class ClusterSweep:
     groups : the number of all rows (0) and of each group, and what it is, by slicing and name; all rows are `WHOLE`
     """
 
-    spec: ClassVar[None] = None  # policies are of the groups
+    spec = None  # policies are of the groups
     further: ClassVar[tuple[CutRows, ...]] = (CutRows(),)  # what is read along with the metrics
 
     inner: ClusterSpec

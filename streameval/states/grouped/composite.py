@@ -39,7 +39,7 @@ def _fields(inner: Any, kind: pa.DataType) -> list[str]:
 def composite_layout(inner: Any) -> Layout:
     """Layout of items with composite keys."""
     words = 2 + len(_fields(inner, pa.bool_())) + len(_fields(inner, pa.uint64()))
-    return Layout(ID_BUCKETS, 64, words, weighted=getattr(inner, "weighted", False))
+    return Layout(ID_BUCKETS, 64, words, weighted=bool(_fields(inner, pa.float64())))
 
 
 def inner_facts(inner: Any) -> dict[str, list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streameval.states.clusters.cell_words import as_clusters
 from streameval.states.clusters.counts import ClusterCounts
@@ -14,20 +14,7 @@ if TYPE_CHECKING:
     from streameval.states.clusters.size_blocks import SizeChanges
     from streameval.states.keyed.layout import Interval
 
-__all__ = ["BothChanges", "DerivedClusters"]
-
-
-class BothChanges(NamedTuple):
-    """A size table with two kinds of changes.
-
-    Attributes
-    ----------
-    own : SizeChanges without each block of clusters
-    paired : SizeChanges without each block of another unit
-    """
-
-    own: SizeChanges
-    paired: SizeChanges
+__all__ = ["DerivedClusters"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,11 +36,11 @@ class DerivedClusters(ClusterCounts):
         return cls(inner, keyed, cells.single_rows.sum(axis=0), cells.dropped_rows.sum(axis=0), cells=cells)
 
     @property
-    def derived_from(self) -> Any:
+    def holder(self) -> Any:
         """The spec of the state that holds the rows."""
         return self.cells.spec
 
-    def by_both(self, shard: Interval, budget: Budget | None = None) -> BothChanges:
-        """Both kinds of changes of a shard, from one sweep."""
-        found: BothChanges = self.cells.by_both(shard, budget)
+    def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
+        """The changes of a shard without each block of clusters, with those without each block of the cells."""
+        found: SizeChanges = self.cells.by_both(shard, budget)
         return found

@@ -18,12 +18,12 @@ import numpy as np
 
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped.interleaved import WIDE
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
+from streameval.states.grouped.words import WIDE
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
-from streameval.states.protocol import Totals
+from streameval.states.protocol import PlainState, Totals
 from streameval.states.scores.counts import score_part
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ WHOLE = (-1, b"")  # all rows, among the groups of a group sweep
 
 _LEAST = 1 << 16  # rows of a shard: each part costs time for each group
 _SHARE = 20  # bytes of scratch memory that set the rows of a shard, with two words; a row takes 64 while it is swept
-_ITEMS = 1 << 21  # of a part at most, but for one batch of counts
+_ITEMS = 1 << 21  # of a part at most, except that a batch of counts is never split
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class GroupSweepPart:
     ----------
     spec : the inner spec
     rows : sequence of SortedRows and Counts (of wide words, whose keys ascend and which may repeat), in order; no score
-        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.sorted_rows.tied`
+        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.words.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
     shard_end : the same above the end of the shard, which may have further parts
@@ -160,7 +160,7 @@ class GroupSweepPart:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSweep:
+class GroupSweep(PlainState):
     """All groups of an interleaved state.
 
     Attributes
@@ -173,7 +173,9 @@ class GroupSweep:
     before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and in all
     """
 
-    spec: ClassVar[None] = None  # policies are of the groups: missing scores are halved in each, not in the group sweep
+    spec: Any = field(
+        default=None, init=False
+    )  # policies are of the groups: missing scores are halved in each, not in the group sweep
     further: ClassVar[tuple[()]] = ()  # nothing is read along with the metrics
 
     interleaved: Interleaved
@@ -219,8 +221,7 @@ class GroupSweep:
                 part = segment.range(*interval)
                 if part is not None:
                     counts = part.counts.read() if part.counts else NO_COUNTS
-                    count = kernels.count_codes if interleaved.keyed.layout == WIDE else sweep.count_cells
-                    count(part.words.read(), counts, part.starts, part.codes, tally)
+                    interleaved.words.count(part.words.read(), counts, part.starts, part.codes, tally)
             found = np.zeros((2, offsets[-1]), np.int64)
             for groups in member.T:
                 for side, own in zip(found, tally, strict=True):
@@ -262,7 +263,7 @@ class GroupSweep:
 
     def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
         """The rows of a shard in runs that end between two scores, sorted."""
-        if self.interleaved.keyed.layout != WIDE:
+        if self.interleaved.words is not WIDE:
             yield from (
                 [rows] for rows in sorted_rows(self.interleaved.keyed, self.interleaved.inner.type, *shard, budget)
             )

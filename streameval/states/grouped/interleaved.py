@@ -23,37 +23,30 @@ import pyarrow as pa
 
 from streameval.budget import Budget, Computed
 from streameval.kernels.grouped import interleave as kernels
-from streameval.kernels.grouped import long, sweep
 from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import SCORE_BUCKETS, encode_f8
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts, inner_header
 from streameval.states.grouped.group_codes import GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
+from streameval.states.grouped.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout, Segment
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.long_words import LONG, bases, near_buckets, whole_keys
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.budget import Buffer
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_CELLS", "NARROW", "WIDE", "Interleaved", "InterleavedBuilder", "interleaves"]
+__all__ = ["MOST_CELLS", "Interleaved", "InterleavedBuilder", "interleaves"]
 
-NARROW, WIDE = Layout(SCORE_BUCKETS, 32), Layout(SCORE_BUCKETS, 64)
 MOST_CELLS = 1 << CELL_BITS  # groups that narrow words can tell apart
-_HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
-_CELL = np.uint64(MOST_CELLS - 1)
 
 
 def interleaves(inner: Any, key: Key) -> bool:
@@ -66,11 +59,6 @@ def interleaves(inner: Any, key: Key) -> bool:
     (True, False)
     """
     return isinstance(key, By) and isinstance(inner, ScoreSpec) and not inner.weighted
-
-
-def _first(inner: ScoreSpec) -> Layout:
-    """The layout of few groups."""
-    return NARROW if inner.layout.bits == 16 else LONG
 
 
 def _row_bytes(layout: Layout) -> int:
@@ -87,7 +75,7 @@ class Interleaved:
     inner : ScoreSpec
     group_codes : GroupCodes, which may know groups that have no rows here
     table : GroupTable, names and facts of the groups that are here
-    keyed : KeyedCounts, layout `NARROW`, `WIDE` or `LONG`
+    keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.words`
     """
 
     inner: ScoreSpec
@@ -98,24 +86,21 @@ class Interleaved:
     @classmethod
     def empty(cls, inner: ScoreSpec) -> Interleaved:
         """No groups."""
-        return cls(inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(_first(inner)))
+        return cls(
+            inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(first_words(inner).layout)
+        )
 
     @property
-    def narrow(self) -> bool:
-        """Whether words are narrow."""
-        return self.keyed.layout == NARROW
-
-    @property
-    def long(self) -> bool:
-        """Whether words are long."""
-        return self.keyed.layout == LONG
+    def words(self) -> Words:
+        """How words are made."""
+        return WORDS[self.keyed.layout]
 
     def fits(self, other: Interleaved) -> bool:
         """Whether one table can hold the groups of both, which then have codes in this one's group_codes.
 
         Long words can tell `MOST_CELLS` groups apart, other words any number.
         """
-        same = not self.long or other.group_codes is self.group_codes
+        same = self.words is not LONG or other.group_codes is self.group_codes
         return same or self.group_codes.few(other.group_codes.names, MOST_CELLS) is not None
 
     def merge(self, other: Interleaved) -> Interleaved:
@@ -123,20 +108,20 @@ class Interleaved:
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
         if theirs.group_codes is not mine.group_codes:
             theirs = theirs.recoded(mine.group_codes, theirs.group_codes.names)
-        if mine.narrow != theirs.narrow:
+        if mine.words is not theirs.words:
             mine, theirs = mine.widened(), theirs.widened()
         table = GroupTable.union([mine.table, theirs.table])
         return Interleaved(self.inner, mine.group_codes, table, mine.keyed.merge(theirs.keyed))
 
     def widened(self) -> Interleaved:
         """The same groups with wide words."""
-        if not self.narrow:
+        if self.words is not NARROW:
             return self
         segments = (
-            replace(each, words=Computed(each.words.shape, np.dtype(np.uint64), partial(_widened, each)))
+            replace(each, words=Computed(each.words.shape, np.dtype(np.uint64), partial(NARROW.wide_words, each)))
             for each in self.keyed.segments
         )
-        return replace(self, keyed=KeyedCounts(WIDE, tuple(segments)))
+        return replace(self, keyed=KeyedCounts(WIDE.layout, tuple(segments)))
 
     def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
         """The rows by larger groups: `part` gives the name of each one's."""
@@ -148,7 +133,7 @@ class Interleaved:
         """The rows under other codes, where each old code stands for one of `names`; facts are not renamed."""
         table = group_codes.codes(names)
         wide = self if len(group_codes) <= MOST_CELLS else self.widened()
-        recode, kind = kernels.recoded if wide.keyed.layout == WIDE else sweep.recoded, wide.keyed.layout.dtype
+        recode, kind = wide.words.recode, wide.keyed.layout.dtype
         segments = (
             replace(each, words=each.words.computed(lambda words: recode(words, table), kind))
             for each in wide.keyed.segments
@@ -162,14 +147,8 @@ class Interleaved:
 
     def total(self) -> Any:
         """The inner state of all rows: the same pieces, whose words are computed without the groups when read."""
-        segments = (replace(each, words=self._inner_words(each)) for each in self.keyed.segments)
+        segments = (replace(each, words=self.words.inner_words(self.inner.type, each)) for each in self.keyed.segments)
         return self._inner(tuple(segments), self.table.facts.sum(axis=0))
-
-    def _inner_words(self, segment: Segment) -> Buffer:
-        """The words that the inner state has for those of a segment."""
-        if self.long:
-            return Computed(segment.words.shape, np.dtype(np.uint64), partial(whole_keys, self.inner.type, segment))
-        return segment.words.computed(partial(_upper, CELL_BITS if self.narrow else 32), np.uint16)
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
@@ -183,8 +162,8 @@ class Interleaved:
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         kept, kept_counts = np.empty(words.size + 1, self.inner.layout.dtype), np.empty(counts.size + 1, np.int64)
         ends, rows = np.empty((2, segment.codes.size), np.int64)
-        low, shift = (_LOW, _HALF) if self.keyed.layout == WIDE else (kind((1 << CELL_BITS) - 1), kind(CELL_BITS))
-        added = bases(self.inner.type)[segment.codes >> 1] if self.long else np.zeros(segment.codes.size, np.uint64)
+        low, shift = kind((1 << self.words.cell_bits) - 1), kind(self.words.cell_bits)
+        added = self.words.bases(self.inner.type, segment)
         n = kernels.kept_words(words, counts, segment.starts, added, marks, shift, low, kept, kept_counts, ends, rows)
         if not n:
             return None
@@ -237,12 +216,7 @@ class Interleaved:
     def _rows(self) -> Iterator[tuple[Segment, Array, Array]]:
         """Each segment with the rank keys and the groups of its words."""
         for each in self.keyed.segments:
-            words = each.words.read()
-            if self.long:
-                yield each, whole_keys(self.inner.type, each), words & _CELL
-                continue
-            words = sweep.wide_words(words, each.starts, each.codes) if self.narrow else words
-            yield each, words >> _HALF, words & _LOW
+            yield each, *self.words.keys_and_cells(self.inner.type, each)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -264,12 +238,12 @@ class InterleavedBuilder:
     def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
         self._inner, self._group_codes = inner, shared_codes(budget, key)
         self._budget, self._capacity = budget, capacity
-        self._builders = {_first(inner): self._started(_first(inner))}
+        self._builders = {first_words(inner): self._started(first_words(inner))}
         self._tables: list[GroupTable] = []
 
-    def _started(self, layout: Layout) -> SegmentBuilder:
-        capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(layout)
-        return SegmentBuilder(layout, self._budget, max(1, capacity))
+    def _started(self, words: Words) -> SegmentBuilder:
+        capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(words.layout)
+        return SegmentBuilder(words.layout, self._budget, max(1, capacity))
 
     @property
     def known(self) -> int:
@@ -284,42 +258,35 @@ class InterleavedBuilder:
         """
         names = split.names.to_pylist()
         codes = self._group_codes.few(names, MOST_CELLS)
-        layout = _first(self._inner) if codes is not None and WIDE not in self._builders else WIDE
-        if layout is WIDE and not (grow and NARROW in self._builders):
+        words = first_words(self._inner) if codes is not None and WIDE not in self._builders else WIDE
+        if words is WIDE and not (grow and NARROW in self._builders):
             return False
         codes = self._group_codes.codes(names) if codes is None else codes
-        encoded = self._encoder(batch, split, read_only(codes[split.places]), layout)
+        encoded = self._encoder(batch, split, read_only(codes[split.places]), words)
         if encoded is None:
             return False
-        if layout not in self._builders:
-            self._builders[layout] = self._started(layout)
-        self._builders[layout].add(encoded.size, encoded.encode)
+        if words not in self._builders:
+            self._builders[words] = self._started(words)
+        self._builders[words].add(encoded.size, encoded.encode)
         self._tables.append(GroupTable.of(split.names, encoded.facts))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
         return True
 
-    def _encoder(self, batch: Batch, split: Split, table: Array, layout: Layout) -> _Encoded | None:
+    def _encoder(self, batch: Batch, split: Split, table: Array, words: Words) -> _Encoded | None:
         """How rows are encoded; `table` has the codes of their groups. None if words have no room for a key."""
-        inner = self._inner
+        inner, encode = self._inner, None
         values = _complete(batch.columns[inner.column], inner.type)
         if values is not None and inner.type in ("f4", "f8"):
             facts = np.zeros((len(split.names), 2 * len(inner_facts(inner))))
-            values, raw, label = read_only(values), read_only(split.raw), read_only(batch.label)
-            if layout == LONG:
-                keys = partial(_encode_f8, values, label) if long.fit_f8(values.view(np.uint64)) else None
-                return None if keys is None else _Encoded(values.size, _shortened(keys, raw, table, inner.type), facts)
-            bits, of_f4 = values.view(np.uint32), _ENCODERS[layout][0]
-            return _Encoded(bits.size, lambda i, *out: of_f4(bits[i], raw[i], table, label[i], *out), facts)
-        rows = FORMS[ScoreSpec](inner, batch)
-        facts = fact_sums(inner, rows, split.codes, len(split.names))
-        found, label, raw = read_only(rows.keys[:, 0]), read_only(rows.side), read_only(split.raw[rows.rows])
-        if layout == LONG:
-            buckets = near_buckets(inner, found)
-            keys = None if buckets is None else partial(_encode_keys, found, buckets, label)
-            return None if keys is None else _Encoded(found.size, _shortened(keys, raw, table, inner.type), facts)
-        of_keys = _ENCODERS[layout][1]
-        return _Encoded(found.size, lambda i, *out: of_keys(found[i], raw[i], table, label[i], *out), facts)
+            columns = read_only(values), read_only(split.raw), table, read_only(batch.label)
+            encode = words.of_numbers(*columns, inner.type)
+        else:
+            rows = FORMS[ScoreSpec](inner, batch)
+            facts = fact_sums(inner, rows, split.codes, len(split.names))
+            values = read_only(rows.keys[:, 0])
+            encode = words.of_keys(values, read_only(split.raw[rows.rows]), table, read_only(rows.side), inner)
+        return None if encode is None else _Encoded(values.size, encode, facts)
 
     def interleaved(self) -> Interleaved:
         """Everything folded; the builder is spent."""
@@ -330,9 +297,6 @@ class InterleavedBuilder:
         return reduce(Interleaved.merge, found)
 
 
-_ENCODERS = {NARROW: (sweep.narrow_f4, sweep.narrow_keys), WIDE: (kernels.encode_f4, kernels.encode_keys)}
-
-
 class _Encoded(NamedTuple):
     """Rows to fold: how many, what fills their words and codes, and the facts of each group."""
 
@@ -341,45 +305,12 @@ class _Encoded(NamedTuple):
     facts: Array
 
 
-def _encode_f8(values: Array, label: Array, part: slice, words: Array, codes: Array) -> None:
-    """Whole keys of float64 scores, and their codes."""
-    encode_f8(values[part], label[part], words, codes)
-
-
-def _encode_keys(keys: Array, buckets: Array, label: Array, part: slice, words: Array, codes: Array) -> None:
-    """Whole keys, and their codes."""
-    words[:], codes[:] = keys[part], (buckets[part] << np.uint32(1)) | label[part]
-
-
-def _shortened(keys: Callable[..., None], raw: Array, table: Array, kind: str) -> Callable[..., None]:
-    """How long words are encoded, from how whole keys are."""
-
-    def encode(part: slice, words: Array, codes: Array) -> None:
-        keys(part, words, codes)
-        long.shorten(words, codes, raw[part], table, bases(kind))
-
-    return encode
-
-
-def _upper(shift: int, words: Array) -> Array:
-    """The key's bits above the cell, of which a bucket's words keep 16."""
-    found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
-    return found
-
-
 def _complete(score: pa.Array, kind: str) -> Array | None:
     """Scores as numbers; None if some are missing."""
     if pa.types.is_dictionary(score.type) or score.null_count:
         return None
     values = numbers(score, kind)
     return None if values.dtype.kind == "f" and np.isnan(values).any() else values
-
-
-def _widened(segment: Segment, start: int, stop: int) -> Array:
-    """Some narrow words of a segment as wide ones."""
-    starts = np.clip(segment.starts, start, stop) - start
-    words: Array = sweep.wide_words(segment.words.read(start, stop), starts, segment.codes)
-    return words
 
 
 def _segment(codes: Array, words: Array, counts: Array, budget: Budget) -> Segment:

@@ -11,26 +11,29 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups
+from streameval.states.grouped.group_sweep import GroupSweep
 from streameval.states.grouped.interleaved import Interleaved, InterleavedBuilder, interleaves
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.names import parts_of
 from streameval.states.grouped.state import Grouped, GroupedSpec
-from streameval.states.protocol import Small
+from streameval.states.protocol import PlainSpec, Small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.protocol import Batch, Totals
 
-__all__ = ["Joint", "JointSpec"]
+__all__ = ["Joint", "JointSpec", "side_by_side"]
 
 
 @dataclass(frozen=True)
-class JointSpec:
+class JointSpec(PlainSpec):
     """An interleaved score state in several slicings.
 
     Parameters
@@ -61,6 +64,11 @@ class JointSpec:
 
     inner: Any
     keys: tuple[By, ...]
+
+    @property
+    def ungrouped(self) -> Any:
+        """The inner spec."""
+        return self.inner
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -189,3 +197,30 @@ class JointBuilder:
         """The state of everything folded; the builder is spent."""
         interleaved = self._done if self._interleaved is None else self._interleaved.interleaved()
         return Joint(self._spec, interleaved, {key: builder.state() for key, builder in self._further.items()})
+
+
+def side_by_side(
+    held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget | None = None
+) -> list[GroupSweep | ClusterSweep]:
+    """All rows and all slices; none if they are not stored in a way that one pass can read.
+
+    Parameters
+    ----------
+    held : for each slicing the state that holds it, on demand; one `Joint` may hold all
+    keys : the slicings
+    each : maps a function over items, as `Engine.each`
+    budget : decides how many rows are swept at a time
+    """
+    states = iter(held)
+    first = next(states)
+    if isinstance(first, Joint):
+        parts = [first.spec.part(key) for key in keys]
+        return [] if first.further else [GroupSweep.tallied(first.interleaved, each, parts, budget)]
+    if not isinstance(first, Grouped):
+        return []
+    if not isinstance(first.interleaved, Interleaved):
+        made = [ClusterSweep.of(state, k) for k, state in enumerate(chain([first], states))]
+        return [] if None in made else [one for one in made if one is not None]
+    if len(keys) > 1 or first.apart or len(first.composite.table):
+        return []
+    return [GroupSweep.tallied(first.interleaved, each, budget=budget)]

@@ -215,7 +215,7 @@ class Blocks:
         return int(name.partition(b":")[2][1:])
 
     def check(self, found: int, *, more: bool = False) -> None:
-        """Accept: there are as many as were asked for."""
+        """Accept any number: the user chose it."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""

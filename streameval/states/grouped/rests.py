@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.kernels.grouped import interleave as kernels
 from streameval.states.grouped.group_sweep import WHOLE, OneGroup, sided
 from streameval.states.keyed.grouping import Counts
+from streameval.states.protocol import PlainState
 from streameval.states.scores.counts import score_part
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class RestPart:
 
 
 @dataclass(frozen=True, eq=False)
-class Rests:
+class Rests(PlainState):
     """The rests of some groups of one slicing.
 
     Attributes
@@ -85,7 +86,7 @@ class Rests:
     names : the names of the groups
     """
 
-    spec: ClassVar[None] = None  # policies are of the groups
+    spec = None  # policies are of the groups
 
     group_sweep: GroupSweep
     slicing: int

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["cut_rows", "shared_rows"]
 
 _ITEMS = 1 << 19, 1 << 22  # rows that are gathered at a time by one thread, at least and at most
-_SHARE = 256  # bytes of the budget for each of them: up to 30 are gathered, and as many are compared
+_SHARE = 256  # bytes of the budget for each of them: up to 30 are gathered, and up to 30 compared
 _NO_REST = np.empty((0, 0), np.uint64)
 _LABEL = np.uint32(1)
 

@@ -9,21 +9,20 @@ import numpy as np
 
 from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
-from streameval.kernels.grouped import long, sweep
+from streameval.kernels.grouped import sweep
+from streameval.states.grouped.words import WORDS
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.grouping import Counts
-from streameval.states.keyed.layout import NO_COUNTS, Segment
-from streameval.states.scores.long_words import LONG, bases, whole_keys
+from streameval.states.keyed.layout import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from streameval.states.grouped.words import Words
+    from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["SortedRows", "sorted_rows", "tied"]
+__all__ = ["SortedRows", "sorted_rows"]
 
-_CELL = np.uint64((1 << sweep.CELL_BITS) - 1)
-_HALF = np.uint64(32)
 _SAMPLE = 64  # words sampled for each pass over a bucket
 
 
@@ -36,32 +35,18 @@ class SortedRows(NamedTuple):
     starts : int64 array of shape (n_buckets + 1,)
     buckets : int64 array of shape (n_buckets,)
     kind : type of the scores
+    form : how words are made
     """
 
     words: Array
     starts: Array
     buckets: Array
     kind: str
+    form: Words
 
     def counts(self) -> Counts:
-        """As wide words with counts; keys ascend, words may repeat. Of long words see `tied`."""
-        if self.words.itemsize == 8:
-            return tied(*long.ties(self.words, self.starts, bases(self.kind)[self.buckets]))
-        keys, neg, pos = sweep.narrow_ties(self.words, self.starts, self.buckets)
-        return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
-
-
-def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
-    """Rows of ascending keys of 64 bits as wide words: a key's place among them, then the cell; further words are keys.
-
-    Examples
-    --------
-    >>> keys, cells, one = np.array([7, 7, 9], np.uint64), np.array([0, 5, 0], np.uint64), np.ones(3, np.int64)
-    >>> tied(keys, cells, one, one).keys >> np.uint64(32)
-    array([0, 0, 1], dtype=uint64)
-    """
-    places = np.cumsum(np.append(False, keys[1:] != keys[:-1])[: keys.size])
-    return Counts((places.astype(np.uint64) << _HALF) | cells, keys.reshape(-1, 1), neg, pos)
+        """As wide words with counts; keys ascend, words may repeat; see also `streameval.states.grouped.words.tied`."""
+        return self.form.counted(self.words, self.starts, self.buckets, self.kind)
 
 
 def sorted_rows(
@@ -77,7 +62,8 @@ def sorted_rows(
         plain = KeyedCounts(keyed.layout, tuple(each for each in within.segments if each.counts is None))
         counted = [each for each in within.segments if each.counts is not None]
         if counted:
-            yield _with_counted(_gathered(plain, kind, start, stop, whole_words=True), counted)
+            run = _gathered(plain, kind, start, stop, whole_words=True)
+            yield run.form.joined(run.words, run.starts, run.buckets, kind, counted)
         else:
             yield _gathered(plain, kind, start, stop)
 
@@ -85,7 +71,7 @@ def sorted_rows(
 def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
     """At most `passes` ranges of words with about equally many rows each; none cuts a key.
 
-    They are cut at quantiles of every so many words, since scores near 1 or 0 crowd one end of their bucket.
+    They are cut at quantiles of sampled words, since scores near 1 or 0 crowd one end of their bucket.
     """
     if passes == 1:
         yield 0, 0
@@ -115,36 +101,6 @@ def _between(keyed: KeyedCounts, low: int, high: int) -> KeyedCounts:
     return KeyedCounts(keyed.layout, tuple(found))
 
 
-def _with_counted(run: SortedRows, counted: Sequence[Segment]) -> Counts:
-    """Plain rows and counted ones together; a word may repeat."""
-    if run.words.itemsize == 8:
-        return _with_counted_long(run, counted)
-    found, none = [run.counts()], np.empty((0, 0), np.uint64)
-    for each in counted:
-        words = sweep.wide_words(each.words.read(), each.starts, each.codes)
-        found.append(Counts(words, none, *_by_label(each)))
-    keys, neg, pos = (np.concatenate([getattr(each, name) for each in found]) for name in ("keys", "neg", "pos"))
-    order = np.argsort(keys)
-    return Counts(keys[order], none, neg[order], pos[order])
-
-
-def _by_label(segment: Segment) -> tuple[Array, Array]:
-    """Negatives and positives of each item of a counted segment."""
-    rows = segment.counts.read() if segment.counts else NO_COUNTS
-    positive = np.repeat((segment.codes & 1).astype(np.bool_), np.diff(segment.starts))
-    return np.where(positive, 0, rows), np.where(positive, rows, 0)
-
-
-def _with_counted_long(run: SortedRows, counted: Sequence[Segment]) -> Counts:
-    """As `_with_counted`, of long words."""
-    found = [long.ties(run.words, run.starts, bases(run.kind)[run.buckets])]
-    for each in counted:
-        found.append((whole_keys(run.kind, each), each.words.read() & _CELL, *_by_label(each)))
-    keys, *others = map(np.concatenate, zip(*found, strict=True))
-    order = np.argsort(keys)
-    return tied(keys[order], *(column[order] for column in others))
-
-
 def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> SortedRows:
     """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
@@ -155,6 +111,6 @@ def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_wor
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
     low = words.dtype.type(0 if whole_words else sweep.KEY_SHIFT)
-    sort = long.sort_words if keyed.layout == LONG else sweep.sort_words
-    sort(words, starts, np.empty_like(words), low)
-    return SortedRows(words, starts, buckets + start, kind)
+    form = WORDS[keyed.layout]
+    form.sort(words, starts, np.empty_like(words), low)
+    return SortedRows(words, starts, buckets + start, kind, form)

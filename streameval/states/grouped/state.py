@@ -38,7 +38,7 @@ from streameval.states.grouped.composite import CompositeGroups, inner_facts, in
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable
-from streameval.states.protocol import Small
+from streameval.states.protocol import PlainSpec, Small
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
@@ -70,7 +70,7 @@ def divisible(inner: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class GroupedSpec:
+class GroupedSpec(PlainSpec):
     """A state of another spec, split by a key.
 
     Parameters
@@ -133,8 +133,18 @@ class GroupedSpec:
         return cells and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
 
     @property
-    def held(self) -> Any:
-        """The spec of the state that `total` derives without copying rows; None if there is none."""
+    def ungrouped(self) -> Any:
+        """The inner spec."""
+        return self.inner
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """As the inner spec."""
+        return bool(self.inner.counts_unlabelled)
+
+    @property
+    def derived(self) -> Any:
+        """The inner spec, where the groups are cells of clusters and blocks."""
         return self.inner if self._cells else None
 
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
@@ -150,7 +160,7 @@ class GroupedSpec:
         return GroupedBuilder(self.inner, self.key, budget, capacity, partial(Grouped, self))
 
     def empty(self) -> Grouped | BlockedClusters:
-        """The state of no rows, hence of no groups."""
+        """The state of no rows and no groups."""
         if self._cells:
             return BlockedClusters.empty(self)
         return Grouped(self, {}, CompositeGroups.empty(self.inner))
@@ -172,7 +182,7 @@ class GroupedSpec:
                 name, piece = next(pieces, (None, None))
             apart[group] = self.inner.from_arrow(inner_header(self.inner, facts), own, budget)
         if piece is not None:
-            msg = f"rows of group {name!r} are out of place"
+            msg = f"rows of group {name!r} are out of order"
             raise ValueError(msg)
         return Grouped(self, apart, CompositeGroups.empty(self.inner))
 
@@ -383,7 +393,7 @@ class Grouped(Small):
         return object.__sizeof__(self) + sum(map(sys.getsizeof, held))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, whatever the layout of their groups; which would be costly to hash."""
+        """Whether both are the same state, in any layout of their groups; hashing would be costly."""
         if not isinstance(other, Grouped):
             return NotImplemented
         return same_table(self, other)

@@ -38,7 +38,6 @@ __all__ = [
     "Rows",
     "balanced",
     "buckets",
-    "holder",
     "joined",
     "nbytes",
     "outline_only",
@@ -68,11 +67,6 @@ def joined(parts: Sequence[Rows]) -> Rows:
 def restored(outline: Any, rows: Rows) -> Any:
     """The state that `outline` outlines, with the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
-
-
-def holder(state: Any) -> Any:
-    """The spec of the state that holds the rows of a state: often its own."""
-    return getattr(state, "derived_from", None) or state.spec
 
 
 def nbytes(state: Any) -> int:

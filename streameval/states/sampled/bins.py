@@ -18,6 +18,7 @@ from streameval.errors import OptionError
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
+from streameval.states.scores.missing import MissingScores
 from streameval.states.scores.types import float_limit
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["BinsSpec", "SampledBins"]
 
 
 @dataclass(frozen=True)
-class BinsSpec:
+class BinsSpec(MissingScores):
     """Counts of a sample between fixed edges; other attributes as `DigestsSpec`.
 
     Attributes

@@ -34,6 +34,7 @@ from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.centroids import FINE
+from streameval.states.scores.missing import MissingScores
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ MARGIN = 0.1  # of a truncated part, by which edges reach below it: samples of 3
 
 
 @dataclass(frozen=True)
-class DigestsSpec:
+class DigestsSpec(MissingScores):
     """Digests of a sample of one score column.
 
     Attributes

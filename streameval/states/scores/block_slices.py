@@ -23,7 +23,7 @@ from streameval.kernels.blocks.grid import SLOTS_A_BIN
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Group, read_key
-from streameval.states.protocol import Small
+from streameval.states.protocol import PlainSpec, Small
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.wording import plural
 
@@ -40,7 +40,7 @@ _COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # of a cell while its slice is folded and 
 
 
 @dataclass(frozen=True)
-class BlockSlicesSpec:
+class BlockSlicesSpec(PlainSpec):
     """Block counts, split by a key.
 
     Parameters
@@ -68,6 +68,11 @@ class BlockSlicesSpec:
         if isinstance(self.inner, dict):  # from a header
             object.__setattr__(self, "inner", BlockSpec(**self.inner))
             object.__setattr__(self, "key", read_key(self.key))
+
+    @property
+    def ungrouped(self) -> Any:
+        """The inner spec."""
+        return self.inner
 
     @property
     def columns(self) -> tuple[str, ...]:

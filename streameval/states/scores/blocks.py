@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
-from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.protocol import Batch, PlainSpec, Small, Totals
+from streameval.states.scores.coarse_grid import sampled_codes, shift_for
 from streameval.states.scores.missing import refuse_nan
-from streameval.states.scores.types import numbers
+from streameval.states.scores.types import floats, numbers
 from streameval.states.scores.units import unit_of
 
 if TYPE_CHECKING:
@@ -36,14 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCounts", "BlockSpec"]
 
-_SAMPLE = 1 << 14  # rows that set the length of prefixes, first or when bins run out
 _MOST_ROWS = 1 << 32
 _BYTE = 255
 _NO_WEIGHTS = read_only(np.empty(0))
 
 
 @dataclass(frozen=True)
-class BlockSpec:
+class BlockSpec(PlainSpec):
     """What block counts are made of.
 
     Attributes
@@ -155,13 +155,13 @@ class _BlockBuilder:
                 np.add.at(self._nan_weights, lost, weight[~valid])
                 weight = weight[valid]
             array, label, blocks = array.drop_null(), label[valid], blocks[valid]
-        self._count(_floats(array, self.spec.type), label, weight, blocks)
+        self._count(floats(numbers(array, self.spec.type), self.spec.type), label, weight, blocks)
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows, with shorter prefixes whenever there is no room for one more."""
         if self._shift < 0 and scores.size:
-            self._shift = _shift(np.unique(_sampled(scores)), self.spec.bins)
+            self._shift = shift_for(np.unique(sampled_codes(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
         if self._rows + scores.size >= _MOST_ROWS:
@@ -173,13 +173,13 @@ class _BlockBuilder:
                 self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
             )  # fmt: skip
             if start < scores.size:
-                self._coarsen(_sampled(scores[start:]))
+                self._coarsen(sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
         """Shorten prefixes until there is room for these codes, which are to be counted next."""
         used = int(self._used[0])
         prefixes, ends = self._prefixes[:used], self._ends[:used]
-        more = _shift(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
+        more = shift_for(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
         self._shift += more
         found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
         order = np.argsort(first)  # in which a bin never goes up
@@ -231,39 +231,6 @@ def _add(bins: Array, places: Array, out: Array) -> None:
     """Add a row for each bin to the rows at its place; there are none where there are no weights."""
     if bins.shape[0]:
         add_bins(read_only(bins.reshape(len(bins), -1)), places, out.reshape(len(out), -1))
-
-
-def _sampled(scores: Array) -> Array:
-    """Codes of the first scores that are not missing."""
-    some = scores[:_SAMPLE]
-    found: Array = codes(_wide(some[~np.isnan(some)]))
-    return found
-
-
-def _wide(scores: Array) -> Array:
-    return read_only(scores.astype(np.float64))
-
-
-def _floats(array: pa.Array, kind: str) -> Array:
-    """Scores as floats."""
-    values = numbers(array, kind)
-    if kind[0] == "d":
-        return values / 10.0 ** int(kind[1:])
-    return values if kind in ("f4", "f8") else values.astype(np.float64)
-
-
-def _shift(prefixes: Array, most: int) -> int:
-    """The bits to take off so that at most `most` of the ascending distinct prefixes stay distinct."""
-    if prefixes.size <= most:
-        return 0
-    differing = prefixes[1:] ^ prefixes[:-1]  # two neighbours are one once all bits up to their highest difference go
-    bits = np.zeros(differing.size, np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        higher = differing >> np.uint64(step) > 0
-        bits += step * higher
-        differing = np.where(higher, differing >> np.uint64(step), differing)
-    apart = np.sort(bits + 1)[::-1]  # the pair stays apart while fewer bits are taken off
-    return int(apart[most - 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,7 +302,7 @@ class BlockCounts(Small):
             ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
         found = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
-        return found.at_shift(shift + _shift(prefixes, self.spec.bins))
+        return found.at_shift(shift + shift_for(prefixes, self.spec.bins))
 
     @property
     def measure(self) -> Array:

@@ -25,8 +25,8 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, Totals
-from streameval.states.scores.missing import refuse_nan, split_nulls, total_weight
+from streameval.states.protocol import Batch, PlainState, Totals
+from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls, total_weight
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
 from streameval.states.scores.units import in_units, unit_of
@@ -41,7 +41,7 @@ __all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays", "score_part"]
 
 
 @dataclass(frozen=True)
-class ScoreSpec:
+class ScoreSpec(MissingScores):
     """What an exact score state is made of.
 
     Attributes
@@ -176,7 +176,7 @@ def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: st
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts:
+class ScoreCounts(PlainState):
     """Exact counts of every distinct score, by label.
 
     Attributes

@@ -1,9 +1,9 @@
-"""Dictionaries of t-digests, as `tdigest.TDigest.to_dict` has them: written and read."""
+"""Exchange with the tdigest package: its objects, and the dictionaries of `tdigest.TDigest.to_dict`."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from streameval.states.scores.centroids import Gathered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["parsed", "written"]
+    from tdigest import TDigest
+
+__all__ = ["TDigestExchange", "parsed", "written"]
 
 _K = 25  # a capacity factor of the tdigest package: K/delta centroids trigger its own compression
 
@@ -60,3 +62,86 @@ def parsed(values: Mapping[str, Any]) -> Gathered:
     mean, weight, single = mean[finite], weight[finite], single[finite] > 0
     low, high = min([*mean[:1].tolist(), ends[0]]), max([*mean[-1:].tolist(), ends[1]])
     return Gathered(mean, weight, single, low, high, **counts)
+
+
+class TDigestExchange:
+    """A sketch that goes out as a t-digest of the tdigest package, and comes in as one."""
+
+    spec: Any
+
+    def gathered(self) -> Gathered:
+        """The centroids, and what they leave out."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The digest as `tdigest.TDigest.to_dict` has it, which `TDigest.update_from_dict` reads.
+
+        ``delta`` is 1/compression, so that the package keeps the centroids apart. The extra keys ``min``, ``max``,
+        ``below``, ``above`` and ``nan``, and ``single`` of centroids of several equal numbers, are ours; the package
+        does not read them.
+
+        Examples
+        --------
+        >>> from streameval.states.scores.quantile_sketch import QuantileSketch
+        >>> QuantileSketch.from_values([1.0, 2.0, 2.0]).to_dict()["centroids"]
+        [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
+        """
+        return written(self.gathered(), self.spec.compression)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], spec: Any = None) -> Self:
+        """The sketch of a dictionary that `to_dict` or `tdigest.TDigest.to_dict` made.
+
+        Centroids with infinite or NaN means, which poison that package's digests, are counted apart.
+
+        Parameters
+        ----------
+        values : its ``centroids`` are read, and the extra keys of `to_dict` where they are present
+        spec : that of the sketches it will be merged with; its compression applies from the next merge
+
+        Raises
+        ------
+        FormatError
+            If it is not such a dictionary.
+        """
+        made: Any = cls
+        found: Self = made(**parsed(values)._asdict()) if spec is None else made(spec, *parsed(values))
+        return found
+
+    def to_tdigest(self) -> TDigest:
+        """The digest of the finite numbers as a `tdigest.TDigest`, which can be updated and added to others.
+
+        That package has no place for infinities and NaN, nor for the ends of a column apart from its centroids.
+
+        Examples
+        --------
+        >>> from streameval.states.scores.quantile_sketch import QuantileSketch
+        >>> QuantileSketch.from_values(np.arange(1000.0)).to_tdigest().percentile(50)
+        499.5
+        """
+        from tdigest import TDigest
+
+        return TDigest().update_from_dict(self.to_dict())
+
+    @classmethod
+    def from_tdigest(cls, digest: TDigest, spec: Any = None) -> Self:
+        """The sketch of a `tdigest.TDigest`; see `from_dict`.
+
+        Raises
+        ------
+        FormatError
+            If `digest` is something else.
+
+        Examples
+        --------
+        >>> from tdigest import TDigest
+        >>> from streameval.states.scores.quantile_sketch import QuantileSketch
+        >>> theirs = TDigest()
+        >>> theirs.batch_update([1.0, 2.0, 4.0])
+        >>> QuantileSketch.from_tdigest(theirs).cdf(2.0)
+        0.5
+        """
+        if not hasattr(digest, "centroids_to_list"):
+            msg = f"this is {type(digest).__name__}, not a tdigest.TDigest; dictionaries are read by from_dict()"
+            raise FormatError(msg)
+        return cls.from_dict(digest.to_dict(), spec)

@@ -33,10 +33,10 @@ from streameval.states.keyed.grouping import Counts, Labelled
 from streameval.states.keyed.ids import SHIFT, id_words, identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
-from streameval.states.protocol import Batch, Totals
+from streameval.states.protocol import Batch, PlainState, Totals
 from streameval.states.scores.group_part import GroupPart, GroupRows, GroupTies
 from streameval.states.scores.group_tables import WORD, TableBuilders, bias, is_narrow
-from streameval.states.scores.missing import refuse_nan
+from streameval.states.scores.missing import MissingScores, refuse_nan
 from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _ID = np.uint64(33)  # bits of a labelled word below the id
 
 
 @dataclass(frozen=True)
-class GroupScoreSpec:
+class GroupScoreSpec(MissingScores):
     """Scores by group.
 
     Attributes
@@ -211,7 +211,7 @@ class _GroupScoreBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupScores:
+class GroupScores(PlainState):
     """Exact counts of every distinct score of every group, by label.
 
     Attributes

@@ -31,7 +31,7 @@ from streameval.kernels.histogram import (
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.missing import refuse_nan, split_nulls
+from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import float_limit, numbers
 from streameval.states.scores.units import in_units, unit_of
@@ -48,7 +48,7 @@ _PACKED_ROWS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
-class HistogramSpec:
+class HistogramSpec(MissingScores):
     """What a score histogram is made of; attributes as in `streameval.states.scores.counts.ScoreSpec`.
 
     Examples

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreSpec
     from streameval.typing import Array
 
-__all__ = ["LONG", "bases", "near_buckets", "whole_keys"]
+__all__ = ["LONG_LAYOUT", "bases", "near_buckets", "whole_keys"]
 
-LONG = Layout(SCORE_BUCKETS, 64, halved=False, partial=CELL_BITS)
+LONG_LAYOUT = Layout(SCORE_BUCKETS, 64, halved=False, partial=CELL_BITS)
 
 _SIGN = np.uint32(1 << 31)
 _MIDDLE = np.uint64(1 << (kernels.DISTANCE_BITS - 1))

@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.errors import NullError
 from streameval.kernels.segments import sum_pieces
-from streameval.states.protocol import Batch, Totals
+from streameval.states.protocol import Batch, PlainSpec, Totals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,22 @@ def split_nulls(
     return array.drop_null(), label[valid], weight
 
 
+class MissingScores(PlainSpec):
+    """A spec whose `nan` says what becomes of missing scores: ``error``, ``drop`` or ``half``."""
+
+    nan: str
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a missing score is an error."""
+        return self.nan == "error"
+
+    @property
+    def halves_nan(self) -> bool:
+        """Whether a missing score counts one half in every pair."""
+        return self.nan == "half"
+
+
 def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
     """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
     if policy == "error" and np.any(seen):
@@ -66,7 +82,7 @@ def total_weight(weights: Array) -> float:
 
 def halved_rows(state: Any) -> int:
     """Rows whose missing score counts one half in every pair; 0 for a state that knows no such policy."""
-    return int(state.nan_rows.sum()) if getattr(state.spec, "nan", None) == "half" else 0
+    return int(state.nan_rows.sum()) if state.spec is not None and state.spec.halves_nan else 0
 
 
 def halved(state: Any) -> Totals:

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import DataError, FormatError, OptionError
+from streameval.errors import DataError, OptionError
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 from streameval.states.scores.centroids import Centroids, Distribution, Gathered, Gatherer, joined
-from streameval.states.scores.digest_dict import parsed, written
-from streameval.states.scores.types import numbers
+from streameval.states.scores.digest_dict import TDigestExchange
+from streameval.states.scores.types import floats, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ __all__ = ["QuantileSketch", "QuantileSpec"]
 
 
 @dataclass(frozen=True)
-class QuantileSpec:
+class QuantileSpec(PlainSpec):
     """A quantile sketch of one column.
 
     Attributes
@@ -70,7 +70,6 @@ class QuantileSpec:
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
-    unlabelled: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     column: str = "value"
@@ -81,6 +80,11 @@ class QuantileSpec:
         if not (isinstance(self.compression, int | float) and 20 <= self.compression <= 100_000):
             msg = f"compression={self.compression!r} is not between 20 and 100000"
             raise OptionError(msg)
+
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Rows need no label."""
+        return True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -139,11 +143,7 @@ class _SketchBuilder:
 
     def add(self, values: Array) -> None:
         """Fold numbers; of a decimal type unscaled."""
-        if self.spec.type[0] == "d":
-            values = values / 10.0 ** int(self.spec.type[1:])
-        elif values.dtype != np.float32:
-            values = values.astype(np.float64, copy=False)
-        self._gatherer.add(values)
+        self._gatherer.add(floats(values, self.spec.type))
 
     def state(self) -> QuantileSketch:
         found = self._gatherer.gathered()
@@ -151,7 +151,7 @@ class _SketchBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileSketch(Small):
+class QuantileSketch(TDigestExchange, Small):
     """A t-digest, and what it leaves out: quantiles and cumulative distribution of numbers.
 
     Made by `from_values`, by `from_dict` or `from_tdigest` of another digest, or by `streameval.quantile_sketch` out of
@@ -225,6 +225,10 @@ class QuantileSketch(Small):
         """How many finite numbers."""
         return self._distribution.finite
 
+    def gathered(self) -> Gathered:
+        """The centroids, and what they leave out."""
+        return Gathered(self.mean, self.weight, self.single, *(getattr(self, name) for name in _FACTS))
+
     @property
     def count(self) -> float:
         """How many numbers, infinities included."""
@@ -254,7 +258,7 @@ class QuantileSketch(Small):
             other = self.from_tdigest(other, self.spec)
         mergeable(self, other)
         other = cast("QuantileSketch", other)
-        centroids = joined([_centroids(self), _centroids(other)], self.spec.compression)
+        centroids = joined([Centroids(*each.gathered()[:3]) for each in (self, other)], self.spec.compression)
         counts = self.below + other.below, self.above + other.above, self.nan + other.nan
         return QuantileSketch(self.spec, *centroids, min(self.low, other.low), max(self.high, other.high), *counts)
 
@@ -307,75 +311,7 @@ class QuantileSketch(Small):
 
     @cached_property
     def _distribution(self) -> Distribution:
-        return Distribution.of(_gathered(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The digest as `tdigest.TDigest.to_dict` has it, which `TDigest.update_from_dict` reads.
-
-        ``delta`` is 1/compression, so that the package keeps the centroids apart. The extra keys ``min``, ``max``,
-        ``below``, ``above`` and ``nan``, and ``single`` of centroids of several equal numbers, are ours; the package
-        does not read them.
-
-        Examples
-        --------
-        >>> QuantileSketch.from_values([1.0, 2.0, 2.0]).to_dict()["centroids"]
-        [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
-        """
-        return written(_gathered(self), self.spec.compression)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], spec: QuantileSpec | None = None) -> QuantileSketch:
-        """The sketch of a dictionary that `to_dict` or `tdigest.TDigest.to_dict` made.
-
-        Centroids with infinite or NaN means, which poison that package's digests, are counted apart.
-
-        Parameters
-        ----------
-        values : its ``centroids`` are read, and the extra keys of `to_dict` where they are present
-        spec : that of the sketches it will be merged with; its compression applies from the next merge
-
-        Raises
-        ------
-        FormatError
-            If it is not such a dictionary.
-        """
-        return cls(spec or QuantileSpec(), *parsed(values))
-
-    def to_tdigest(self) -> TDigest:
-        """The digest of the finite numbers as a `tdigest.TDigest`, which can be updated and added to others.
-
-        That package has no place for infinities and NaN, nor for the ends of a column apart from its centroids.
-
-        Examples
-        --------
-        >>> QuantileSketch.from_values(np.arange(1000.0)).to_tdigest().percentile(50)
-        499.5
-        """
-        from tdigest import TDigest
-
-        return TDigest().update_from_dict(self.to_dict())
-
-    @classmethod
-    def from_tdigest(cls, digest: TDigest, spec: QuantileSpec | None = None) -> QuantileSketch:
-        """The sketch of a `tdigest.TDigest`; see `from_dict`.
-
-        Raises
-        ------
-        FormatError
-            If `digest` is something else.
-
-        Examples
-        --------
-        >>> from tdigest import TDigest
-        >>> theirs = TDigest()
-        >>> theirs.batch_update([1.0, 2.0, 4.0])
-        >>> QuantileSketch.from_tdigest(theirs).cdf(2.0)
-        0.5
-        """
-        if not hasattr(digest, "centroids_to_list"):
-            msg = f"this is {type(digest).__name__}, not a tdigest.TDigest; dictionaries are read by from_dict()"
-            raise FormatError(msg)
-        return cls.from_dict(digest.to_dict(), spec)
+        return Distribution.of(self.gathered())
 
     def totals(self) -> Totals:
         """All numbers; a sketch has no classes, so they count as negatives."""
@@ -401,14 +337,6 @@ class QuantileSketch(Small):
             return NotImplemented
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.spec.schema.names)
         return all(np.array_equal(a, b) for a, b in pairs) and self.header() == other.header()
-
-
-def _centroids(state: QuantileSketch) -> Centroids:
-    return Centroids(state.mean, state.weight, state.single)
-
-
-def _gathered(state: QuantileSketch) -> Gathered:
-    return Gathered(*_centroids(state), *(getattr(state, name) for name in _FACTS))
 
 
 def _floats(name: str, given: Any) -> Array:

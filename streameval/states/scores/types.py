@@ -18,7 +18,7 @@ from streameval.kernels.keys import decode_f4
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SIGN", "compared", "decode", "enclosing", "float_limit", "numbers", "rank_keys", "score_type"]
+__all__ = ["SIGN", "compared", "decode", "enclosing", "float_limit", "floats", "numbers", "rank_keys", "score_type"]
 
 SIGN = np.uint64(1 << 63)
 
@@ -72,6 +72,20 @@ def numbers(array: pa.Array, kind: str) -> Array:
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
     values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
     return values
+
+
+def floats(values: Array, kind: str) -> Array:
+    """Numbers of a type as floats; those of a decimal type are unscaled.
+
+    Examples
+    --------
+    >>> floats(np.array([125]), "d2"), floats(np.array([1, 2]), "i8")
+    (array([1.25]), array([1., 2.]))
+    """
+    if kind[0] == "d":
+        found: Array = values / 10.0 ** int(kind[1:])
+        return found
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
 def compared(thresholds: Any, kind: str) -> Array:

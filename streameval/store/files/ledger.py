@@ -217,7 +217,7 @@ class Ledger:
         table = open_table(self.location)
         if table is None:
             if as_of is not None:
-                msg = f"as_of={as_of!r}: {self.location.name} is not there yet"
+                msg = f"as_of={as_of!r}: {self.location.name} does not exist yet"
                 raise OptionError(msg)
             return Snapshot()
         if as_of is not None:
@@ -299,7 +299,7 @@ class Ledger:
         names = data_files(table)
         outside = [name for name in names if PurePosixPath(name).name != name]
         if outside:
-            msg = f"{outside[0]!r} is outside of the ledger and was not opened"
+            msg = f"{outside[0]!r} is outside the ledger and was not opened"
             raise FormatError(msg)
         contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
         return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])

@@ -120,7 +120,7 @@ class StateFiles(PublishedFiles):
         except (FormatError, *READ_ERRORS) as error:
             for name in names:
                 self.read(name, budget, due)
-            msg = f"{self.location.name}: each of {len(names)} files is sound, but not all of them: {reason(error)}"
+            msg = f"{self.location.name}: {len(names)} files are readable one by one, but not together: {reason(error)}"
             raise FormatError(msg) from error
 
     def _state(self, names: Sequence[str], budget: Budget | None, due: Any) -> Any:

@@ -94,3 +94,11 @@ def test_weights_and_thresholds_have_states_of_their_own() -> None:
     state = folded(3, rows=300, bins=64, levels=9)
     weighted = replace(state, spec=replace(state.spec, weighted=True), sums=state.table.astype(np.float64))
     assert BlockReplicates(weighted, "u", 128).rankings([0], whole=True) is None
+
+
+def test_no_ranking_has_no_values() -> None:
+    """Where no block has rows, each metric has an empty list."""
+    state = folded(1, rows=40, bins=8, levels=1)
+    rankings = BlockReplicates(state, "u", 4).rankings([], whole=False)
+    assert rankings is not None
+    assert rankings.values(METRICS) == {i: [] for i in range(RANKED)}

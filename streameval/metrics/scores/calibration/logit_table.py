@@ -105,7 +105,7 @@ def binned(n: Array, p: Array, scores: Array) -> Bins:
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:
-    """The bins of all parts, of so many rows."""
+    """The bins of all parts; `rows` is how many rows they have."""
     filled = [(first, columns) for first, columns, _ in parts if columns.size]
     lowest = min((first for first, _ in filled), default=0)
     highest = max((first + columns.shape[1] for first, columns in filled), default=0)

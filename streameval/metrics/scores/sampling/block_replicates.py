@@ -27,6 +27,7 @@ import numpy as np
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
+from streameval.metrics.resampled import Thresholded
 from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
@@ -129,8 +130,8 @@ class Pieces(Small):
 
 
 @dataclass(frozen=True)
-class BlockReplicates:
-    """Gives the states without each block (`streameval.metrics.resampling.Resampled`).
+class BlockReplicates(Thresholded):
+    """Gives the states without each block (`streameval.metrics.resampled.Resampled`).
 
     Attributes
     ----------

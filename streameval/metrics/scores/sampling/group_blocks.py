@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from streameval.metrics.resampled import Resampled
 from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, measure_of, merged
 from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes
@@ -105,15 +106,15 @@ class SweptGroups(GroupScores):
 
     Attributes
     ----------
-    found : BlockSums by the name of the mean
+    block_sums : BlockSums by the name of the mean
     """
 
-    found: dict[str, BlockSums] = field(default_factory=dict)
+    block_sums: dict[str, BlockSums] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutGroups:
-    """Gives the means of all groups but those of each block (`streameval.metrics.resampling.Resampled`).
+class WithoutGroups(Resampled):
+    """Gives the means of all groups but those of each block (`streameval.metrics.resampled.Resampled`).
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class Measure(Protocol):
     def cut(
         self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
     ) -> tuple[Sequence[Array], Sequence[Array]]:
-        """Rows and weights of the pieces of bins, of which `moved` changes the measure."""
+        """Rows and weights of the pieces of bins; `moved` changes their measure."""
 
     def part(
         self,

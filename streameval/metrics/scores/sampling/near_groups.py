@@ -82,7 +82,7 @@ class GroupsNear:
         return NearGroups(*map(np.concatenate, zip(*found, strict=True))) if found else None
 
     def _merged(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
-        """Groups from the best score to the worst, of which those of one cell on one side of each threshold are one."""
+        """Groups from the best score to the worst; those of one cell on one side of each threshold are merged."""
         cell = code >> np.uint64(max(0, self.shift - _CELL_BITS))
         begins = np.append(True, cell[1:] != cell[:-1])
         below = code.size - scores[::-1].searchsorted(self.thresholds)  # where those below a threshold begin

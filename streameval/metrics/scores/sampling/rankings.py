@@ -89,4 +89,4 @@ class Rankings:
         some = [metrics[i] for i in partials]
         rows = zip(self.states, zip(*partials.values(), strict=True), strict=True) if some else ()
         values = [[value.value for value in combine(state, some, [[list(row)]])] for state, row in rows]
-        return dict(zip(partials, map(list, zip(*values, strict=True)), strict=True))
+        return {i: [row[at] for row in values] for at, i in enumerate(partials)}

@@ -1,0 +1,208 @@
+"""Words of interleaved groups: what a word holds of a score's key, above the code of a group, a *cell*.
+
+Narrow words have 32 bits: the lower half of a 32-bit key, and 15 bits for the cell. Wide words have the whole key and
+32 bits for the cell. Long words hold keys of 64 bits, as distances from the bases of their buckets, and 15 bits for the
+cell (`streameval.states.scores.long_words`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.budget import Computed
+from streameval.kernels.grouped import interleave, long, sweep
+from streameval.kernels.grouped.sweep import CELL_BITS
+from streameval.kernels.keys import SCORE_BUCKETS, encode_f8
+from streameval.states.keyed.grouping import Counts
+from streameval.states.keyed.layout import NO_COUNTS, Layout
+from streameval.states.scores.long_words import LONG_LAYOUT, bases, near_buckets, whole_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.budget import Buffer
+    from streameval.states.keyed.layout import Segment
+    from streameval.states.scores.counts import ScoreSpec
+    from streameval.typing import Array
+
+    Encode = Callable[[slice, Array, Array], None]  # fills words and codes of some rows
+
+__all__ = ["LONG", "NARROW", "WIDE", "WORDS", "Words", "first_words", "tied"]
+
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_CELL = np.uint64((1 << CELL_BITS) - 1)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of keys of 32 bits.
+
+    Attributes
+    ----------
+    layout : Layout
+    cell_bits : bits of a cell
+    encode_f4, encode_keys : loops that fill words and codes, from the bits of float32 scores and from keys
+    recode : a loop from words and a table of codes to words with those codes
+    count : a loop that counts the rows of each cell
+    """
+
+    layout: Layout
+    cell_bits: int
+    encode_f4: Any
+    encode_keys: Any
+    recode: Any
+    count: Any
+
+    def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
+        """How rows are encoded, from their scores; `raw` and `table` give their cells. None if a key has no room."""
+        bits = values.view(np.uint32)
+        return lambda i, *out: self.encode_f4(bits[i], raw[i], table, label[i], *out)
+
+    def of_keys(self, keys: Array, raw: Array, table: Array, label: Array, inner: ScoreSpec) -> Encode | None:
+        """As `of_numbers`, from rank keys."""
+        return lambda i, *out: self.encode_keys(keys[i], raw[i], table, label[i], *out)
+
+    def inner_words(self, kind: str, segment: Segment) -> Buffer:
+        """The words that the inner state has for those of a segment: the 16 bits above the cell."""
+        return segment.words.computed(partial(_upper, self.cell_bits), np.uint16)
+
+    def bases(self, kind: str, segment: Segment) -> Array:
+        """What is added to the key in the words of each piece, as a uint64 array."""
+        return np.zeros(segment.codes.size, np.uint64)
+
+    def wide_words(self, segment: Segment, start: int = 0, stop: int | None = None) -> Array:
+        """Some words of a segment as wide ones."""
+        words = segment.words.read(start, stop)
+        if self.layout.bits == 64:
+            return words
+        starts = np.clip(segment.starts, start, start + words.size) - start
+        wide: Array = sweep.wide_words(words, starts, segment.codes)
+        return wide
+
+    def keys_and_cells(self, kind: str, segment: Segment) -> tuple[Array, Array]:
+        """The rank keys and the cells of the words of a segment."""
+        words = self.wide_words(segment)
+        return words >> _HALF, words & _LOW
+
+    def sort(self, words: Array, starts: Array, spare: Array, low: Any) -> None:
+        """Sort the words of each bucket in place."""
+        sweep.sort_words(words, starts, spare, low)
+
+    def counted(self, words: Array, starts: Array, buckets: Array, kind: str) -> Counts:
+        """Sorted labelled words of some buckets as wide words with counts."""
+        keys, neg, pos = sweep.narrow_ties(words, starts, buckets)
+        return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
+
+    def joined(self, words: Array, starts: Array, buckets: Array, kind: str, counted: Sequence[Segment]) -> Counts:
+        """The same, with the rows of segments with counts; a word may repeat."""
+        found = [self.counted(words, starts, buckets, kind)]
+        found += [Counts(self.wide_words(each), found[0].rest[:0], *_by_label(each)) for each in counted]
+        keys, neg, pos = (np.concatenate([getattr(each, name) for each in found]) for name in ("keys", "neg", "pos"))
+        order = np.argsort(keys)
+        return Counts(keys[order], np.empty((keys.size, 0), np.uint64), neg[order], pos[order])
+
+
+class _LongWords(Words):
+    """Words of keys of 64 bits."""
+
+    def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
+        """From float64 scores."""
+        if not long.fit_f8(values.view(np.uint64)):
+            return None
+
+        def encode(part: slice, words: Array, codes: Array) -> None:
+            encode_f8(values[part], label[part], words, codes)
+            long.shorten(words, codes, raw[part], table, bases(kind))
+
+        return encode
+
+    def of_keys(self, keys: Array, raw: Array, table: Array, label: Array, inner: ScoreSpec) -> Encode | None:
+        """From rank keys of 64 bits."""
+        buckets = near_buckets(inner, keys)
+        if buckets is None:
+            return None
+
+        def encode(part: slice, words: Array, codes: Array) -> None:
+            words[:], codes[:] = keys[part], (buckets[part] << np.uint32(1)) | label[part]
+            long.shorten(words, codes, raw[part], table, bases(inner.type))
+
+        return encode
+
+    def inner_words(self, kind: str, segment: Segment) -> Buffer:
+        """The whole keys."""
+        return Computed(segment.words.shape, np.dtype(np.uint64), partial(whole_keys, kind, segment))
+
+    def bases(self, kind: str, segment: Segment) -> Array:
+        """The bases of the buckets."""
+        found: Array = bases(kind)[segment.codes >> 1]
+        return found
+
+    def keys_and_cells(self, kind: str, segment: Segment) -> tuple[Array, Array]:
+        """The whole keys and the cells."""
+        return whole_keys(kind, segment), segment.words.read() & _CELL
+
+    def sort(self, words: Array, starts: Array, spare: Array, low: Any) -> None:
+        """Sort the words of each bucket in place."""
+        long.sort_words(words, starts, spare, low)
+
+    def counted(self, words: Array, starts: Array, buckets: Array, kind: str) -> Counts:
+        """As `tied`."""
+        return tied(*long.ties(words, starts, bases(kind)[buckets]))
+
+    def joined(self, words: Array, starts: Array, buckets: Array, kind: str, counted: Sequence[Segment]) -> Counts:
+        """As `tied`."""
+        found = [long.ties(words, starts, bases(kind)[buckets])]
+        found += [(*self.keys_and_cells(kind, each), *_by_label(each)) for each in counted]
+        keys, *others = map(np.concatenate, zip(*found, strict=True))
+        order = np.argsort(keys)
+        return tied(keys[order], *(column[order] for column in others))
+
+
+NARROW = Words(
+    Layout(SCORE_BUCKETS, 32), CELL_BITS, sweep.narrow_f4, sweep.narrow_keys, sweep.recoded, sweep.count_cells
+)
+WIDE = Words(
+    Layout(SCORE_BUCKETS, 64),
+    32,
+    interleave.encode_f4,
+    interleave.encode_keys,
+    interleave.recoded,
+    interleave.count_codes,
+)
+LONG = _LongWords(LONG_LAYOUT, CELL_BITS, None, None, sweep.recoded, sweep.count_cells)
+WORDS = {words.layout: words for words in (NARROW, WIDE, LONG)}
+
+
+def first_words(inner: ScoreSpec) -> Words:
+    """The words of few groups."""
+    return NARROW if inner.layout.bits == 16 else LONG
+
+
+def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
+    """Rows of ascending keys of 64 bits as wide words: a key's place among them, then the cell; further words are keys.
+
+    Examples
+    --------
+    >>> keys, cells, one = np.array([7, 7, 9], np.uint64), np.array([0, 5, 0], np.uint64), np.ones(3, np.int64)
+    >>> tied(keys, cells, one, one).keys >> np.uint64(32)
+    array([0, 0, 1], dtype=uint64)
+    """
+    places = np.cumsum(np.append(False, keys[1:] != keys[:-1])[: keys.size])
+    return Counts((places.astype(np.uint64) << _HALF) | cells, keys.reshape(-1, 1), neg, pos)
+
+
+def _by_label(segment: Segment) -> tuple[Array, Array]:
+    """Negatives and positives of each item of a segment with counts."""
+    rows = segment.counts.read() if segment.counts else NO_COUNTS
+    positive = np.repeat((segment.codes & 1).astype(np.bool_), np.diff(segment.starts))
+    return np.where(positive, 0, rows), np.where(positive, rows, 0)
+
+
+def _upper(shift: int, words: Array) -> Array:
+    """The key's bits above the cell; the words of a bucket keep 16 of them."""
+    found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
+    return found
