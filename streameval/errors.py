@@ -110,6 +110,9 @@ class StoreError(StreamevalError):
 class SpillError(StreamevalError, OSError):
     """The spill directory is full, or cannot be written or read."""
 
+    def __str__(self) -> str:
+        return super().__str__() if self.filename is None else f"{self.filename}: {self.strerror}"
+
 
 class ClusterError(StreamevalError):
     """A scheduler or a worker cannot be reached, has died, or has another version of streameval."""

@@ -128,7 +128,7 @@ class Accumulator:
         with self._lock:
             self._check()
             try:
-                found = scan.plan(batch, self._request.columns, threads=1)
+                found = self._request.scan(batch, threads=1)
             except MissingInputError:
                 return  # an empty batch
             began = self._plan is not None

@@ -19,6 +19,7 @@ from streameval.cli.console import (
 )
 from streameval.cli.options import given, options
 from streameval.cli.store import stored
+from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +58,10 @@ def sketch(
     """
     refuse_directory(json_to, plot)
     check_out(out, PLAIN)
+    for share in quantiles:
+        if not 0 <= share <= 1:
+            msg = f"--quantile {share:g} is not in [0, 1]"
+            raise OptionError(msg)
     if not by_label and (label or pos_label):
         msg = "--label and --pos-label are for --by-label; add it"
         raise click.UsageError(msg)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+from streameval.errors import MissingColumnError, OptionError
 from streameval.evaluation.resampling import NO_INTERVALS, Resampling
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.metrics.selection import Selection
 from streameval.options import checked
 from streameval.options.kinds import of_column, values_in
-from streameval.scan import Where
+from streameval.scan import Scan, Where, plan
 from streameval.states.labels import LabelSpec
 
 if TYPE_CHECKING:
@@ -114,6 +114,25 @@ class Request:
         return list(
             dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns, self.resampling.unit) if name)
         )
+
+    def scan(self, data: Any, **how: Any) -> Scan:
+        """The inputs, planned for the columns to read (`streameval.scan.plan`).
+
+        Raises
+        ------
+        DataError
+            Where an input is missing or cannot be used; without a column of labels, with what to do about it.
+        """
+        try:
+            return plan(data, self.columns, **how)
+        except MissingColumnError as error:
+            default = self.options["label"] == self.label.column == "label"
+            if not default or f"no column {self.label.column!r};" not in str(error):
+                raise
+            msg = f"{error}; name the column of labels (--label)"
+            if self.classes and not self.scores:
+                msg += ", or ask for metrics='classes' (--metric classes), which needs none"
+            raise MissingColumnError(msg) from None
 
     @property
     def mean_over(self) -> str | None:

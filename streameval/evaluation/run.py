@@ -100,9 +100,8 @@ class Run:
 
 def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> scan.Scan:
     """The inputs, with the columns of the request in types that can be folded."""
-    found = scan.plan(
+    found = request.scan(
         data,
-        request.columns,
         on_error=request.options["on_error"],
         delta_version=request.options["delta_version"],
         threads=engine.threads,

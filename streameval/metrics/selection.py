@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection"]
 
+_INPUTS = {
+    "score": "name one (--score)",
+    "cluster": "name one (--cluster)",
+    "classes": "name both (--cluster, --classes)",
+    "sample": "set approx_agc=True (--approx-agc)",
+    "sketch": "name one (--sketch)",
+}
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -79,7 +87,8 @@ class Selection:
         for metric in self.own:
             _check_own(metric, self.families)
         for pattern in self.patterns:
-            if not self._known(pattern):
+            if not self.known(pattern):
+                self._refuse_without_input(pattern)
                 names = list(self._names_of_all())
                 near = self._forms(pattern) or [repr(name) for name in get_close_matches(pattern, names, 1)]
                 hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
@@ -94,7 +103,8 @@ class Selection:
             msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
             raise OptionError(msg, "clip")
 
-    def _known(self, pattern: str) -> bool:
+    def known(self, pattern: str) -> bool:
+        """Whether a pattern names metrics that there is input for."""
         others = any(fnmatchcase(name, pattern) for name in self._plain_names)
         others |= "sketch" in self.families and named_quantile(pattern) is not None
         return (
@@ -104,6 +114,14 @@ class Selection:
             or _group(pattern, self.families)
             or ("classes" in self.families and bool(_measures(pattern)))
         )
+
+    def _refuse_without_input(self, pattern: str) -> None:
+        """Raise `OptionError` if a pattern names metrics of families that there is no input for."""
+        for family, remedy in _INPUTS.items():
+            others = ("score", family) if family == "sample" else (family,)
+            if family not in self.families and replace(self, families=others, quantiles=1).known(pattern):
+                msg = f"metric {pattern!r} needs {FAMILIES[family]}: {remedy}"
+                raise OptionError(msg)
 
     def _forms(self, name: str) -> list[str]:
         """How metrics that hold a value are written, of those that begin as a name does."""

@@ -99,7 +99,7 @@ def _check_columns(option: Option, value: ByColumn, options: Mapping[str, Any]) 
     columns = texts(option.of, options[option.of])
     for name, _ in value.columns:
         if columns and name not in columns:
-            msg = f"{option.name}={value!r}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
+            msg = f"{option.name}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
             raise OptionError(msg, option.name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,9 @@ from streameval.errors import OptionError
 __all__ = [
     "ANY",
     "BINS",
+    "CALLBACK",
     "COLUMN",
+    "DIRECTORY",
     "FILTER",
     "FLAG",
     "LEVEL",
@@ -293,12 +296,28 @@ def _filter(name: str, given: Any) -> str | Filter:
     return Filter(str(given), given) if expression else str(given)
 
 
+def _directory(name: str, given: Any) -> Any:
+    """The path of a directory."""
+    if isinstance(given, str | os.PathLike):
+        return given
+    msg = f"{name}={given!r} must be the path of a directory"
+    raise OptionError(msg)
+
+
+def _called(name: str, given: Any) -> Any:
+    """What is called while a run goes on."""
+    if callable(given):
+        return given
+    msg = f"{name}={given!r} must be a function of two numbers"
+    raise OptionError(msg)
+
+
 def _level(name: str, given: Any) -> float:
     """The level of an interval."""
     found = plain(given)
     if _is_number(found) and 0 < found < 1:
         return float(found)
-    meant = f"; write {name}={found / 100:g}" if _is_number(found) and 1 < found < 100 else ""
+    meant = f"; write {name}={found / 100:g}" if _is_number(found) and 50 <= found < 100 else ""
     msg = f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}"
     raise OptionError(msg)
 
@@ -332,7 +351,9 @@ def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
 
 ANY = Kind(lambda _, given: plain(given))
 BINS = Kind(_bins)
+CALLBACK = Kind(_called)
 COLUMN = Kind(_column)
+DIRECTORY = Kind(_directory)
 FILTER = Kind(_filter)
 FLAG = Kind(_flag, bool)
 LEVEL = Kind(_level, float)

@@ -14,7 +14,9 @@ from streameval.errors import OptionError
 from streameval.options.kinds import (
     ANY,
     BINS,
+    CALLBACK,
     COLUMN,
+    DIRECTORY,
     FILTER,
     FLAG,
     LEVEL,
@@ -295,7 +297,7 @@ OPTIONS = (
     # how to run
     Option("memory", ANY, None, _RUN, "nothing",
            "Memory for states, such as 2GiB; on a cluster, of each worker. [default: a quarter of memory]"),
-    Option("spill", ANY, None, _RUN, "nothing",
+    Option("spill", DIRECTORY, None, _RUN, "nothing",
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
            "What to do with files that cannot be read."),
@@ -314,5 +316,5 @@ OPTIONS = (
            _CLUSTER, "nothing",
            metavar="SECONDS",
            help="How long to wait for the scheduler, and then for a first worker.", needs="a scheduler"),
-    Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
+    Option("progress", CALLBACK, None, (), "nothing", "Called with the rows folded and the rows in all."),
 )  # fmt: skip

@@ -35,4 +35,4 @@ def unreadable(name: str, error: BaseException) -> DataError:
     if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
         return CorruptFileError(f"{name}: permission denied; grant read access to it")
     remedy = "replace it or take it away; evaluate leaves it out with on_error='skip' (--on-error skip)"
-    return CorruptFileError(f"{name}: cannot be read: {reason(error)}; {remedy}")
+    return CorruptFileError(f"{name}: cannot be read: {reason(error).removesuffix('.')}; {remedy}")

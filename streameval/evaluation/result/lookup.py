@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -9,7 +10,7 @@ from streameval.results import near_slice, same_slice, slice_table
 from streameval.wording import canonical, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -23,7 +24,11 @@ class LookUp:
 
     results: tuple[Scalar, ...]
 
-    def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:
+    def _find(self, metric: str, of: str | None, slice: Any) -> Scalar:
+        if not (slice is None or isinstance(slice, Mapping)):
+            example = next((r.slice for r in self.results if r.slice), {"country": "DE"})
+            msg = f"slice={slice!r} must map each slicing column to a value, such as {dict(example)!r}"
+            raise OptionError(msg)
         results = [r for r in self.results if same_slice(r.slice, slice)]
         if not results:
             raise self._no_slice(slice or {})

@@ -289,6 +289,9 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     files: list[File] = []
     scheme = text.partition("://")[0] if "://" in text else ""
     deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
+    if base and not where.pattern and _is_store(base, deltas, found):
+        msg = f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python"
+        raise DataError(msg)
     if base:
         for root in deltas:
             files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
@@ -304,6 +307,12 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
             msg = f"{name}: no file of the Delta table {where.name_of(deltas[0])} lies here; check the path"
         raise MissingInputError(msg)
     return sorted(distinct(files), key=lambda file: file.path)
+
+
+def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
+    """Whether a directory holds the ledger and the states of a store, which are no rows to evaluate."""
+    ledger, states = (posixpath.join(base.real, folder) for folder in ("ledger", "states"))
+    return ledger in deltas and any(_is_below(entry.real, states) for entry in found)
 
 
 def _unlinked(base: Entry, tree: Tree) -> Entry:

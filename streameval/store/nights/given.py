@@ -25,7 +25,9 @@ ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
 def _spelled(value: Any) -> str:
     """The value of an option as messages spell it."""
-    return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
+    return (
+        ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else "none" if value is None else repr(value)
+    )
 
 
 def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
