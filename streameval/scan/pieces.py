@@ -326,8 +326,13 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
     same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
     if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
         return None
-    both = {"groups": one.groups + two.groups, "sizes": one.sizes + two.sizes, "encoded": one.encoded & two.encoded}
-    source = replace(one, **both, row_text=max(one.row_text, two.row_text))
+    source = replace(
+        one,
+        groups=one.groups + two.groups,
+        sizes=one.sizes + two.sizes,
+        encoded=one.encoded & two.encoded,
+        row_text=max(one.row_text, two.row_text),
+    )
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
 
 

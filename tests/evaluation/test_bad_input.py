@@ -23,6 +23,7 @@ from streameval.cli import main
 from streameval.engine import fold
 from streameval.errors import (
     CorruptFileError,
+    DataError,
     LabelError,
     MissingColumnError,
     MissingInputError,
@@ -548,3 +549,52 @@ def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.
     Path(files[1]).write_text("no Parquet")
     told = CliRunner().invoke(main, ["evaluate", files[1], "--score", "s", "--on-error", "skip"]).stderr
     assert "the first score=2/a.parquet: " in told
+
+
+# -- what a call lacks ------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_column_of_labels_says_how_to_name_one(tmp_path: Path) -> None:
+    """Other columns are an error of their own."""
+    columns = {name: values for name, values in GOOD.items() if name != "label"}
+    refused(MissingColumnError, write(tmp_path / "x.parquet", columns), "x.parquet", "'label'", "(--label)")
+    pairs = {"score": None, "cluster": "id", "classes": "id"}
+    refused(MissingColumnError, pa.table(columns), "--metric classes", metrics=["classes", "aul"], **pairs)
+    assert "--label" not in refused(MissingColumnError, pa.table(GOOD), "'y'", label="y")
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "remedy"),
+    [
+        ("roc_auc", {"score": None, "cluster": "id"}, "name one (--score)"),
+        ("aul", {}, "name one (--cluster)"),
+        ("v_measure", {}, "name both (--cluster, --classes)"),
+        ("agc_approx", {}, "(--approx-agc)"),
+        ("quantile@0.5", {}, "name one (--sketch)"),
+    ],
+)
+def test_a_metric_without_its_input_says_what_to_add(metric: str, given: dict[str, Any], remedy: str) -> None:
+    """The metric exists, so that a suggestion of another name would mislead."""
+    refused(OptionError, pa.table(GOOD), f"metric {metric!r} needs", remedy, metrics=metric, **given)
+
+
+def test_a_store_is_not_data(tmp_path: Path) -> None:
+    """Its states are Parquet files, but no rows to evaluate."""
+    night = tmp_path / "data" / "night=2026-01-01"
+    night.mkdir(parents=True)
+    write(night / "x.parquet")
+    Store(tmp_path / "store").update(str(tmp_path / "data"), score="score")
+    refused(DataError, str(tmp_path / "store"), "is a store", "streameval show")
+
+
+def test_a_slice_is_a_mapping() -> None:
+    """The message gives one that the results have."""
+    found = evaluate(pa.table(GOOD), score="score", by="id")
+    with pytest.raises(OptionError, match="slice='1' must map each slicing column to a value, such as {'id': 1}"):
+        found.value("roc_auc", slice="1")
+
+
+@pytest.mark.parametrize(("name", "value"), [("spill", 3), ("progress", 3)])
+def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) -> None:
+    """Neither a directory nor a function."""
+    refused(OptionError, pa.table(GOOD), f"{name}=3 must be", **{name: value})
