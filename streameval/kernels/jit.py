@@ -49,19 +49,23 @@ class MemoryKeeper(Protocol):
 
 
 _KEEPERS: WeakSet[MemoryKeeper] = WeakSet()
+_KEEPERS_LOCK = threading.Lock()  # a set must not grow while another thread goes through it
 _COMPILED: list[str] = []  # loops that this process compiled itself
 
 
 def tell_before_compiling(keeper: MemoryKeeper) -> None:
     """Have a keeper make room whenever a loop is about to be compiled, for as long as the keeper lives."""
-    _KEEPERS.add(keeper)
+    with _KEEPERS_LOCK:
+        _KEEPERS.add(keeper)
 
 
 def _make_room(name: str) -> None:
     """Tell the keepers that a loop is about to be compiled."""
     nbytes = _LOOP if _COMPILED else _COMPILER + _LOOP
     _COMPILED.append(name)
-    for keeper in list(_KEEPERS):
+    with _KEEPERS_LOCK:
+        keepers = list(_KEEPERS)
+    for keeper in keepers:
         keeper.make_room_to_compile(nbytes)
 
 

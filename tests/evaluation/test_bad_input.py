@@ -590,7 +590,7 @@ def test_a_store_is_not_data(tmp_path: Path) -> None:
 def test_a_slice_is_a_mapping() -> None:
     """The message gives one that the results have."""
     found = evaluate(pa.table(GOOD), score="score", by="id")
-    with pytest.raises(OptionError, match="slice='1' must map each slicing column to a value, such as {'id': 1}"):
+    with pytest.raises(OptionError, match=r"slice='1' must map each slicing column to a value, such as \{'id': 1\}"):
         found.value("roc_auc", slice="1")
 
 
