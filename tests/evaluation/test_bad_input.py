@@ -314,7 +314,7 @@ def test_weights_of_zero_alone_are_no_class() -> None:
         ({"memory": "lots"}, ("'lots'", "2GiB")),
         ({"memory": 0}, ("memory=0", "2GiB")),
         ({"metrics": "roc_uac"}, ("'roc_uac'", "roc_auc, average_precision, pr_auc, max_informedness")),
-        ({"metrics": ["roc_auc", "aul"]}, ("'aul'", "roc_auc")),
+        ({"metrics": ["roc_auc", "aul"]}, ("'aul'", "name one (--cluster)")),
         ({"metrics": "bryer_*"}, ("'bryer_*'", "roc_auc")),
         ({"score": None, "cluster": "id", "truncate": 0.1, "nan": "drop"}, ("truncate and nan", "(--score)")),
         ({"score": None, "cluster": "id", "at": "k=2"}, ("at would change nothing", "(--score)")),

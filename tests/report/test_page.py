@@ -149,7 +149,7 @@ def test_a_page_without_curves_or_values_says_so() -> None:
     assert page.texts["h2"] == ["Results", "Score distributions", "What was read"]
     assert "ROC AUC is not defined" in text
     told = pickle.loads(pickle.dumps(evaluate(data, score="score", metrics="roc_auc"))).to_html()
-    assert "There is nothing to draw: none of these results has a curve here." in told
+    assert "There is nothing to draw: these results have no curves here." in told
     empty = Reader(html_of(Page("Empty", "", (), (Section("one", "One", ()),))))
     assert "h2" not in empty.texts
 

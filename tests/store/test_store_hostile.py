@@ -132,7 +132,7 @@ def test_rows_outside_of_an_early_ledger_are_not_opened(tmp_path, path):
     (tmp_path / "store" / "ledger" / add["path"]).rename(tmp_path / "outside.parquet")
     add["path"] = path
     log.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(StoreError, match="outside of the ledger and was not opened"):
+    with pytest.raises(StoreError, match="outside the ledger and was not opened"):
         Store(tmp_path / "store").evaluate()
 
 

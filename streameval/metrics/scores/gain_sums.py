@@ -11,7 +11,6 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scores.sums import counted, gain_sums, running, total
-from streameval.options.kinds import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +39,7 @@ def kept_points(truncate: float, rows: int) -> int:
     >>> kept_points(0.07, 100), kept_points(0.01, 45), kept_points(200, 45), kept_points(1, 45)
     (7, 1, 45, 45)
     """
-    number = plain(truncate)
-    share = float(number) if isinstance(number, int | float) and number < _ENDLESS else math.nan
+    share = float(truncate) if isinstance(truncate, int | float | np.number) and truncate < _ENDLESS else math.nan
     if not (0 < share <= 1 or (1 < share < math.inf and share == math.floor(share))):
         msg = f"truncate={truncate!r} is neither a share in (0, 1] nor a whole number of points above 1"
         raise OptionError(msg)
