@@ -21,7 +21,7 @@ from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import kept_groups, kept_points, quotient
+from streameval.metrics.scores.gain_sums import decimal, kept_groups, kept_points, quotient
 from streameval.metrics.scores.sums import gain_sums, running
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
@@ -170,6 +170,7 @@ def agc_approximate(
     True
     """
     label, score, weight = checked(y_true, y_score, pos_label, sample_weight)
+    truncate = decimal(truncate)
     _check_options(truncate, sample, quantiles, label.size)
     share = truncate / label.size if truncate > 1 else float(truncate)
     if sample < 1:

@@ -22,6 +22,17 @@ __all__ = ["Cut", "GainSums", "Kept", "cut_sums", "kept_groups", "kept_points", 
 _ENDLESS = 1e300  # an integer above may exceed the floats
 
 
+def decimal(truncate: Any) -> Any:
+    """A NumPy float as the Python float of its shortest decimal form; any other value unchanged.
+
+    Examples
+    --------
+    >>> decimal(np.float32(0.1)), float(np.float32(0.1))
+    (0.1, 0.10000000149011612)
+    """
+    return float(str(truncate)) if isinstance(truncate, np.floating) else truncate
+
+
 def kept_points(truncate: float, rows: int) -> int:
     """Points that a truncation asks for, of `rows`.
 
@@ -39,7 +50,8 @@ def kept_points(truncate: float, rows: int) -> int:
     >>> kept_points(0.07, 100), kept_points(0.01, 45), kept_points(200, 45), kept_points(1, 45)
     (7, 1, 45, 45)
     """
-    share = float(truncate) if isinstance(truncate, int | float | np.number) and truncate < _ENDLESS else math.nan
+    given = decimal(truncate)
+    share = float(given) if isinstance(given, int | float | np.number) and given < _ENDLESS else math.nan
     if not (0 < share <= 1 or (1 < share < math.inf and share == math.floor(share))):
         msg = f"truncate={truncate!r} is neither a share in (0, 1] nor a whole number of points above 1"
         raise OptionError(msg)

@@ -332,6 +332,15 @@ def test_names_tell_numbers_apart(at):
     assert float(parse_at(f"threshold={at!r}").name.partition("=")[2]) == at
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_share_of_any_float_type_is_read_as_its_decimal(kind):
+    """A float32 of 0.1 is above the float64 of 0.1, and would keep a point more of ten."""
+    y_true, y_score = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1], np.arange(10.0)
+    assert agc_score(y_true, y_score, truncate=kind(0.2)) == agc_score(y_true, y_score, truncate=0.2)
+    assert kept_points(kind(0.1), 10) == 1
+    assert agc_approximate(y_true, y_score, truncate=kind(0.2)) == agc_approximate(y_true, y_score, truncate=0.2)
+
+
 @pytest.mark.parametrize("truncate", [0, -1, 1.5, math.nan, math.inf])
 def test_truncation_out_of_range_is_refused(truncate):
     """A share in (0, 1] or a whole number above 1, nothing else."""
