@@ -149,8 +149,8 @@ def plot_differences(
     more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
     ax.set_title(f"Differences{more}", fontsize=11)
     ends = [end for r in shown for end in (r.ci_lower, r.ci_upper) if end is not None]
-    if ends:  # a difference of totals would leave no room for those of shares
-        low, high = min(0.0, *ends), max(0.0, *ends)
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    if low < high:  # a difference of totals would leave no room for those of shares
         ax.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     return _finished(ax, len(shown), f"Difference{_with_interval(shown)}", path)
 

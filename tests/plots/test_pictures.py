@@ -345,6 +345,13 @@ def test_differences_of_totals_leave_room_for_those_of_shares() -> None:
     assert plot_differences([total]).get_xlim()[1] > 2.5e6
 
 
+def test_differences_of_nothing_have_room() -> None:
+    """The prevalence of both sides is the same, so that the interval is the point 0."""
+    same = replace(DIFFERENCES[0], value=0.0, ci_lower=0.0, ci_upper=0.0)
+    low, high = plot_differences([same]).get_xlim()
+    assert low < 0 < high
+
+
 def test_a_figure_divides_many_differences_among_panels() -> None:
     """As many as a panel holds, so that no names overlap."""
     found = replace(everything(), results=DIFFERENCES[:1] * 23)
