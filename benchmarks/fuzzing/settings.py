@@ -113,7 +113,10 @@ def _table(rng: random.Random) -> pa.Table:
 
 def _options(rng: random.Random) -> dict[str, Any]:
     """Options of one family, most of those that a run can have."""
-    maybe = lambda share, **given: given if rng.random() < share else {}  # noqa: E731 - read below as a table
+
+    def maybe(share: float, **given: Any) -> dict[str, Any]:
+        return given if rng.random() < share else {}
+
     kind = rng.choice(["score", "score", "sampled", "means", "cluster", "classes", "both"])
     options: dict[str, Any] = maybe(0.5, by=rng.sample(_BY, rng.choice([1, 2]))) if kind not in ("means",) else {}
     options |= maybe(0.2, where=rng.choice(["length > 0", "country = 'c1'", "sent IS NOT NULL"]))

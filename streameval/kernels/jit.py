@@ -33,7 +33,7 @@ __all__ = [
     "tell_before_compiling",
 ]
 
-COMPILING = 200 << 20  # bytes that the loops of one run take at most, by measurements, if all of them are compiled
+COMPILING = 200 << 20  # bytes, about, that all loops of one run take to compile; several kinds of runs take more
 _COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a loop that it compiled
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
 _MAKING = threading.RLock()

@@ -173,9 +173,8 @@ class GroupSweep(PlainState):
     before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and in all
     """
 
-    spec: Any = field(
-        default=None, init=False
-    )  # policies are of the groups: missing scores are halved in each, not in the group sweep
+    # policies are of the groups: missing scores are halved in each, not in the group sweep
+    spec: Any = field(default=None, init=False)
     further: ClassVar[tuple[()]] = ()  # nothing is read along with the metrics
 
     interleaved: Interleaved
