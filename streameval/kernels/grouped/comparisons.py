@@ -183,8 +183,7 @@ def compared(words, starts, neg, pos, false, true):
             )
             precisions[0, g], precisions[1, g] = add_words(np.uint64(0), np.uint64(0), upper, lower)
         else:
-            own = words[start : start + rows]
-            sort_digits(own, np.uint64(0), np.uint64(0), counts, out[:rows], spare[:rows])  # three digits end in `out`
+            sort_digits(words[start : start + rows], counts, out[:rows], spare[:rows])  # three digits end in `out`
             counts[:] = 0
             areas[0, g], areas[1, g], precisions[0, g], precisions[1, g] = _sorted_sums(out[:rows], false, true)
         false = true = 0

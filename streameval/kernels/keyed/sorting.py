@@ -1,10 +1,8 @@
 """Sort words of 64 bits; NumPy counts the digits of shorter ones.
 
-Words are sorted by their leading digits, two or three in number, then by insertion. A sample tells where that would
-leave many words together, as rows of a group are: there, words that fit into the second-level cache are sorted by all
-their digits, from the lowest to the highest, which takes the same time however they are distributed. More words are
-scattered by their leading bits to places of a few each, and these are sorted by insertion, or by NumPy where they are
-many. `sorted_order` always does so.
+Words that fit into the second-level cache are sorted by their digits, from the lowest to the highest, which takes the
+same time however they are distributed. More words are scattered by their leading bits, which are even in mixed ids, to
+places of a few each, and these are sorted by insertion, or by NumPy where they are many. `sorted_order` always does so.
 """
 
 from __future__ import annotations
@@ -19,11 +17,7 @@ _ONE = np.uint64(1)
 _FEW = 1 << 8  # words that are sorted at once
 _CACHED = 1 << 16  # words that stay in the cache, with room for a copy
 _DIGIT = 11  # bits of a digit at most: the counts of all digits stay in the cache as well
-_MANY = 1 << 14  # words that are worth a sample
 _EACH = 2  # base-2 logarithm of the words of a place, about
-_BEYOND = 4  # bits of the leading digits beyond those that number the words
-_TOGETHER = 4  # words with the same leading digits, on average, that are left to insertion
-_EVERY = 8  # one word of this many is in the sample by which that is judged
 _SHORT = 48  # words of a place that are sorted by insertion
 
 
@@ -41,9 +35,8 @@ def sorted_words(words: np.ndarray) -> np.ndarray:
     """
     if words.size < _FEW or words.itemsize < 8:
         return np.sort(words)
-    found = _sorted_digits(np.require(words, requirements=("C", "W")))  # the loop is compiled for one kind of array
-    if found is not None:
-        return found
+    if words.size <= _CACHED:
+        return _sorted_digits(np.require(words, requirements=("C", "W")))  # the loop is compiled for one kind of array
     low, shift, starts = _places(words)
     out = np.empty_like(words)
     _scatter_words(words, low, shift, starts, np.empty(starts.size - 1, np.int64), out)
@@ -73,47 +66,16 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out, order
 
 
-def _sorted_digits(words: np.ndarray) -> np.ndarray | None:
-    """Words in ascending order, by digits of what they exceed the smallest by; None where they should be scattered.
-
-    The leading digits nearly always tell words apart. Where they do not, words that fit into the cache are sorted by
-    all their digits.
-    """
-    low = words.min()
-    bits = int(words.max() - low).bit_length()
-    if not bits:
-        return words.copy()
-    out, spare = np.empty_like(words), np.empty_like(words)
-    leading = min(bits, words.size.bit_length() + _BEYOND)
-    for used in (leading, bits)[: 1 + (words.size <= _CACHED)]:
-        counts, shift = _counts(used), np.uint64(bits - used)
-        if used < bits and _alike(words, low, shift, counts.shape):
-            continue
-        if sort_digits(words, low, shift, counts, out, spare):
-            return out if counts.shape[0] % 2 else spare
-    return None
-
-
-def _alike(words: np.ndarray, low: np.uint64, shift: np.uint64, shape: tuple[int, int]) -> bool:
-    """Whether the digits above `shift` leave more than a few words together, to judge by a sample; few words do."""
-    if words.size < _MANY:
-        return True
-    left, (digits, values) = ((words[::_EVERY] - low) >> shift).astype(np.int64), shape
-    share = 1.0
-    for digit in range(digits):
-        counts = np.bincount(left & (values - 1), minlength=values)
-        even, found = left.size / values, float(counts @ counts) / left.size
-        if not digit and found - even > 1 + _TOGETHER / _EVERY:  # the lowest digit is even but for words that are alike
-            return True
-        share *= found / left.size
-        left >>= values.bit_length() - 1
-    return share * left.size > 1 + _TOGETHER / _EVERY
-
-
-def _counts(bits: int) -> np.ndarray:
-    """Zeros for the digits of so many bits."""
+def _sorted_digits(words: np.ndarray) -> np.ndarray:
+    """Words in ascending order, by digits of the bits in which they differ."""
+    bits = int(words.min() ^ words.max()).bit_length()
     digits = -(-bits // _DIGIT)
-    return np.zeros((digits, 1 << -(-bits // digits)), np.uint32)
+    if not digits:
+        return words.copy()
+    counts = np.zeros((digits, 1 << -(-bits // digits)), np.uint32)
+    out, spare = np.empty_like(words), np.empty_like(words)
+    sort_digits(words, counts, out, spare)
+    return out if digits % 2 else spare
 
 
 def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
@@ -124,45 +86,33 @@ def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
 
 
 @jit
-def sort_digits(words, low, shift, counts, out, spare):
-    """Sort by the digits above `shift`, stably from the lowest up, and what these leave unsorted by insertion.
+def sort_digits(words, counts, out, spare):
+    """Sort by digits, stably from the lowest up; they go to `out` and `spare` by turns.
 
-    Words go to `out` and `spare` by turns. `counts` are zeros of shape (n_digits, 2 ** bits of a digit). Returns
-    whether the words are sorted: insertion gives up after more than a few moves a word.
+    `counts` are zeros of shape (n_digits, 2 ** bits of a digit).
     """
     mask = np.uint64(counts.shape[1] - 1)
     bits = np.uint64(0)
     while mask >> bits:
         bits += _ONE
     for i in range(words.size):
-        left = (words[i] - low) >> shift
+        left = words[i]
         for digit in range(counts.shape[0]):
             counts[digit, left & mask] += np.uint32(1)
             left >>= bits
     given, taken, other = words, out, spare
-    to = shift
+    shift = np.uint64(0)
     for digit in range(counts.shape[0]):
         cursor, before = counts[digit], np.uint32(0)
         for value in range(cursor.size):
             cursor[value], before = before, before + cursor[value]
         for i in range(given.size):
-            value = ((given[i] - low) >> to) & mask
+            value = (given[i] >> shift) & mask
             at = cursor[value]
             cursor[value] = at + np.uint32(1)
             taken[np.uint64(at)] = given[i]
         given, taken, other = taken, other, taken
-        to += bits
-    moves = 0
-    for i in range(1, given.size if shift else 0):
-        word, at = given[i], i
-        while at and given[at - 1] > word:
-            given[at] = given[at - 1]
-            at -= 1
-        given[at] = word
-        moves += i - at
-        if moves > _TOGETHER * given.size:
-            return False
-    return True
+        shift += bits
 
 
 @inlined
