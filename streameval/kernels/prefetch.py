@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from streameval.kernels.jit import intrinsic
 
-__all__ = ["LINE", "byte_at", "eight_at", "eight_bytes", "lowest_bit", "prefetch", "short_at", "word_at"]
+__all__ = ["LINE", "byte_at", "eight_at", "eight_bytes", "float_at", "lowest_bit", "prefetch", "short_at", "word_at"]
 
 LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
@@ -183,3 +183,27 @@ def word_at(_typing, _address, _number):
     [2, 8]
     """
     return _read_at(64)
+
+
+@intrinsic
+def float_at(_typing, _address, _number):
+    """Read a 64-bit float of a contiguous array given by its address, unchecked, as `word_at`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     return float_at(np.uint64(values.ctypes.data), 1)
+    >>> one(np.array([0.5, 2.5]))
+    2.5
+    """
+    from llvmlite import ir
+    from numba import types
+
+    def generate(_context, builder, _signature, arguments):
+        items = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
+        return builder.load(builder.gep(items, [arguments[1]]), align=8)
+
+    return types.float64(types.uint64, types.intp), generate

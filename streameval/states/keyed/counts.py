@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from streameval.states.keyed.grouping import (
     distinct,
     grouped,
     tallied,
+    weighed,
     words_counted,
 )
 from streameval.states.keyed.layout import (
@@ -264,8 +266,8 @@ class KeyedCounts:
         if self.layout.bits == 16 and stop - start == 1 and items[0] > most:
             yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
             return
-        fits = not self.layout.weighted and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
-        if self.layout.bits == 16 and fits:
+        fits = self.layout.bits == 16 and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
+        if fits and not self.layout.weighted:
             places = self.places(start, stop)
             yield from words_counted(places.at, start, most // _ITEMS_A_KEY)
             return
@@ -274,7 +276,20 @@ class KeyedCounts:
                 yield from self._refined(start + i, budget, most)
             elif self.layout.bits == 64 and self._plain(start + i, start + j):
                 yield from self._labelled(start + i, start + j)
+            elif fits and (items[i:j] > DENSE).any():
+                yield from self._weighed(start + i, start + j, items[i:j])
             else:
+                yield from self._gathered(start + i, start + j, items[i:j])
+
+    def _weighed(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
+        """As `_gathered`, but large buckets of 16-bit words with weights are counted where they lie."""
+        places = self.places(start, stop)
+        for dense, parts in groupby(self._cuts(items), lambda part: bool(items[part[0]] > DENSE)):
+            buckets = list(parts)
+            if dense:
+                yield from (weighed(places.at, places.weights, start, i) for i, _ in buckets)
+            else:
+                i, j = buckets[0][0], buckets[-1][1]
                 yield from self._gathered(start + i, start + j, items[i:j])
 
     def most(self, budget: Budget) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
-from streameval.kernels.keyed.words import WORDS, tally_words
+from streameval.kernels.keyed.words import SUMS, WORDS, sum_words, tally_words
 from streameval.typing import Array
 
 if TYPE_CHECKING:
@@ -24,9 +24,21 @@ if TYPE_CHECKING:
 
     from streameval.kernels.singletons import Addresses
 
-__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "grouped", "taken_out", "tallied", "words_counted"]
+__all__ = [
+    "Columns",
+    "Counts",
+    "Labelled",
+    "aligned",
+    "distinct",
+    "grouped",
+    "taken_out",
+    "tallied",
+    "weighed",
+    "words_counted",
+]
 
 _TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
+_SUMS: list[Array] = []  # the same of weights
 _ROOM = 1 << 18  # keys that are counted at a time
 _RUN = 1 << 8  # rows of equal words above which they are sorted as any words are
 
@@ -234,3 +246,17 @@ def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
         keys, neg, pos = (column[:n] for column in columns)
         yield Counts(keys, _no_rest(keys), neg, pos)
     _TABLES.append((table, seen))
+
+
+def weighed(rows: Addresses, weights: Array, bucket: int, b: int) -> Counts:
+    """Distinct 32-bit keys of bucket `bucket` + `b`, with their weights, which are at some addresses.
+
+    Weights are added in the order of the segments, negatives first, as `tallied` does.
+    """
+    own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * b : 2 * b + 3]))
+    [counts] = words_counted(own, bucket + b, WORDS)
+    sums = np.empty((2, counts.keys.size))
+    table = _SUMS.pop() if _SUMS else np.zeros((WORDS, SUMS))
+    sum_words(own, weights, 0, counts.keys, table, *sums)
+    _SUMS.append(table)
+    return replace(counts, neg_weight=sums[0], pos_weight=sums[1])

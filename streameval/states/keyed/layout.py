@@ -165,26 +165,29 @@ class SegmentAddresses:
     ----------
     at : Addresses
     columns : the arrays that lie there, as long as this does
+    weights : uint64 array of shape (n_segments,), addresses of the weights; 0 where a segment has none
     """
 
     at: Addresses
     columns: list[Array]
+    weights: Array
 
     @classmethod
     def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
         """Places of the buckets of some segments; what is spilled is read."""
         columns, starts = [], np.zeros((len(segments), 2 * (stop - start) + 1), np.int64)
-        addresses, ends = np.zeros((3, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
+        addresses, ends = np.zeros((4, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
         for r, segment in enumerate(segments):
             a, b = segment.codes.searchsorted(ends).tolist()
             pieces = segment.starts[a : b + 1]
             starts[r, segment.codes[a:b] - ends[0] + np.uint32(1)] = pieces[1:] - pieces[:-1]
-            for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
+            given = segment.words, segment.rest, segment.counts, segment.weights
+            for at, column in zip(addresses, given, strict=True):
                 if column is not None:
                     columns.append(column.read(int(pieces[0]), int(pieces[-1])))
                     at[r] = columns[-1].__array_interface__["data"][0]
         np.cumsum(starts, axis=1, out=starts)
-        return cls(Addresses(starts, *addresses), columns)
+        return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
 
 
 @dataclass(frozen=True)
