@@ -153,7 +153,8 @@ def evaluate(
     where : str or pyarrow.compute.Expression, optional
         Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons of columns with values
         or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash takes a % or _ as it is. Files and
-        row groups that cannot hold such a row are not read.
+        row groups that cannot hold such a row are not read. A Hive key is a text; one whose values are all integers
+        (``hour=5``, ``hour=10``) is compared with numbers as integers.
     by : str or sequence of str, optional
         Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
         (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time

@@ -96,7 +96,7 @@ class Slicing:
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
         for each in self.derived:
-            each.check(schema.field(each.column).type, name)
+            each.check(schema.field(each.column), name)
 
     def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         """The specs to fold instead of these."""

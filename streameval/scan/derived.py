@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
+from streameval.scan.integer_keys import is_integer_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,8 +84,9 @@ class Derived:
             raise OptionError(msg)
         return cls(text, column.strip(), edges=edges)
 
-    def check(self, kind: pa.DataType, name: str) -> None:
+    def check(self, field: pa.Field, name: str) -> None:
         """Raise `SchemaError` if the column has another type; `name` is the file in the message."""
+        kind = self._read_as(field)
         kind = kind.value_type if types.is_dictionary(kind) else kind
         numbers = types.is_integer(kind) or types.is_floating(kind)
         dates = types.is_timestamp(kind) or (types.is_date(kind) and self.part != "hour")
@@ -94,10 +96,15 @@ class Derived:
             msg = f"{name}: by={self.name!r} needs {wanted}; column {self.column!r} has type {kind}: cast it"
             raise SchemaError(msg)
 
+    def _read_as(self, field: pa.Field) -> pa.DataType:
+        """The column's type; int64 for a key of integers that edges divide."""
+        return pa.int64() if self.edges and is_integer_key(field) else field.type
+
     def of(self, batch: pa.RecordBatch, name: str = "input") -> pa.Array:
         """The derived column of a batch."""
-        array = batch.column(self.column)
-        self.check(array.type, name)
+        field = batch.schema.field(self.column)
+        self.check(field, name)
+        array = batch.column(self.column).cast(self._read_as(field))
         if types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if self.edges:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
@@ -16,6 +17,7 @@ from streameval.scan.columns import Holding
 from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
+from streameval.scan.integer_keys import mark
 from streameval.scan.pieces import Scan, StreamSource
 from streameval.scan.widen import plain, widen
 
@@ -170,8 +172,19 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
         kind = widen(first)
         if kind is None:
             raise _clash(column, first)
-        fields.append(pa.field(column, kind))
+        fields.append(pa.field(column, kind, metadata=_marked(holdings, column) if types.is_string(kind) else None))
     return pa.schema(fields)
+
+
+def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
+    """The mark of a Hive key of integers; None if some file has the column itself."""
+    values = set()
+    for piece in itertools.chain.from_iterable(holding.pieces for holding in holdings):
+        key = next((constant for name, constant in piece.constants if name == column), None)
+        if key is None:
+            return None
+        values.add(key.value)
+    return mark(values)
 
 
 def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:

@@ -67,7 +67,8 @@ class Where:
         OptionError
             If a column is compared with a value of another kind.
         """
-        schema = pa.schema([(name, _plain(schema.field(name).type)) for name in self.columns])
+        fields = map(schema.field, self.columns)
+        schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
         if isinstance(self._tree, pc.Expression):
             blind = any(types.is_floating(kind) for kind in schema.types)
             test = Test(self.text, self._tree, schema, not blind)

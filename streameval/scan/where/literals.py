@@ -11,7 +11,7 @@ from pyarrow import types
 
 from streameval.errors import OptionError
 
-__all__ = ["Bounds", "bounds"]
+__all__ = ["Bounds", "bounds", "is_number", "is_text"]
 
 _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
 
@@ -63,6 +63,16 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
         msg = f"where: column {column!r} has type {kind} and cannot be compared with {shown}; {_remedy(kind)}"
         raise OptionError(msg)
     return found
+
+
+def is_number(value: Any) -> bool:
+    """Whether a literal is a number."""
+    return _told(value)[1] == "number"
+
+
+def is_text(value: Any) -> bool:
+    """Whether a literal is a text in quotes."""
+    return _told(value)[1] == "text"
 
 
 def _told(value: Any) -> tuple[str, str]:

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError
-from streameval.scan.where.literals import Bounds, bounds
+from streameval.scan.integer_keys import as_integers, is_integer_key, orders_as_text
+from streameval.scan.where.literals import Bounds, bounds, is_number, is_text
 from streameval.scan.where.sql import column_name, compares_columns, operands
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
     if isinstance(node, exp.Is):
         return pc.field(column_name(node.this)).is_null()
     if isinstance(node, exp.In):
-        return _among(column_name(node.this), node.expressions, schema)
+        column = column_name(node.this)
+        return _among(column, node.expressions, _for_values(column, node.expressions, schema))
     if isinstance(node, exp.Between):
         column = column_name(node.this)
+        schema = _for_values(column, [node.args["low"], node.args["high"]], schema, ordered=True)
         low, high = (_bounds(column, node.args[end], schema) for end in ("low", "high"))
         return _compared("GTE", column, low, schema) & _compared("LTE", column, high, schema)
     if isinstance(node, exp.Like):
@@ -65,6 +68,7 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
         return _both(type(node).__name__, column_name(node.left), column_name(node.right), schema)
     named, value, flipped = operands(node)
     name, column = type(node).__name__, column_name(named)
+    schema = _for_values(column, [value], schema, ordered=name not in ("EQ", "NEQ"))
     return _compared(_MIRRORED[name] if flipped else name, column, _bounds(column, value, schema), schema)
 
 
@@ -77,6 +81,37 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LTE": operator.le,
 }
 _KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # of which the widest has all values
+
+
+def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordered: bool = False) -> pa.Schema:
+    """The schema in which a key of integers that is compared with numbers is read as integers.
+
+    Raises
+    ------
+    OptionError
+        If texts would order the key otherwise than the integers that they spell.
+    """
+    at = schema.get_field_index(column)
+    if not is_integer_key(schema.field(at)):
+        return schema
+    if all(is_number(value) for value in values):
+        return schema.set(at, as_integers(schema.field(at)))
+    texts = [value.name for value in values if ordered and is_text(value)]
+    wrong = next((text for text in texts if not orders_as_text(schema.field(at), text)), None)
+    if wrong is not None:
+        msg = (
+            f"where: the values of {column!r}, a key of the paths, are integers, and texts order them otherwise "
+            f"('10' < '9'); write {wrong} without quotes"
+        )
+        raise OptionError(msg)
+    return schema
+
+
+def _field(column: str, schema: pa.Schema) -> pc.Expression:
+    """A column as it is compared."""
+    field = schema.field(column)
+    read = pc.field(column)
+    return read.cast(field.type) if is_integer_key(field) and types.is_integer(field.type) else read
 
 
 def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
@@ -115,7 +150,7 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
 
 def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
     """A comparison of a column with a value; null where the column is."""
-    field, (down, up) = pc.field(column), (_typed(end, schema.field(column).type) for end in literal)
+    field, (down, up) = _field(column, schema), (_typed(end, schema.field(column).type) for end in literal)
     if types.is_boolean(schema.field(column).type) and name not in ("EQ", "NEQ"):
         msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
         raise OptionError(msg)
@@ -151,7 +186,7 @@ def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expressi
     kind = schema.field(column).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     exact = [each.down.as_py() if isinstance(each.down, pa.Scalar) else each.down for each in found if _same(each)]
-    field = pc.field(column)
+    field = _field(column, schema)
     return pc.if_else(field.is_valid(), field.isin(pa.array(exact, kind)), pa.scalar(None, pa.bool_()))
 
 

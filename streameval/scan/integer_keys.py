@@ -1,0 +1,59 @@
+"""Integer keys: Hive keys whose values are all integers.
+
+A path says no type, so every Hive key is a column of texts; a type worked out from the values would change with the
+files at hand (``hour=unknown`` tomorrow). As texts, though, '10' is below '9'. So the schema of a scan marks a key
+whose values are all integers: conditions and edges of numbers read it as int64, and where texts would be ordered
+otherwise than the integers that they spell, the comparison is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["as_integers", "is_integer_key", "mark", "orders_as_text"]
+
+_MARK = b"streameval.integer_key"
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as int64 spells it: another spelling of a number would be another key
+
+
+def mark(values: Iterable[str | None]) -> dict[bytes, bytes] | None:
+    """The metadata of a key's field: the number of digits if all values have the same, else 0; None for other texts.
+
+    Examples
+    --------
+    >>> mark(["9", "10", None]), mark(["10", "11"]), mark(["05", "10"]), mark(["10", "unknown"])
+    ({b'streameval.integer_key': b'0'}, {b'streameval.integer_key': b'2'}, None, None)
+    """
+    found = {value for value in values if value is not None}
+    if not found or not all(map(_INTEGER.fullmatch, found)):
+        return None
+    digits = {0 if value.startswith("-") else len(value) for value in found}
+    return {_MARK: str(digits.pop() if len(digits) == 1 else 0).encode()}
+
+
+def is_integer_key(field: pa.Field) -> bool:
+    """Whether a field of a scan's schema is marked."""
+    return _MARK in (field.metadata or {})
+
+
+def orders_as_text(field: pa.Field, text: str) -> bool:
+    """Whether the text orders among a marked key's texts as it does among its integers, or is no integer.
+
+    Examples
+    --------
+    >>> field = pa.field("night", pa.string(), metadata=mark(["20260101", "20260102"]))
+    >>> orders_as_text(field, "20260102"), orders_as_text(field, "2027")
+    (True, False)
+    """
+    return not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
+
+
+def as_integers(field: pa.Field) -> pa.Field:
+    """The field read as int64, with its mark."""
+    return field.with_type(pa.int64())

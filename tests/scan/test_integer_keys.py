@@ -1,0 +1,101 @@
+"""Hive keys of integers: numbers compare them as integers, texts only where both orders agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import evaluate, scan
+from streameval.errors import OptionError, SchemaError
+from streameval.scan.integer_keys import is_integer_key, mark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def tree(folder: Path, key: str, values: list[str]) -> str:
+    """A Hive directory of ten rows a value."""
+    for value in values:
+        (folder / f"{key}={value}").mkdir(parents=True)
+        rows = pa.table({"label": [0, 1] * 5, "score": [i / 10 for i in range(10)]})
+        pq.write_table(rows, folder / f"{key}={value}" / "part.parquet")
+    return str(folder)
+
+
+@pytest.fixture
+def hours(tmp_path: Path) -> str:
+    """Hours of different numbers of digits."""
+    return tree(tmp_path / "hours", "hour", ["5", "9", "10", "11"])
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("hour >= 10", 20),
+        ("9.5 < hour", 20),
+        ("hour BETWEEN 9 AND 10", 20),
+        ("hour = 10", 10),
+        ("hour <> 10", 30),
+        ("hour IN (5, 10)", 20),
+        ("hour = '10'", 10),
+        ("hour IN ('5', '10')", 20),
+        ("NOT hour < 10", 20),
+        ("hour > -1", 40),
+        ("hour LIKE '1%'", 20),
+        (f"hour IN ({', '.join(map(str, range(5, 100)))})", 40),
+    ],
+)
+def test_numbers_compare_as_integers(hours: str, where: str, rows: int) -> None:
+    """And texts are equal as texts."""
+    assert evaluate(hours, score="score", where=where).rows == rows
+
+
+@pytest.mark.parametrize("where", ["hour >= '10'", "'10' > hour", "hour BETWEEN '5' AND '9'"])
+def test_an_order_of_texts_in_doubt_is_refused(hours: str, where: str) -> None:
+    """As texts, all of 5, 9, 10 and 11 are at least '10'."""
+    with pytest.raises(OptionError, match=r"write (10|5) without quotes"):
+        evaluate(hours, score="score", where=where)
+
+
+def test_texts_of_one_length_are_ordered_as_before(tmp_path: Path) -> None:
+    """Both orders agree; a literal of another length is refused, as 20260102 < '2027' is true of texts alone."""
+    data = tree(tmp_path / "nights", "night", ["20260101", "20260102"])
+    for where in ("night >= '20260102'", "night >= 20260102"):
+        assert evaluate(data, score="score", where=where).rows == 10
+    with pytest.raises(OptionError, match="write 2027 without quotes"):
+        evaluate(data, score="score", where="night < '2027'")
+
+
+def test_edges_divide_integers(hours: str) -> None:
+    """The slices are those of the numbers; without edges, values are texts."""
+    by_edges = evaluate(hours, score="score", by="hour=0,10,20")
+    rows = {(r.slice or {}).get("hour=0,10,20"): r.rows for r in by_edges.results}
+    assert rows == {None: 40, "[10, 20)": 20, "[0, 10)": 20}
+    assert set(evaluate(hours, score="score", by="hour").slices("hour")["hour"].to_pylist()) == {"5", "9", "10", "11"}
+
+
+@pytest.mark.parametrize("values", [["05", "10"], ["5", "unknown"], ["1e3", "5"], ["5", "+6"], ["9" * 19, "1"]])
+def test_other_texts_stay_texts(tmp_path: Path, values: list[str]) -> None:
+    """A number is refused, and so are edges."""
+    data = tree(tmp_path / "keys", "key", values)
+    with pytest.raises(OptionError, match="write a text in single quotes"):
+        evaluate(data, score="score", where="key >= 5")
+    with pytest.raises(SchemaError, match="needs a column of numbers"):
+        evaluate(data, score="score", by="key=0,10")
+    assert evaluate(data, score="score", where=f"key = '{values[0]}'").rows == 10
+
+
+def test_a_column_of_texts_in_a_file_is_no_key(tmp_path: Path) -> None:
+    """Its type is what its writer says."""
+    pq.write_table(pa.table({"label": [0, 1], "hour": ["9", "10"]}), tmp_path / "part.parquet")
+    found = scan.plan(str(tmp_path), ["hour"])
+    assert not is_integer_key(found.schema.field("hour"))
+
+
+def test_nulls_and_nothing_else() -> None:
+    """A key that is always null is no integer."""
+    assert mark([None]) is None
+    assert mark(["-5", "10"]) == mark(["5", "10"])
