@@ -63,6 +63,7 @@ def _outcome(data: Any, options: dict[str, Any], *, exactly: bool) -> Any:
 def _attributed(table: pa.Table, files: Path, rng: random.Random, tally: Tally) -> None:
     """Attribution under a limit; an earlier clustering in place of classes counts the same pairs."""
     asked: dict[str, Any] = {"cluster": "id", "label": "label", "top": rng.choice([1, 20]), "nulls": "drop"}
+    asked |= {"unlabelled": "drop"}
     asked |= {"aul_threshold": rng.choice([1, 2]), "cluster_scope": rng.choice(["global", "partition"])}
     asked |= {"where": "length > 0"} if rng.random() < 0.3 else {}
     made = [
@@ -98,7 +99,7 @@ def _table(rng: random.Random) -> pa.Table:
     texts = rng.choice([pa.int64(), pa.string(), pa.dictionary(pa.int32(), pa.string())])
     as_ids = ids if pa.types.is_integer(texts) else ids.astype(str)
     return pa.table({
-        "label": label.astype(np.int8),
+        "label": pa.array(label.astype(np.int8), mask=some.random(size) < rng.choice([0.0, 0.0, 0.05])),
         "score": pa.array(scores[score_type], from_pandas=False).cast(score_type, safe=False),
         "other": pa.array(np.round(score, 2), pa.float32(), from_pandas=False),
         "weight": some.gamma(2.0, 1.0, size),
@@ -119,6 +120,8 @@ def _options(rng: random.Random) -> dict[str, Any]:
 
     kind = rng.choice(["score", "score", "sampled", "means", "cluster", "classes", "both"])
     options: dict[str, Any] = maybe(0.5, by=rng.sample(_BY, rng.choice([1, 2]))) if kind not in ("means",) else {}
+    options |= maybe(0.8, unlabelled=rng.choice(["drop", "size"])) | maybe(0.2, on_error="skip")
+    options |= maybe(0.2, max_slices=rng.choice([4, 70])) if "by" in options else {}
     options |= maybe(0.2, where=rng.choice(["length > 0", "country = 'c1'", "sent IS NOT NULL"]))
     if kind in ("score", "sampled", "means", "both"):
         options |= {"score": rng.choice(["score", ["score", "other"]]), "nan": rng.choice(["drop", "half"])}
