@@ -11,28 +11,33 @@ from streameval.scan.pieces import LARGE_CHUNK
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval.scan import Piece
+    from streameval.states.protocol import Spec
 
 __all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "warn_of_little"]
 
 LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
+_BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # bytes for each of a bounded state: its builder and itself; at most for a row
 _LOG = logging.getLogger(__name__)
 
 
-def scratch_bytes(pieces: Sequence[Piece], threads: int = 1) -> int:
-    """Bytes that all threads take while they read, without states, builders and batches of numbers.
+def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: int = 1) -> int:
+    """Bytes that all threads take while they read, without states that grow, their builders and batches of numbers.
 
     Each takes twice the largest row group, as it is stored, twice the texts of a batch, which may be many times what is
-    stored of them, and tables of a few megabytes; for few rows, less.
+    stored of them, tables of a few megabytes, and the states of those specs that have a largest one, with their
+    builders; for few rows, less.
     """
-    known = all(piece.rows >= 0 for piece in pieces)
-    tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
+    tables, bounded = _TABLES, int(_BOUNDED * sum(spec.largest or 0 for spec in specs))
+    if all(piece.rows >= 0 for piece in pieces):
+        rows = sum(piece.rows for piece in pieces)
+        tables, bounded = min(tables, _TABLE_ROW * rows), min(bounded, _BOUNDED_ROW * rows)
     group, texts = max(map(_group_bytes, pieces), default=0), max(map(_text_bytes, pieces), default=0)
-    return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables)
+    return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables + bounded)
 
 
 def _group_bytes(piece: Piece) -> int:
@@ -51,17 +56,18 @@ def _stored(piece: Piece) -> Any:
     return getattr(piece.source, "source", piece.source)
 
 
-def warn_of_little(limit: int, pieces: Sequence[Piece], threads: int, whose: str = "") -> None:
+def warn_of_little(limit: int, pieces: Sequence[Piece], specs: Iterable[Spec], threads: int, whose: str = "") -> None:
     """Say, once for equal numbers, that a limit is too low to hold.
 
     Parameters
     ----------
     limit : bytes of the process that folds
     pieces : what it reads
+    specs : what it folds
     threads : its threads
     whose : words after "memory", such as " of a worker"
     """
-    least = least_limit(scratch_bytes(pieces, threads))
+    least = least_limit(scratch_bytes(pieces, specs, threads))
     if limit < least:
         _warn(limit, least, threads, whose)
 

@@ -107,7 +107,7 @@ class ThreadEngine:
         """One pass: fold tasks, whose states are merged as a tree."""
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
-        warn_of_little(self.limit, pieces, self.threads)
+        warn_of_little(self.limit, pieces, plan.specs, self.threads)
         folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
         self.budget.release_spares()
         return folded

@@ -207,10 +207,9 @@ def evaluate(
     memory : int or str, optional
         Budget for states and for reading and sorting, such as ``"2GiB"``; by default a quarter of the memory. States
         beyond it are spilled. The memory of the process grows by at most 1.15 times the budget, apart from compiling
-        loops in the first run on a machine, and from the tables of `resample_bins` above the default, which take 128
-        MiB a score for 65,536 bins, and several times that while they are used. Where row groups are too large for
-        that on so many threads, or compiling is, a warning says how much is needed (``python -m streameval.warm``
-        compiles beforehand).
+        loops in the first run on a machine. Where row groups, the tables of many `resample_bins` (on each thread 208
+        MiB a score for 65,536) or compiling are too large for that, a warning says how much is needed (``python -m
+        streameval.warm`` compiles beforehand).
     spill : path, optional
         Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
     on_error : {"raise", "skip"}

@@ -40,6 +40,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.protocol import Batch
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
 from streameval.store.files.states import StateFiles
@@ -257,8 +258,23 @@ def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
     """A stream whose rows are unknown needs full tables, whatever else is read."""
     pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
-    assert scratch.scratch_bytes(pieces[:1], 1) == 20 * scratch._TABLE_ROW
-    assert scratch.scratch_bytes(pieces[1:], 1) == scratch.scratch_bytes(pieces, 1) == scratch._TABLES
+    assert scratch.scratch_bytes(pieces[:1]) == 20 * scratch._TABLE_ROW
+    assert scratch.scratch_bytes(pieces[1:]) == scratch.scratch_bytes(pieces) == scratch._TABLES
+
+
+def test_tables_of_blocks_are_counted_and_said_beforehand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With 65,536 bins they take 208 MiB on a thread, which a warning says; few rows fill few of them."""
+    piece = Piece("", "data", 0, 4_000_000, 0, source=TableSource(_table(0)))
+    fine, usual = (BlockSpec("score", unit="campaign", bins=bins) for bins in (1 << 16, 1 << 11))
+    extra = [scratch.scratch_bytes([piece], [spec]) - scratch.scratch_bytes([piece]) for spec in (fine, usual)]
+    assert [size >> 20 for size in extra] == [208, 6]
+    pq.write_table(_table(200_000), tmp_path / "0.parquet")
+    given = {"score": "score", "metrics": "average_precision", "threads": 1, "ci": 0.95}
+    with caplog.at_level(logging.WARNING, "streameval"):
+        values = [evaluate(tmp_path, **given, memory="128MiB", resample_bins=bins) for bins in (2048, 65536)]
+    [record] = caplog.records
+    assert "is too little for the row groups and tables of 1 thread" in record.getMessage()
+    assert values[0].value("average_precision") == values[1].value("average_precision")
 
 
 def test_a_limit_too_low_for_the_row_groups_is_said_beforehand(

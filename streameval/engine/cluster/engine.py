@@ -149,7 +149,7 @@ class ClusterEngine:
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """One pass: fold tasks, whose states become outlines and ranges."""
         self.local.begin(rows)
-        warn_of_little(self.limit, pieces, self.connection.width, " of a worker")
+        warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
         resources = self._resources(self.capacity(plan))
         work_list = self.assigned(pieces, rows, plan)
         made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
