@@ -3,7 +3,8 @@
 A path says no type, so every Hive key is a column of texts; a type worked out from the values would change with the
 files at hand (``hour=unknown`` tomorrow). As texts, though, '10' is below '9'. So the schema of a scan marks a key
 whose values are all integers: conditions and edges of numbers read it as int64, and where texts would be ordered
-otherwise than the integers that they spell, the comparison is refused.
+otherwise than the integers that they spell, the comparison is refused. Keys of a dataset or a Delta table have a type,
+which stands.
 """
 
 from __future__ import annotations

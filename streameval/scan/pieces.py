@@ -61,11 +61,13 @@ class Source(Protocol):
 class Constant:
     """A column with one value throughout a file: a Hive key, or a partition key of a dataset or Delta table.
 
-    The value stays a Python object until it is read, because making an Arrow scalar imports pandas.
+    The value stays a Python object until it is read, because making an Arrow scalar imports pandas. A path says no
+    type: a Hive key is a text whose `typed` is false.
     """
 
     value: Any
     kind: pa.DataType
+    typed: bool = True
 
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The column, widened to `kind`."""

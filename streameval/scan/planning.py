@@ -177,11 +177,11 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
 
 
 def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
-    """The mark of a Hive key of integers; None if some file has the column itself."""
+    """The mark of a Hive key of integers; None if a file, a dataset or a table tells its type."""
     values = set()
     for piece in itertools.chain.from_iterable(holding.pieces for holding in holdings):
         key = next((constant for name, constant in piece.constants if name == column), None)
-        if key is None:
+        if key is None or key.typed:
             return None
         values.add(key.value)
     return mark(values)

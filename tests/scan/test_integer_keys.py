@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import dataset
 
-from streameval import evaluate, scan
+from streameval import Store, evaluate, scan
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.integer_keys import is_integer_key, mark
 
@@ -67,6 +68,47 @@ def test_texts_of_one_length_are_ordered_as_before(tmp_path: Path) -> None:
         assert evaluate(data, score="score", where=where).rows == 10
     with pytest.raises(OptionError, match="write 2027 without quotes"):
         evaluate(data, score="score", where="night < '2027'")
+
+
+def test_keys_are_compared_with_each_other_and_with_columns(tmp_path: Path) -> None:
+    """As integers where both are; with a column of texts, only = and <> are in no doubt."""
+    for start, end in (("9", "10"), ("10", "9"), ("10", "11")):
+        folder = tmp_path / f"start={start}" / f"end={end}"
+        folder.mkdir(parents=True)
+        rows = {"label": [0, 1], "score": [0.2, 0.8], "n": [9, 10], "text": ["9", "10"]}
+        pq.write_table(pa.table(rows), folder / "part.parquet")
+
+    def kept(where: str) -> int:
+        return evaluate(tmp_path, score="score", where=where).rows
+
+    assert kept("start < end") == 4
+    assert kept("start <= n") == 4
+    assert kept("n < end") == 3
+    assert kept("start = text") == 3
+    with pytest.raises(OptionError, match=r"'start' are integers.*not with 'text'"):
+        kept("start < text")
+    assert kept("start = end OR n = 9") == 3
+
+
+def test_the_type_that_a_dataset_or_delta_table_tells_stands(hours: str, tmp_path: Path) -> None:
+    """A key that they call a text is ordered as texts, as any column of texts is."""
+    texts = dataset.partitioning(pa.schema({"hour": pa.string()}), flavor="hive")
+    deltalake = pytest.importorskip("deltalake")
+    rows = pa.table({"label": [0, 1] * 2, "score": [0.1, 0.2, 0.3, 0.4], "hour": ["9", "9", "10", "10"]})
+    deltalake.write_deltalake(str(tmp_path / "delta"), rows, partition_by=["hour"])
+    assert evaluate(dataset.dataset(hours, partitioning=texts), score="score", where="hour >= '10'").rows == 40
+    assert evaluate(tmp_path / "delta", score="score", where="hour >= '10'").rows == 4
+    assert evaluate(tmp_path / "delta", score="score", where="hour < '2'").rows == 2
+
+
+def test_a_filter_answered_from_kept_slices_takes_the_same(hours: str, tmp_path: Path) -> None:
+    """Numbers compare as integers, and an order of texts in doubt is refused."""
+    store = Store(tmp_path / "store")
+    store.update(hours, score="score", by="hour")
+    assert store.evaluate(where="hour >= 10").rows == 20
+    assert store.evaluate(where="hour = '10'").rows == 10
+    with pytest.raises(OptionError, match="write 10 without quotes"):
+        store.evaluate(where="hour >= '10'")
 
 
 def test_edges_divide_integers(hours: str) -> None:

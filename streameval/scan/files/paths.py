@@ -104,7 +104,7 @@ class File:
         """Hive keys of the path as strings, and the keys that a dataset or table gives."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
-        return {key: Constant(value, pa.string()) for key, value in values.items()} | dict(self.constants)
+        return {key: Constant(value, pa.string(), typed=False) for key, value in values.items()} | dict(self.constants)
 
     def deleted_rows(self, first: int, rows: int) -> Array:
         """Which of some rows a Delta table has deleted, as ones of a uint8 array of shape (rows,)."""

@@ -100,10 +100,27 @@ def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordere
     wrong = next((text for text in texts if not orders_as_text(schema.field(at), text)), None)
     if wrong is not None:
         msg = (
-            f"where: the values of {column!r}, a key of the paths, are integers, and texts order them otherwise "
-            f"('10' < '9'); write {wrong} without quotes"
+            f"where: the values of {column!r} are integers, which texts order otherwise ('10' < '9'); write {wrong} "
+            "without quotes"
         )
         raise OptionError(msg)
+    return schema
+
+
+def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> pa.Schema:
+    """As `_for_values`, for a comparison with another column."""
+    for key, against in ((one, other), (other, one)):
+        at, field = schema.get_field_index(key), schema.field(against)
+        if not is_integer_key(schema.field(at)):
+            continue
+        if is_integer_key(field) or types.is_signed_integer(field.type):
+            schema = schema.set(at, as_integers(schema.field(at)))
+        elif ordered:
+            msg = (
+                f"where: the values of {key!r} are integers, which texts order otherwise ('10' < '9'); compare it with "
+                f"a number or a column of integers, not with {against!r} ({field.type})"
+            )
+            raise OptionError(msg)
     return schema
 
 
@@ -116,6 +133,7 @@ def _field(column: str, schema: pa.Schema) -> pc.Expression:
 
 def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     """A comparison of two columns; null where one of them is."""
+    schema = _for_columns(one, other, schema, ordered=name not in ("EQ", "NEQ"))
     kinds = [schema.field(column).type for column in (one, other)]
     if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
         msg = f"where: columns {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) have values of two kinds; cast one"
@@ -123,7 +141,7 @@ def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     if types.is_boolean(kinds[0]) and name not in ("EQ", "NEQ"):
         msg = f"where: column {one!r} is true or false, which have no order; compare with = or <>"
         raise OptionError(msg)
-    return _ORDER[name](pc.field(one), pc.field(other))
+    return _ORDER[name](_field(one, schema), _field(other, schema))
 
 
 def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:

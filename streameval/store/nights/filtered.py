@@ -17,6 +17,7 @@ import pyarrow as pa
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
 from streameval.evaluation.finalize import finalize_all
+from streameval.scan.integer_keys import mark
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of
@@ -26,7 +27,7 @@ from streameval.store.nights.slices import KeptSlices
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -129,16 +130,24 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
                 "values; evaluate the files"
             )
             raise OptionError(msg, "where")
-    test, groups = _bound(where, kinds), grouped.groups()
+    groups = grouped.groups()
+    marks = {name: mark(group[i] for group in groups) for name, i in at.items() if kinds[name] == {b"s"}}
+    test = _bound(where, kinds, marks)
     columns = [pa.array([group[i] for group in groups], test.schema.field(name).type) for name, i in at.items()]
     kept = test.kept(pa.record_batch(columns, names=list(at))).tolist()
     return [group for group, here in zip(groups, kept, strict=True) if here]
 
 
-def _bound(where: Where, kinds: dict[str, set[bytes]]) -> Test:
-    """The test of slices; a column that is null in all of them has any type that the filter takes."""
-    choices = [[_TYPES[kind] for kind in found or _TYPES] for found in kinds.values()]
-    *others, last = [pa.schema(list(zip(kinds, chosen, strict=True))) for chosen in product(*choices)]
+def _bound(where: Where, kinds: dict[str, set[bytes]], marks: Mapping[str, dict[bytes, bytes] | None]) -> Test:
+    """The test of slices; a column that is null in all of them has any type that the filter takes.
+
+    Slices do not keep whether texts are Hive keys, so those that are all integers are taken for them.
+    """
+    choices = [
+        [pa.field(name, _TYPES[kind], metadata=marks.get(name)) for kind in found or _TYPES]
+        for name, found in kinds.items()
+    ]
+    *others, last = map(pa.schema, product(*choices))
     for schema in others:
         with suppress(OptionError):
             return where.bound(schema)
