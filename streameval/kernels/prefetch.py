@@ -24,18 +24,22 @@ def _place(context, builder, signature, arguments):
     return builder.gep(items.data, [arguments[1]])
 
 
-def _read_at(bits, *, packed=False):
-    """Signature and code to read an unsigned number by the address of an array and an index; of its bytes if packed."""
+def _read_at(bits, *, packed=False, floating=False):
+    """Signature and code to read a number by the address of an array and an index; of its bytes if packed.
+
+    The number is an unsigned integer, or a 64-bit float.
+    """
     from llvmlite import ir
     from numba import types
 
     def generate(_context, builder, _signature, arguments):
-        item = ir.IntType(bits)
+        item = ir.DoubleType() if floating else ir.IntType(bits)
         items = builder.inttoptr(arguments[0], (ir.IntType(8) if packed else item).as_pointer())
         place = builder.bitcast(builder.gep(items, [arguments[1]]), item.as_pointer())
-        return builder.zext(builder.load(place, align=1 if packed else bits // 8), ir.IntType(64))
+        found = builder.load(place, align=1 if packed else bits // 8)
+        return found if floating else builder.zext(found, ir.IntType(64))
 
-    return types.uint64(types.uint64, types.intp), generate
+    return (types.float64 if floating else types.uint64)(types.uint64, types.intp), generate
 
 
 @intrinsic
@@ -199,11 +203,4 @@ def float_at(_typing, _address, _number):
     >>> one(np.array([0.5, 2.5]))
     2.5
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        items = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
-        return builder.load(builder.gep(items, [arguments[1]]), align=8)
-
-    return types.float64(types.uint64, types.intp), generate
+    return _read_at(64, floating=True)

@@ -256,7 +256,10 @@ def weighed(rows: Addresses, weights: Array, bucket: int, b: int) -> Counts:
     own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * b : 2 * b + 3]))
     [counts] = words_counted(own, bucket + b, WORDS)
     sums = np.empty((2, counts.keys.size))
-    table = _SUMS.pop() if _SUMS else np.zeros((WORDS, SUMS))
+    try:
+        table = _SUMS.pop()
+    except IndexError:  # other threads hold them all
+        table = np.zeros((WORDS, SUMS))
     sum_words(own, weights, 0, counts.keys, table, *sums)
     _SUMS.append(table)
     return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
