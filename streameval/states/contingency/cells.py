@@ -18,15 +18,31 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Columns
     from streameval.typing import Array
 
-__all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered", "parted"]
+__all__ = [
+    "NARROW",
+    "ClassCells",
+    "Keys",
+    "Mapper",
+    "Margins",
+    "class_layouts",
+    "interval_items",
+    "numbered",
+    "one_by_one",
+    "parted",
+]
 
-Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # a function over items, under a name
 
 ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
 _PARTS = 16  # intervals at least, for many threads, if there are many items
 _WORTH = 1 << 17  # items of an interval for which its arrays and calls cost little
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget per item: the memory of an interval in several threads, and spare room
+
+
+def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+    """Map a function over intervals in this thread."""
+    return [function(item) for item in items]
 
 
 class Keys(NamedTuple):

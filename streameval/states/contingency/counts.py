@@ -25,13 +25,14 @@ from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
-from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts
+from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts, one_by_one
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
 from streameval.states.contingency.rows import RowBuilder, distinct_pairs
 from streameval.states.contingency.shard_rows import ShardRows
+from streameval.states.contingency.watch import unwatched
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
@@ -39,14 +40,14 @@ from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one", "unwatched"]
+__all__ = ["ContingencyCounts", "ContingencySpec"]
 
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
@@ -215,10 +216,6 @@ class _ContingencyBuilder:
         if self._unclassed is not None:
             cells = cells.merge(KeyedCounts.built(self._unclassed))
         return ContingencyCounts(self.spec, cells, alone, self._label_rows, self._dropped)
-
-
-def unwatched() -> None:
-    """No watcher."""
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -394,8 +391,3 @@ class ContingencyCounts(PlainState):
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)
-
-
-def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
-    """Map a function over intervals in this thread."""
-    return [function(item) for item in items]
