@@ -38,7 +38,7 @@ class _Lean:
 
 def _importer() -> str:
     """The module whose import statement is being run."""
-    frame = sys._getframe(2)  # noqa: SLF001 - a finder gets a name; only the stack tells who imports it
+    frame = sys._getframe(2)  # noqa: SLF001 - only the stack tells who imports; `inspect` is slow to import
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("importlib."):
         frame = frame.f_back
     return str(frame.f_globals["__name__"])
@@ -89,8 +89,8 @@ def _leave(status: Any) -> None:
     """
     if not isinstance(status, int | None):
         return
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as in multiprocessing
-    atexit._run_exitfuncs()  # noqa: SLF001 - likewise
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public waits for all threads
+    atexit._run_exitfuncs()  # noqa: SLF001 - nothing public runs exit handlers and returns
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

@@ -35,7 +35,7 @@ def batches_case(seed: int, folder: Path, tally: Tally) -> None:
             at = rng.randrange(len(made))
             made[at].update(case.table.slice(start, stop - start))
             if rng.random() < 0.3:
-                made[at] = pickle.loads(pickle.dumps(made[at]))  # noqa: S301 - pickled on this line
+                made[at] = pickle.loads(pickle.dumps(made[at]))  # noqa: S301 - the bytes are made on this line
             if rng.random() < 0.3:
                 made[at].save(folder / str(at))
                 made[at] = Accumulator.load(folder / str(at), threads=1)

@@ -63,8 +63,11 @@ def _outcome(data: Any, options: dict[str, Any], *, exactly: bool) -> Any:
 def _attributed(table: pa.Table, files: Path, rng: random.Random, tally: Tally) -> None:
     """Attribution under a limit; an earlier clustering in place of classes counts the same pairs."""
     asked: dict[str, Any] = {"cluster": "id", "label": "label", "top": rng.choice([1, 20]), "nulls": "drop"}
-    asked |= {"unlabelled": "drop"}
-    asked |= {"aul_threshold": rng.choice([1, 2]), "cluster_scope": rng.choice(["global", "partition"])}
+    asked |= {
+        "unlabelled": "drop",
+        "aul_threshold": rng.choice([1, 2]),
+        "cluster_scope": rng.choice(["global", "partition"]),
+    }
     asked |= {"where": "length > 0"} if rng.random() < 0.3 else {}
     made = [
         attribute(files, **asked, classes="kind", threads=1),

@@ -156,7 +156,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     )
 
 
-class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in stubs only, older click cannot be subscripted
+class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # click 8.1 cannot be subscripted
     """A value for all columns, or ``COLUMN=VALUE``; it becomes a pair of column and value."""
 
     name = "column"

@@ -154,7 +154,7 @@ def evaluate(
         Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons of columns with values
         or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash takes a % or _ as it is. Files and
         row groups that cannot hold such a row are not read. A Hive key is a text; one whose values are all integers
-        (``hour=5``, ``hour=10``) is compared with numbers as integers.
+        (``hour=5``, ``hour=10``) is compared with numbers as integers by SQL; an expression sees the text.
     by : str or sequence of str, optional
         Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
         (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
@@ -245,7 +245,7 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    raise NotImplementedError  # never reached: the decorator calls `_evaluated` with these arguments
+    raise NotImplementedError  # a signature for editors and type checkers: the decorator calls `_evaluated` instead
 
 
 @called_as(evaluate)

@@ -192,7 +192,7 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     """
     if all(type(metric).__module__.startswith("streameval.") for metric in metrics):
         return metrics
-    import cloudpickle  # type: ignore[import-untyped]  # it has no stubs
+    import cloudpickle  # type: ignore[import-untyped]  # there are no stubs of it
 
     try:
         data: bytes = cloudpickle.dumps(tuple(metrics))
@@ -213,7 +213,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
         If their module cannot be imported here.
     """
     try:
-        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - sent by the client, as every task is
+        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - from the client, which may run any code here
     except (ImportError, AttributeError) as error:
         from distributed import get_worker
 
