@@ -72,10 +72,7 @@ class KeyedCounts(Bucketed):
 
     Parameters
     ----------
-    layout : Layout
-    segments : tuple of Segment
-    full_outline : BucketCounts, optional
-        Of the full multiset, where `segments` are only a range of it, or empty because its rows lie elsewhere.
+    layout, segments, full_outline : as in `Bucketed`
 
     Examples
     --------
