@@ -42,6 +42,7 @@ UNIT = {"unit": "campaign"}
 SCORE, WEIGHTED = {"score": "score"}, {"score": "score", "weight": "weight"}
 BUDGETED = {
     "score": ("float32", SCORE),
+    "score, weights": ("float32", WEIGHTED),
     "score, float64": ("float64", SCORE),
     "score, float64, weights": ("float64", WEIGHTED),
     "score, atom, weights": ("atom", WEIGHTED),
