@@ -81,18 +81,29 @@ def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | N
     return curves
 
 
-def one_curve(found: Evaluated | Curve, name: str, of: str | None) -> Curve:
-    """The one curve of a name; `OptionError` as `curves_of`, and where an evaluation has several columns."""
+def one_curve(found: Evaluated | Curve, name: str, of: str | None, picture: str | None = None) -> Curve:
+    """The one curve of a name; `OptionError` as `curves_of`, and where an evaluation has several columns.
+
+    `picture` is what a picture calls itself that is drawn from another curve, such as thresholds from the gain curve.
+    """
     if isinstance(found, Evaluated):
+        family = _FAMILIES.get(name, "score")
+        columns = found.columns(family)
+        if picture and columns and (len(columns) > 1 if of is None else of not in columns):
+            msg = f"name the {family} column of the {picture} with of=; there are: {', '.join(columns)}"
+            raise OptionError(msg)
         return found.curve(name, of)
     return curves_of(found, name, of)[0]
 
 
-def distribution_of(found: Evaluated | Distribution, of: str | None) -> Distribution:
+def distribution_of(found: object, of: str | None) -> Distribution:
     """The distribution given, or that of an evaluation."""
     if isinstance(found, Distribution):
         _no_column(of)
         return found
+    if not isinstance(found, Evaluated):
+        msg = "that is not a distribution; give an evaluation, or take evaluation.distribution()"
+        raise OptionError(msg)
     return found.distribution(of)
 
 

@@ -141,7 +141,7 @@ def plot_thresholds(
     ['precision', 'recall', 'share flagged']
     """
     path = None if save_to is None else checked_path(save_to)
-    curve = one_curve(found, "gain", of)
+    curve = one_curve(found, "gain", of, "plot of thresholds")
     at, lines = _by_threshold(curve, log=log)
     ax = ax or new_axes(6.0, 4.0)
     for (name, values), line in zip(lines.items(), COLORS, strict=False):

@@ -186,8 +186,12 @@ def test_a_curve_is_drawn_by_its_own_function() -> None:
         plot_corp(everything().curve("corp", "score"), "score")
     with pytest.raises(OptionError, match="of='score' chooses"):
         plot_score_distributions(everything().distribution("score"), "score")
-    with pytest.raises(OptionError, match="name the score column"):
-        plot_thresholds(everything())
+    for of in (None, "missing"):
+        with pytest.raises(OptionError, match="name the score column of the plot of thresholds with of=; there are: "):
+            plot_thresholds(everything(), of)
+    given: Any = everything().curve("gain", "score")
+    with pytest.raises(OptionError, match=r"not a distribution; give an evaluation, or take evaluation.distribution"):
+        plot_score_distributions(given)
     with pytest.raises(OptionError, match="no purity curve, since no cluster column"):
         plot_purity_by_size(evaluate(DATA, score="score"))
 
