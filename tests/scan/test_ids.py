@@ -153,13 +153,23 @@ MIXED = [
 ]
 
 
+ROLES = {
+    "cluster": {"cluster": "id"},
+    "classes": {"cluster": "other", "classes": "id"},
+    "mean_over": {"score": "other", "mean_over": "id"},
+    "by": {"score": "other", "by": "id"},
+    "unit": {"score": "other", "unit": "id"},
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(("one", "two"), MIXED, ids=lambda array: str(array.type)[:20])
-def test_types_that_differ_between_files_are_refused(tmp_path: Path, one: pa.Array, two: pa.Array) -> None:
+def test_types_that_differ_between_files_are_refused(tmp_path: Path, one: pa.Array, two: pa.Array, role: str) -> None:
     """An id is not the same in another type; the message names both files and both types."""
     for name, ids in (("a", one), ("b", two)):
-        pq.write_table(pa.table({"cluster": ids, "label": [0, 1]}), tmp_path / f"{name}.parquet")
-    with pytest.raises(SchemaError, match=r"b.parquet: column 'cluster' is .*, but .* in .*a.parquet.*rewrite one"):
-        evaluate(tmp_path, cluster="cluster", threads=1)
+        pq.write_table(pa.table({"id": ids, "other": [3, 4], "label": [0, 1]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(SchemaError, match=r"b.parquet: column 'id' is .*, but .* in .*a.parquet.*rewrite one"):
+        evaluate(tmp_path, **ROLES[role], threads=1)
 
 
 def test_no_two_spellings_are_one_id() -> None:

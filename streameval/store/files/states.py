@@ -33,6 +33,7 @@ PARTS = 16  # fewest parts that are read in parallel, if there are as many files
 FEWEST = 4  # fewest histograms read as one: merging two takes as long as reading one
 _INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
 _MISSING = "is not there any more (vacuum --keep deletes exact scores, also those of earlier versions)"
+_AGAIN = "if a vacuum has just done so, run it again; otherwise "
 _REMEDY = "fold its partition again with replace"
 
 
@@ -94,7 +95,8 @@ class StateFiles(PublishedFiles):
             raise  # the file is not at fault
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
-            msg = f"{self.location.name}/{name}: {_MISSING if missing else reason(error)}; {self._remedy}"
+            why = f"{_MISSING}; {_AGAIN}" if missing else f"{reason(error)}; "
+            msg = f"{self.location.name}/{name}: {why}{self._remedy}"
             raise FormatError(msg) from error
 
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
