@@ -24,7 +24,7 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.digits import insert
+from streameval.kernels.keyed.digits import DIGIT, by_digit, insert
 
 __all__ = [
     "AREA",
@@ -65,7 +65,6 @@ _LOW = np.uint64(0xFFFFFFFF)
 _UNIT = float(1 << 62)
 _SHORT = 48  # words of a bucket that are sorted by insertion
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
-_DIGIT = np.uint32(0xFF)
 _PASSED, _LEFT, _OTHERS, _START = range(4)
 _HALF_WORD, _LOWER_HALF = np.int64(32), np.int64((1 << 32) - 1)
 _KEY, _N, _P, _F, _T = range(TALLY)
@@ -120,36 +119,21 @@ def count_cells(words, counts, starts, codes, tally):
             side[words[i] & _CELL] += counts[i] if counts.size else 1
 
 
-@inlined
-def _by_digit(given, taken, a, b, shift, places):
-    """Move words to the order of a digit, stably."""
-    places[:] = 0
-    for i in range(a, b):
-        places[(given[i] >> shift) & _DIGIT] += 1
-    before = a
-    for digit in range(places.size):
-        before, places[digit] = before + places[digit], before
-    for i in range(a, b):
-        digit = (given[i] >> shift) & _DIGIT
-        taken[np.uint64(places[digit])] = given[i]
-        places[digit] += 1
-
-
 @jit
 def sort_words(words, starts, spare, low):
     """Sort labelled words within each bucket by their bits from `low` on, stably; 16 bits are the key, 32 all.
 
     `spare` is as long as `words`; `low` is uint32.
     """
-    places = np.zeros(np.int64(_DIGIT) + 1, np.int64)
+    places = np.zeros(DIGIT + 1, np.int64)
     for j in range(starts.size - 1):
         a, b = starts[j], starts[j + 1]
         if b - a <= _SHORT:
             insert(words, a, b, low)
             continue
         for shift in range(low, 32, 16):
-            _by_digit(words, spare, a, b, np.uint32(shift), places)
-            _by_digit(spare, words, a, b, np.uint32(shift + 8), places)
+            by_digit(words, spare, a, b, np.uint32(shift), places)
+            by_digit(spare, words, a, b, np.uint32(shift + 8), places)
 
 
 @jit

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compensated
 from streameval.kernels.jit import jit
-from streameval.kernels.prefetch import float_at, lowest_bit, short_at, word_at
+from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 
-__all__ = ["SUMS", "WORDS", "sum_words", "tally_words"]
+__all__ = ["WORDS", "tally_words"]
 
 WORDS = 1 << 16
-SUMS = 4  # columns of a table of weights: a compensated sum of the negatives, and one of the positives
 
 _SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
 _ZERO, _ONE, _LOW, _HALF = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -81,29 +79,3 @@ def tally_words(rows, items, bucket, first, table, seen, keys, neg, pos):
                 table[word] = 0
                 n += _ONE
     return items.size, np.int64(n)
-
-
-@jit
-def sum_words(rows, weights, b, keys, table, neg, pos):
-    """Sum the weights of the words of one bucket by label, in the order of the runs.
-
-    Parameters
-    ----------
-    rows : as `tally_words` takes them
-    weights : uint64 array of shape (n_runs,), the addresses of the weights
-    b : index of the bucket
-    keys : uint64 array of shape (n,), the distinct keys of the bucket
-    table : float64 array of shape (`WORDS`, `SUMS`) of zeros, zero again on return
-    neg, pos : float64 arrays of shape (n,), to which the weights of each key are written
-    """
-    for label in range(2):
-        for r in range(rows.words.size):
-            words, own = rows.words[r], weights[r]
-            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
-                word = short_at(words, i)
-                total, slip = compensated(table[word, 2 * label], table[word, 2 * label + 1], float_at(own, i))
-                table[word, 2 * label], table[word, 2 * label + 1] = total, slip
-    for k in range(keys.size):
-        word = keys[k] & np.uint64(WORDS - 1)
-        neg[k], pos[k] = table[word, 0] + table[word, 1], table[word, 2] + table[word, 3]
-        table[word, :] = 0

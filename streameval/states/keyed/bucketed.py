@@ -189,6 +189,18 @@ class Bucketed:
         check_items(np.diff(found.at.starts.sum(axis=0)), self.items_in(start, stop))
         return found
 
+    def occupied(self, start: int, stop: int) -> tuple[Array, Array, SegmentAddresses]:
+        """The buckets of an interval that have items, their items, and where they lie.
+
+        A state of few rows, such as a slice, has items in few of very many buckets.
+        """
+        items = self.items_in(start, stop)
+        buckets = np.flatnonzero(items[0::2] + items[1::2])
+        own = items.reshape(-1, 2)[buckets]
+        found = SegmentAddresses.of(self.segments, start, stop, buckets + start)
+        check_items(np.diff(found.at.starts.sum(axis=0)), own.ravel())
+        return buckets + start, own.sum(axis=1), found
+
 
 def check_items(found: Array, due: Array) -> None:
     """Raise if some items are missing."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +37,7 @@ from streameval.states.keyed.grouping import (
     grouped,
     tallied,
     weighed,
+    weighed_sorted,
     words_counted,
 )
 from streameval.states.keyed.layout import (
@@ -155,21 +155,20 @@ class KeyedCounts(Bucketed):
                 yield from self._refined(start + i, budget, most)
             elif self.layout.bits == 64 and self._plain(start + i, start + j):
                 yield from self._labelled(start + i, start + j)
-            elif fits and (items[i:j] > DENSE).any():
-                yield from self._weighed(start + i, start + j, items[i:j])
+            elif fits:
+                yield from self._weighed(start + i, start + j)
             else:
                 yield from self._gathered(start + i, start + j, items[i:j])
 
-    def _weighed(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
-        """As `_gathered`, but large buckets of 16-bit words with weights are counted where they lie."""
-        for dense, parts in groupby(self._cuts(items), lambda part: bool(items[part[0]] > DENSE)):
-            (i, j), *further = parts
-            j = further[-1][1] if further else j
-            if dense:
-                places = self.places(start + i, start + j)
-                yield from (weighed(places.at, places.weights, start + i, b) for b in range(j - i) if items[i + b])
+    def _weighed(self, start: int, stop: int) -> Iterator[Counts]:
+        """As `_gathered`, but 16-bit words with weights are counted where they lie."""
+        buckets, items, places = self.occupied(start, stop)
+        rows, weights = places.at, places.weights
+        for i, j in self._cuts(items):
+            if items[i] > DENSE:
+                yield weighed(rows, weights, i, int(buckets[i]))
             else:
-                yield from self._gathered(start + i, start + j, items[i:j])
+                yield weighed_sorted(rows, weights, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
         """Items that are gathered at once, so that one thread's arrays take about an eighth of the budget."""

@@ -1,8 +1,9 @@
 """Grouping: items of one stretch of buckets → distinct keys with their counts by label.
 
-Four ways, for four kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
+A way for each kind of items. Plain words of both labels are sorted together, the label in a bit that the bucket
 makes redundant; with further words they are sorted as rows that end with the label. Words that come with counts or
-weights are sorted label by label and aligned. 16-bit words are counted in a table.
+weights are sorted label by label and aligned. 16-bit words are counted in a table; those of a small bucket with weights
+are sorted where they lie.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
-from streameval.kernels.keyed.words import SUMS, WORDS, sum_words, tally_words
+from streameval.kernels.keyed.weights import SUMS, sum_words, weigh_words
+from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = [
     "taken_out",
     "tallied",
     "weighed",
+    "weighed_sorted",
     "words_counted",
 ]
 
@@ -248,13 +251,13 @@ def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
     _TABLES.append((table, seen))
 
 
-def weighed(rows: Addresses, weights: Array, bucket: int, b: int) -> Counts:
-    """Distinct 32-bit keys of bucket `bucket` + `b`, with their weights, which are at some addresses.
+def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
+    """Distinct 32-bit keys of one bucket, the one `at` some index of the addresses, with their weights.
 
-    Weights are added in the order of the segments, negatives first, as `tallied` does.
+    Weights are added in the order of the segments, as `tallied` does.
     """
-    own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * b : 2 * b + 3]))
-    [counts] = words_counted(own, bucket + b, WORDS)
+    own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * at : 2 * at + 3]))
+    [counts] = words_counted(own, bucket, WORDS)
     sums = np.empty((2, counts.keys.size))
     try:
         table = _SUMS.pop()
@@ -263,3 +266,12 @@ def weighed(rows: Addresses, weights: Array, bucket: int, b: int) -> Counts:
     sum_words(own, weights, 0, counts.keys, table, *sums)
     _SUMS.append(table)
     return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
+
+
+def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, buckets: Array) -> Counts:
+    """As `weighed`, of small buckets with these items, the first one `at` some index of the addresses."""
+    size = int(items.sum())
+    columns = *_room(size), *np.empty((2, size))
+    n = weigh_words(rows, weights, items, buckets, at, *columns)
+    keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
+    return Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)

@@ -173,19 +173,26 @@ class SegmentAddresses:
     weights: Array
 
     @classmethod
-    def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
-        """Places of the buckets of some segments; what is spilled is read."""
-        columns, starts = [], np.zeros((len(segments), 2 * (stop - start) + 1), np.int64)
+    def of(cls, segments: Sequence[Segment], start: int, stop: int, buckets: Array | None = None) -> SegmentAddresses:
+        """Places of the buckets of some segments, or of `buckets` alone, which ascend and have all items.
+
+        What is spilled is read.
+        """
+        places = None if buckets is None else (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
+        width = 2 * (stop - start) if places is None else places.size
+        columns, starts = [], np.zeros((len(segments), width + 1), np.int64)
         addresses, ends = np.zeros((4, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
         for r, segment in enumerate(segments):
             a, b = segment.codes.searchsorted(ends).tolist()
             pieces = segment.starts[a : b + 1]
-            starts[r, segment.codes[a:b] - ends[0] + np.uint32(1)] = pieces[1:] - pieces[:-1]
+            codes = segment.codes[a:b]
+            at = codes - ends[0] if places is None else places.searchsorted(codes)
+            starts[r, at + 1] = pieces[1:] - pieces[:-1]
             given = segment.words, segment.rest, segment.counts, segment.weights
-            for at, column in zip(addresses, given, strict=True):
+            for address, column in zip(addresses, given, strict=True):
                 if column is not None:
                     columns.append(column.read(int(pieces[0]), int(pieces[-1])))
-                    at[r] = columns[-1].__array_interface__["data"][0]
+                    address[r] = columns[-1].__array_interface__["data"][0]
         np.cumsum(starts, axis=1, out=starts)
         return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
 

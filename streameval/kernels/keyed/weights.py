@@ -1,0 +1,109 @@
+"""Sum the weights of 16-bit words by label, straight from the segments: large buckets in a table, small ones sorted.
+
+The table of a large bucket has an entry for every word, two megabytes in all, which a small bucket would touch in as
+many places as it has rows. The rows of a small bucket are sorted by digits instead, as words of 32 bits: the 16-bit
+word, then the place of the row among those of the bucket, by which its weight is found. Weights are added in the order
+of the segments either way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import compensated
+from streameval.kernels.jit import jit
+from streameval.kernels.keyed.digits import DIGIT, by_digit, insert
+from streameval.kernels.keyed.words import WORDS
+from streameval.kernels.prefetch import float_at, short_at, word_at
+
+__all__ = ["SUMS", "sum_words", "weigh_words"]
+
+SUMS = 4  # columns of a table of weights: a compensated sum of the negatives, and one of the positives
+
+_FEW = 48  # rows of a bucket that are sorted by insertion
+_ONE, _PLACE_BITS, _WORD_BITS = np.uint64(1), np.uint32(16), np.uint64(16)
+_PLACE = np.uint32(0xFFFF)
+
+
+@jit
+def sum_words(rows, weights, b, keys, table, neg, pos):
+    """Sum the weights of the words of one bucket by label, in the order of the runs.
+
+    Parameters
+    ----------
+    rows : as `tally_words` takes them
+    weights : uint64 array of shape (n_runs,), the addresses of the weights
+    b : index of the bucket
+    keys : uint64 array of shape (n,), the distinct keys of the bucket
+    table : float64 array of shape (`WORDS`, `SUMS`) of zeros, zero again on return
+    neg, pos : float64 arrays of shape (n,), to which the weights of each key are written
+    """
+    for label in range(2):
+        for r in range(rows.words.size):
+            words, own = rows.words[r], weights[r]
+            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
+                word = short_at(words, i)
+                total, slip = compensated(table[word, 2 * label], table[word, 2 * label + 1], float_at(own, i))
+                table[word, 2 * label], table[word, 2 * label + 1] = total, slip
+    for k in range(keys.size):
+        word = keys[k] & np.uint64(WORDS - 1)
+        neg[k], pos[k] = table[word, 0] + table[word, 1], table[word, 2] + table[word, 3]
+        table[word, :] = 0
+
+
+@jit
+def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight, pos_weight):
+    """Count the distinct keys of some small buckets in ascending order, and sum their weights.
+
+    Parameters
+    ----------
+    rows : `streameval.kernels.singletons.Addresses` whose words are 16 bits wide
+    weights : uint64 array of shape (n_runs,), the addresses of the weights
+    items, buckets : int64 arrays of shape (n_buckets,), the items of each, at most 2¹⁶, and the upper bits of its keys
+    first : index in `rows` of the first of these buckets
+    keys, neg, pos, neg_weight, pos_weight : arrays with room for as many keys as there are items
+
+    Returns
+    -------
+    int64, the number of keys
+    """
+    most = items.max()
+    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(DIGIT + 1, np.int64)
+    own, counts = np.empty(most), np.empty(most, np.int64)
+    n = 0
+    for b in range(items.size):
+        size = middle = 0
+        for label in range(2):
+            middle = size
+            for r in range(rows.words.size):
+                code = 2 * (first + b) + label
+                for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
+                    order[size] = (np.uint32(short_at(rows.words[r], i)) << _PLACE_BITS) | np.uint32(size)
+                    own[size] = float_at(weights[r], i)
+                    counts[size] = word_at(rows.counts[r], i) if rows.counts[r] else _ONE
+                    size += 1
+        if size <= _FEW:
+            insert(order, 0, size, _PLACE_BITS)
+        else:
+            by_digit(order, spare, 0, size, np.uint32(16), places)
+            by_digit(spare, order, 0, size, np.uint32(24), places)
+        high = np.uint64(buckets[b]) << _WORD_BITS
+        i = 0
+        while i < size:
+            word = order[i] >> _PLACE_BITS
+            rows_neg = rows_pos = 0
+            total_neg = slip_neg = total_pos = slip_pos = 0.0
+            while i < size and order[i] >> _PLACE_BITS == word:
+                at = np.int64(order[i] & _PLACE)
+                if at < middle:
+                    rows_neg += counts[at]
+                    total_neg, slip_neg = compensated(total_neg, slip_neg, own[at])
+                else:
+                    rows_pos += counts[at]
+                    total_pos, slip_pos = compensated(total_pos, slip_pos, own[at])
+                i += 1
+            keys[n] = high | np.uint64(word)
+            neg[n], pos[n] = rows_neg, rows_pos
+            neg_weight[n], pos_weight[n] = total_neg + slip_neg, total_pos + slip_pos
+            n += 1
+    return n
