@@ -20,6 +20,7 @@ Prints a table, or JSON.
 
     python benchmarks/slices.py --rows 100_000_000
     python benchmarks/slices.py --rows 100_000_000 --only whole by60 by3
+    python benchmarks/slices.py --rows 100_000_000 --only pairs60 --memory 512MiB
 """
 
 from __future__ import annotations
@@ -153,12 +154,14 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", nargs="*", help="only these cases, and those they are compared with")
+    parser.add_argument("--memory", help="the budget of our runs, such as 512MiB; spilled has 512 MiB without it")
     given = parser.parse_args()
     data = make(given.data, given.rows)
-    run = partial(evaluate, data, score="score", metrics=METRICS)
-    clusters = partial(evaluate, data, cluster="cluster", metrics="aul")
-    pairs = partial(evaluate, data, cluster="cluster", classes="class")
-    run64 = partial(evaluate, data, score="score64", metrics=METRICS)
+    ours = partial(evaluate, data, memory=given.memory)
+    run = partial(ours, score="score", metrics=METRICS)
+    clusters = partial(ours, cluster="cluster", metrics="aul")
+    pairs = partial(ours, cluster="cluster", classes="class")
+    run64 = partial(ours, score="score64", metrics=METRICS)
     cases: dict[str, tuple[Callable[[], Any], str]] = {
         "whole": (run, "whole"),
         "by60": (partial(run, by="country"), "whole"),
@@ -170,7 +173,7 @@ def main() -> None:
         "mean_over": (partial(run, mean_over="user"), "whole"),
         "accounts": (partial(run, mean_over="account"), "whole"),
         "texts_mean": (partial(run, mean_over="account_text"), "accounts"),
-        "spilled": (partial(run, mean_over="cluster", memory="512MiB"), "whole"),
+        "spilled": (partial(run, mean_over="cluster", memory=given.memory or "512MiB"), "whole"),
         "clusters": (clusters, "clusters"),
         "clusters60": (partial(clusters, by="country"), "clusters"),
         "pairs": (pairs, "pairs"),
@@ -205,9 +208,21 @@ def main() -> None:
             assert abs(found["mean_over"].value("roc_auc") - found[f"{peer}_mean"]) < 1e-9, peer
     ratios = {name: computed[name] / computed[other] for name, (_, other) in cases.items()}
     if given.json:
-        print(json.dumps({"rows": given.rows, "seconds": times, "processors": computed, "ratios": ratios}, indent=1))
+        print(
+            json.dumps(
+                {
+                    "rows": given.rows,
+                    "memory": given.memory,
+                    "seconds": times,
+                    "processors": computed,
+                    "ratios": ratios,
+                },
+                indent=1,
+            )
+        )
         return
-    print(f"{given.rows:,} rows\n{'case':<14}{'seconds':>9}{'processors':>12}   ratio")
+    within = f", {given.memory} for each of our runs" if given.memory else ""
+    print(f"{given.rows:,} rows{within}\n{'case':<14}{'seconds':>9}{'processors':>12}   ratio")
     for name, (_, other) in cases.items():
         print(f"{name:<14}{times[name]:>9.2f}{computed[name]:>12.2f}{ratios[name]:>8.2f} of {other}")
 
