@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import UserMetric
 
 __all__ = ["evaluate", "explain", "without_views"]
 
@@ -52,7 +52,7 @@ def evaluate(
     classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
-    metrics: str | Metric | Sequence[str | Metric] | None = None,
+    metrics: str | UserMetric | Sequence[str | UserMetric] | None = None,
     truncate: float | Sequence[float] | Mapping[str, float | Sequence[float]] = (),
     aul_threshold: float | Mapping[str, float] = 1,
     assignment_cells: int = 1_000_000,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.result import Evaluation
 from streameval.metrics.differences import compared
 from streameval.wording import few
 
 if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
-    from streameval.evaluation.result import Evaluation
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
@@ -74,9 +74,9 @@ def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple
     return tuple(compared(pairs, b.ci_level or LEVEL))
 
 
-def _known(side: Evaluation, name: str) -> dict[tuple[str, str | None], Estimated]:
+def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
     """The results of an evaluation with their replicates, by metric and column."""
-    if not hasattr(side, "estimates"):
+    if not isinstance(side, Evaluation):
         msg = f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns"
         raise OptionError(msg)
     if not side.estimates:

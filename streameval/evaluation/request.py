@@ -12,6 +12,7 @@ from streameval.errors import MissingColumnError, OptionError
 from streameval.evaluation.resampling import NO_INTERVALS, Resampling
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
+from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
 from streameval.options import checked
 from streameval.options.kinds import of_column, values_in
@@ -185,7 +186,7 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
     return Selection(
         families=tuple(family for family, option in there.items() if options[option]),
         patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),
-        own=tuple(metric for metric in options["metrics"] if not isinstance(metric, str)),
+        own=tuple(as_metric(metric) for metric in options["metrics"] if not isinstance(metric, str)),
         quantiles=sampling.quantiles if sampling else None,
         truncate=tuple(dict.fromkeys(cut for cuts in values_in(options["truncate"]) for cut in cuts)),
         aul_threshold=values_in(options["aul_threshold"])[0],

@@ -19,11 +19,11 @@ from streameval.evaluation.intervals import better_end, estimated, finalized, sl
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.slices import usable
 from streameval.metrics.differences import compared
+from streameval.metrics.protocol import Metric
 from streameval.metrics.resampling import certificates
 from streameval.metrics.sliced import Together
 from streameval.results import REST
-from streameval.states.grouped.group_sweep import GroupSweep
-from streameval.states.grouped.rests import Rests
+from streameval.states.grouped.group_sweep import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.resampling import Resampling
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.estimates import Estimate
-    from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
     from streameval.states.grouped import By
 
@@ -82,8 +81,7 @@ def _sides(
 
 def _of_points(metric: Metric) -> str:
     """Why a metric of the top k points is not comparable for a slice; empty for other metrics."""
-    shrunk = getattr(metric, "shrunk", None)
-    if shrunk is None or shrunk(0.5) == metric:
+    if metric.shrunk(0.5) == metric:
         return ""
     return "its points are another share of a slice than of all other rows: ask for a share"
 
@@ -118,17 +116,17 @@ def _together(
     Empty if the state does not allow it.
     """
     engine, slicing = sliced.engine, sliced.slicing
-    steps = not w.metrics or any(hasattr(metric, "reads") for metric in w.metrics)
-    group_sweep = next(iter(() if steps else slicing.group_sweeps(sliced.states, w.spec, engine)), None)
-    if not isinstance(group_sweep, GroupSweep) or group_sweep.before[-1, :, 0].sum() < _FEW:
+    rests_of = w.family.rests_of if w.metrics and not any(metric.reads for metric in w.metrics) else None
+    group_sweep = next(iter(slicing.group_sweeps(sliced.states, w.spec, engine) if rests_of else ()), None)
+    if not rests_of or group_sweep is None or group_sweep.groups[WHOLE][1].totals().rows < _FEW:
         return {}
     k = slicing.keys.index(key)
     due = set(groups)
     named = {name: group for at, name in group_sweep.groups if at == k and (group := key.group(name)) in due}
     metrics = *w.metrics, *certificates(w.metrics, coarse=True, single=resampling.unit is None)
-    rests = Rests(group_sweep, k, list(named))
+    rests = rests_of(group_sweep, k, list(named))
     [[found]] = engine.finalize([(rests, [Together(metrics)])])
-    if any(hasattr(value, "partial") for values in found.values() for value in values):
+    if any(isinstance(value, Metric) for values in found.values() for value in values):
         return {}  # a metric takes several steps
     made = {}
     for (at, name), (_, rest) in rests.groups.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import WeightError
 from streameval.evaluation.families import MetricRequest, finalize, scalar
+from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
 from streameval.states.grouped import rank
@@ -90,15 +91,15 @@ def sweep(sliced: SlicedStates) -> Swept:
     engine, slicing = sliced.engine, sliced.slicing
     found: Swept = {}
     for w in sliced.wanted:
-        reads = any(hasattr(metric, "reads") for metric in w.metrics)
+        reads = any(metric.reads for metric in w.metrics)
         group_sweeps = () if reads else slicing.group_sweeps(sliced.states, w.spec, engine)
         swept: dict[Any, dict[Any, _Found]] = {None: {}} | {key: {} for key in slicing.keys}
         for group_sweep in group_sweeps:
             metrics = [Sliced(metric) for metric in w.metrics]
-            values = engine.finalize([(group_sweep, [*metrics, *group_sweep.further])])[0]
-            if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
+            values = engine.finalize([(group_sweep, [*metrics, *w.family.sweep_metrics])])[0]
+            if any(isinstance(value, Metric) for by_name in values for value in by_name.values()):
                 break  # a metric takes several steps
-            cut = values.pop() if group_sweep.further else {}
+            cut = values.pop() if w.family.sweep_metrics else {}
             for (k, name), (_, own) in group_sweep.groups.items():
                 key = None if (k, name) == WHOLE else slicing.keys[k]
                 by_metric = [by_name[k, name] for by_name in values]

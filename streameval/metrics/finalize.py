@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.metrics.protocol import Partials
+from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.undefined import HALF
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streameval.budget import Budget
-    from streameval.metrics.protocol import Metric
 
 __all__ = ["combine", "compute", "computed", "in_rounds", "ingredients", "partials", "recalled", "remember"]
 
@@ -24,19 +23,16 @@ def partials(
 ) -> list[list[Any]]:
     """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
 
-    A metric with an attribute `reads` takes its partial of what this method of the state yields for the whole shard,
-    such as single clusters; then all metrics of the job have one. If every metric says by its `scores` which scores it
-    needs, other buckets are not read.
+    If every metric says by its `scores` which scores it needs, other buckets are not read.
     """
-    reads = [getattr(metric, "reads", None) for metric in metrics]
+    reads = [metric.reads for metric in metrics]
     if any(reads):
         return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
     rows: list[list[Any]] = []
     bases: list[Any] = []
     asked: _Asked | None = None
-    own = [(metric, getattr(metric, "basis", None)) for metric in metrics]
     for part in chain.from_iterable(state.parts(piece, budget) for piece in _needed(state, shard, metrics)):
-        due = [basis(part) if basis else metric for metric, basis in own]
+        due = [metric.basis(part) for metric in metrics]
         if asked is None or due != bases:  # hardly ever after the first part; comparing is faster than hashing
             bases, asked = due, _Asked.of(due, part)
         rows.append(asked.partials(part))
@@ -62,10 +58,12 @@ class _Asked(NamedTuple):
         """Bases that are equal are asked once, those that know how together."""
         kinds: dict[Any, list[Any]] = {}
         for basis in dict.fromkeys(bases):
-            kinds.setdefault(getattr(type(basis), "together", None), []).append(basis)
-        single, joined, several = kinds.pop(None, []), [], []
-        for together, alike in kinds.items():
-            if found := together(alike, part):
+            kinds.setdefault(type(basis), []).append(basis)
+        single: list[Any] = []
+        joined: list[Any] = []
+        several: list[Any] = []
+        for alike in kinds.values():
+            if found := alike[0].together(alike, part):
                 several.append(found)
                 joined += alike
             else:
@@ -83,7 +81,7 @@ class _Asked(NamedTuple):
 
 def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
     """The parts of a shard that metrics read, which do not overlap: the whole shard but where each says its scores."""
-    spans = [getattr(metric, "scores", None) for metric in metrics]
+    spans = [metric.scores for metric in metrics]
     due = [state.between(*span) for several in spans for span in several or ()]
     if not spans or None in spans or None in due:
         return [shard]
@@ -104,26 +102,23 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
     made: dict[Any, Any] = {}
     return [
         Scalar.undefined(metric.name, HALF)
-        if halves and not getattr(metric, "counts_nan", False)
+        if halves and not metric.counts_nan
         else metric.combine(Partials((row[i] for row in rows), made), state)
         for i, metric in enumerate(metrics)
     ]
 
 
 def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
-    """What curves are drawn from and some of these metrics sum up anyway, for states that remember it.
-
-    Such a metric has an attribute `drawn`: the metric whose value the curve needs, made of the same partials.
-    """
+    """What curves are drawn from and some of these metrics sum up anyway, for states that remember it."""
     if state.found is None:
         return []
-    return list(dict.fromkeys(metric.drawn for metric in metrics if hasattr(metric, "drawn")))
+    return list(dict.fromkeys(metric.drawn for metric in metrics if metric.drawn))
 
 
 def remember(state: Any, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
     """Keep the values of metrics and their `ingredients` with the state."""
     if more := ingredients(state, metrics):
-        kept = {*more, *(metric for metric in metrics if hasattr(metric, "drawn"))}
+        kept = {*more, *(metric for metric in metrics if metric.drawn)}
         state.found.update((m, value) for m, value in zip(metrics, values, strict=True) if m in kept)
 
 
@@ -144,16 +139,14 @@ def in_rounds(
     jobs : pairs of a state and its metrics
     """
     results: list[list[Any]] = [list(metrics) for _, metrics in jobs]
-    while due := {i: at for i, row in enumerate(results) if (at := [j for j, x in enumerate(row) if _unsettled(x)])}:
+    while due := {
+        i: at for i, row in enumerate(results) if (at := [j for j, x in enumerate(row) if isinstance(x, Metric)])
+    }:
         values = finalize([(jobs[i][0], [results[i][j] for j in at]) for i, at in due.items()])
         for (i, at), row in zip(due.items(), values, strict=True):
             for j, value in zip(at, row, strict=True):
                 results[i][j] = value
     return results
-
-
-def _unsettled(value: Any) -> bool:
-    return hasattr(value, "partial") and hasattr(value, "combine")
 
 
 def compute(state: Any, metric: Metric) -> Any:

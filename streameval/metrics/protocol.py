@@ -7,12 +7,17 @@ tables; combining does not depend on their order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-__all__ = ["Metric", "Partials"]
+    from streameval.metrics.units import Sizes
+
+__all__ = ["Basis", "Metric", "Partials", "UserMetric", "as_metric"]
 
 
 class Partials(list[Any]):
@@ -45,30 +50,91 @@ class Partials(list[Any]):
         return self._made[key][1]
 
 
-class Metric(Protocol):
-    """One number of one state; frozen, so that equal metrics are equal.
+class UserMetric(Protocol):
+    """What a user's own metric must have; `as_metric` makes a `Metric` of it.
 
-    Six members are optional:
-
-    - ``basis(part)`` returns a frozen object that takes the partial in place of the metric. Metrics with equal bases
-      share its partials, which are computed once.
-    - ``together(bases, part)``, a static method, returns an object whose ``partial(part)`` lists the partials of many
-      bases of a class, for this part and the next ones; or None, and each is asked on its own.
-    - ``counts_nan`` says what ``nan="half"`` means for a metric of a score: True where its `combine` counts NaN scores
-      as halves; otherwise it is undefined as soon as there are any.
-    - ``scores`` lists ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing.
-    - ``ranked(rankings)`` lists the partials of several rankings, or is None, see
-      `streameval.metrics.scores.sampling.rankings`.
-    - ``several(part)`` takes the partials of many groups in one loop, see `streameval.metrics.sliced`.
+    It may also have `counts_nan`; for other members it derives from `Metric`.
     """
 
     @property
     def name(self) -> str:
-        """The name in results, such as ``roc_auc``."""
+        """The name in results, none of the catalogue."""
+
+    @property
+    def family(self) -> str:
+        """What its input is, a key of `streameval.metrics.catalogue.FAMILIES`."""
 
     def partial(self, part: Any) -> Any:
         """What this part of a shard contributes."""
 
+    def combine(self, partials: Sequence[Any], state: Any) -> Any:
+        """The value, a number or a `Scalar`."""
+
+
+class Basis(ABC):
+    """Takes partials; frozen, so that equal bases are equal and run once."""
+
+    @abstractmethod
+    def partial(self, part: Any) -> Any:
+        """What this part of a shard contributes."""
+
+    def together(self, bases: Sequence[Any], part: Any) -> Any:
+        """An object whose ``partial(part)`` lists the partials of many bases of a class, for this part and the next.
+
+        None if each is asked on its own.
+        """
+        return None
+
+
+class Metric(Basis):
+    """One number of one state; frozen. All members but `name`, `partial` and `combine` have defaults.
+
+    Attributes
+    ----------
+    name : the name in results, such as ``roc_auc``
+    reads : name of the state's method that yields what `partial` takes for a whole shard, such as single clusters; then
+        all metrics of the job have one. None if they take the parts of the shard
+    counts_nan : what ``nan="half"`` means for a metric of a score: True if `combine` counts NaN scores as halves;
+        otherwise the metric is undefined as soon as there are any
+    scores : ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing; None if
+        it reads all
+    drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
+    assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
+    user_defined : whether workers of a cluster may be unable to import its class
+    """
+
+    if TYPE_CHECKING:  # a property here would be the default of a field of this name
+
+        @property
+        def name(self) -> str: ...  # noqa: D102
+
+    reads: ClassVar[str | None] = None
+
+    @property
+    def counts_nan(self) -> bool:  # noqa: D102
+        return False
+
+    @property
+    def scores(self) -> Sequence[tuple[float, float]] | None:  # noqa: D102
+        return None
+
+    @property
+    def drawn(self) -> Metric | None:  # noqa: D102
+        return None
+
+    @property
+    def assignment_cells(self) -> int | None:  # noqa: D102
+        return None
+
+    @property
+    def user_defined(self) -> bool:  # noqa: D102
+        return not type(self).__module__.startswith("streameval.")
+
+    def basis(self, part: Any) -> Any:
+        """What takes the partial: metrics with equal bases share the partials, which are computed once."""
+        return self
+
+    @abstractmethod
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
         """The value, a `Scalar` except for curves, from the partials of all parts and the totals of the state.
 
@@ -76,3 +142,52 @@ class Metric(Protocol):
 
         An iterative metric gives the metric of its next step instead: the state is finalized again with that one.
         """
+
+    def several(self, part: Any) -> Any:
+        """An integer for each of many groups, in digits, from one loop (`streameval.metrics.sliced`); None without."""
+        return None
+
+    def summed(self, number: int) -> Any:
+        """The partial of a group, from the sum of its integers over all parts."""
+        raise NotImplementedError
+
+    def ranked(self, rankings: Any) -> Sequence[Any] | None:
+        """The partials of several rankings (`streameval.metrics.scores.sampling.rankings`); None if they do not do."""
+        return None
+
+    def points(self, rows: int) -> int | None:
+        """How many of `rows` points the metric takes, from the best score down; None if it takes all."""
+        return None
+
+    def shrunk(self, share: float) -> Metric:
+        """The metric of a part of the rows: a number of points stays the same share of them."""
+        return self
+
+    def useless(self, sizes: Sizes) -> float:
+        """The value of a useless score where no value can be worse; NaN for other metrics."""
+        return math.nan
+
+
+@dataclass(frozen=True)
+class _Adapted(Metric):
+    """A user's own metric with the defaults of all other members."""
+
+    given: Any
+    name: str
+    family: str
+    counts_nan: bool = False
+    user_defined: ClassVar[bool] = True
+
+    def partial(self, part: Any) -> Any:
+        return self.given.partial(part)
+
+    def combine(self, partials: Sequence[Any], state: Any) -> Any:
+        found = self.given.combine(partials, state)
+        return as_metric(found) if hasattr(found, "partial") else found  # its next step
+
+
+def as_metric(given: Any) -> Metric:
+    """The metric of an object that has the members of `UserMetric`."""
+    if isinstance(given, Metric):
+        return given
+    return _Adapted(given, given.name, given.family, getattr(given, "counts_nan", False))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Resampled
 from streameval.metrics.units import Sizes
 from streameval.states.clusters.size_blocks import SizeChanges
@@ -28,7 +29,7 @@ __all__ = ["SweepClusters", "SweptClusters", "SweptTable", "WithoutClasses", "Wi
 
 
 @dataclass(frozen=True)
-class SweepClusters:
+class SweepClusters(Metric):
     """A metric whose value is the `SizeChanges` of a state with clusters."""
 
     reads: ClassVar[str] = "by_block"

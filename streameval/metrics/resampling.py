@@ -163,7 +163,8 @@ def estimates(
     every = [(resampled, False, rest)] * bool(rest)
     tied: dict[int, Array] = {}
     for truncated in (False, True) if ranked and not reason else ():
-        areas = [i for i in rest if _is_area(values[i], kinds[i]) and _is_truncated(metrics[i], rows) == truncated]
+        same = [i for i in rest if (metrics[i].points(rows) is not None) == truncated]
+        areas = [i for i in same if _is_area(values[i], kinds[i])]
         tied |= _tied(cast("Thresholded", ranked), areas, metrics, rows, finalize) if areas else {}
     for split, rough, at in _groups(values, metrics, kinds, rows, ranked, exact) if ranked else every:
         some = [metrics[i] for i in at]
@@ -217,7 +218,7 @@ def _groups(
     groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
         if not kind.no_interval:
-            cut = _is_truncated(metric, rows)
+            cut = metric.points(rows) is not None
             near, rough = cut or value.threshold is not None, cut or bool(kind.beyond)
             groups.setdefault((kind.thresholded, near, rough), []).append(i)
     for (few, near, rough), at in groups.items():
@@ -243,7 +244,7 @@ def _replicates(
     blocks = np.flatnonzero(there)
     state = cast("Thresholded", split).total() if whole else None
     total = state is not None
-    rankings = split.rankings(blocks.tolist(), whole=total) if any(map(_takes_rankings, metrics)) else None
+    rankings = split.rankings(blocks.tolist(), whole=total)
     columns: dict[int, list[float]] = {} if rankings is None else rankings.values(metrics)
     alone = [i for i in range(len(metrics)) if i not in columns]
     if alone:
@@ -258,11 +259,6 @@ def _replicates(
     return found, grid
 
 
-def _takes_rankings(metric: Metric) -> bool:
-    """Whether a metric may take partials of several rankings at once."""
-    return hasattr(metric, "ranked")
-
-
 def _doubts(
     replicates: Array, metrics: Sequence[Metric], rows: int, displaced: Sequence[Resampled], finalize: Finalize
 ) -> Array:
@@ -272,12 +268,6 @@ def _doubts(
         moved, _ = _replicates(metrics, rows, split, finalize, whole=False)
         squares += _squares(moved, replicates)
     return np.sqrt(squares / max(1, len(displaced)))
-
-
-def _is_truncated(metric: Metric, rows: int) -> bool:
-    """Whether a metric stops at a number of rows."""
-    points = getattr(metric, "points", None)
-    return points is not None and points(rows) is not None
 
 
 def _is_area(value: Scalar, kind: Entry) -> bool:
@@ -315,8 +305,7 @@ def _job(make: Callable[[], Any], metrics: Sequence[Metric], rows: int) -> tuple
 
 def _shrunk(metric: Metric, state: Any, rows: int) -> Metric:
     """The metric of a replicate: a number of points stays the same share of the rows."""
-    shrunk = getattr(metric, "shrunk", None)
-    return metric if shrunk is None or not rows else shrunk(state.totals().rows / rows)
+    return metric if not rows or metric.points(rows) is None else metric.shrunk(state.totals().rows / rows)
 
 
 def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -> str | None:
@@ -330,8 +319,7 @@ def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -
         units = _beyond(value, kind, split)
         if units < FEW_UNITS:
             return too_few(units, f"{kind.beyond} ({split.sizes.unit}) beyond the threshold", str(FEW_UNITS))
-    useless = getattr(metric, "useless", None)
-    if useless is not None and abs(value.value - useless(split.sizes)) < _FAR * estimate.stderr:
+    if abs(value.value - metric.useless(split.sizes)) < _FAR * estimate.stderr:
         return f"the value is within {_FAR} standard errors of that of a useless score"
     return None
 

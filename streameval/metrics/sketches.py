@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _ESTIMATE = "a sketch estimates quantiles; no interval is certain"
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Metric):
     """A quantile of a column.
 
     Attributes

@@ -1,8 +1,8 @@
 """A metric of many groups side by side: their partials come from one sweep over the scores of all.
 
-The state is a `streameval.states.grouped.group_sweep.GroupSweep`. A metric with a method ``several(part)`` computes one
-integer for every group of a part, in digits of 32 bits, and ``summed(number)`` turns their sum over all parts into the
-partial. For other metrics the partial of each group is computed separately.
+The state is a `streameval.states.grouped.group_sweep.GroupSweep`. Some metrics compute one integer for every group of a
+part (`Metric.several`), in digits of 32 bits, and make the partial of their sum over all parts (`Metric.summed`). For
+other metrics the partial of each group is computed separately.
 """
 
 from __future__ import annotations
@@ -14,20 +14,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.metrics.finalize import combine
+from streameval.metrics.protocol import Metric
+from streameval.states.grouped.group_sweep import WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
     from streameval.typing import Array
 
-__all__ = ["Sliced", "Together"]
+__all__ = ["CutRows", "Sliced", "Together"]
 
 
 @dataclass(frozen=True)
-class Sliced:
+class Sliced(Metric):
     """A metric, or what its partials are taken by, of every group of a group sweep."""
 
     inner: Any
+
+    @property
+    def user_defined(self) -> bool:
+        """Whether the metric is."""
+        return bool(self.inner.user_defined)
 
     @property
     def name(self) -> str:
@@ -36,12 +44,12 @@ class Sliced:
 
     def basis(self, part: Any) -> Sliced:
         """What metrics with equal partials share."""
-        return Sliced(self.inner.basis(part.one(part.present[0]))) if hasattr(self.inner, "basis") else self
+        return Sliced(self.inner.basis(part.one(part.present[0])))
 
     def partial(self, part: Any) -> Any:
         """Groups that have scores in the part, and the partial of each; or one number of every group."""
-        if hasattr(self.inner, "several"):
-            return _Numbers(self.inner.summed, self.inner.several(part))
+        if (digits := self.inner.several(part)) is not None:
+            return _Numbers(self.inner.summed, digits)
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
     def combine(self, partials: Sequence[Any], state: Any) -> dict[tuple[int, bytes], Any]:
@@ -66,18 +74,23 @@ class _Numbers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Together:
+class Together(Metric):
     """Several metrics of every group of a group sweep: what the partials of a group are computed from is made once."""
 
     inner: tuple[Any, ...]
     name: str = "together"
+
+    @property
+    def user_defined(self) -> bool:
+        """Whether one of the metrics is."""
+        return any(metric.user_defined for metric in self.inner)
 
     def partial(self, part: Any) -> list[tuple[int, list[Any]]]:
         """Groups that have scores in the part, and their partials."""
         found = []
         for group in part.present:
             one = part.one(group)
-            bases = [metric.basis(one) if hasattr(metric, "basis") else metric for metric in self.inner]
+            bases = [metric.basis(one) for metric in self.inner]
             known = {basis: basis.partial(one) for basis in dict.fromkeys(bases)}
             found.append((group, [known[basis] for basis in bases]))
         return found
@@ -91,3 +104,19 @@ class Together:
             for group, found in part:
                 rows[group].append(found)
         return {name: combine(own, self.inner, [rows[number]]) for name, (number, own) in state.groups.items()}
+
+
+@dataclass(frozen=True)
+class CutRows(Metric):
+    """Rows of each group in clusters that it cuts, by slicing and name, from the parts of a group sweep."""
+
+    name: str = "cut"
+
+    def partial(self, part: ClusterSweepPart) -> Array:
+        """The rows of one part."""
+        return part.cut
+
+    def combine(self, partials: Sequence[Array], state: ClusterSweep) -> Mapping[tuple[int, bytes], int]:
+        """The sum over all parts."""
+        rows = np.sum(partials, axis=0)
+        return {name: int(rows[number]) for name, (number, _) in state.groups.items() if name != WHOLE}

@@ -71,7 +71,7 @@ def jackknife(score: str) -> dict[str, Array]:
 
 def _shrunk(metric: Any, share: float) -> Any:
     """A number of points stays the same share of the rows."""
-    return metric.shrunk(share) if hasattr(metric, "shrunk") else metric
+    return metric.shrunk(share)
 
 
 def spread(replicates: Array) -> float:

@@ -190,7 +190,7 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     OptionError
         If a metric cannot be pickled.
     """
-    if all(type(metric).__module__.startswith("streameval.") for metric in metrics):
+    if not any(metric.user_defined for metric in metrics):
         return metrics
     import cloudpickle  # type: ignore[import-untyped]  # there are no stubs of it
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.evaluation.families.protocol import Counted, MetricRequest
 from streameval.evaluation.families.sharded import Sharded, totals
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
+from streameval.metrics.sliced import CutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
 from streameval.states.grouped.shared_clusters import cut_rows
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families.protocol import KeyTypes
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.protocol import Metric
     from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
     from streameval.states.clusters.size_blocks import SizeChanges
@@ -35,6 +37,7 @@ class Clusters(Sharded):
 
     name = "cluster"
     column = "cluster"
+    sweep_metrics: ClassVar[tuple[Metric, ...]] = (CutRows(),)
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Sizes of the clusters of every cluster column."""

@@ -102,5 +102,5 @@ class Contingency(Sharded):
 
 def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
     """The limit on cells of the best matching that metrics set; None if none needs the matching."""
-    limits = (getattr(metric, "assignment_cells", None) for metric in metrics)
+    limits = (metric.assignment_cells for metric in metrics)
     return next((limit for limit in limits if limit is not None), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from streameval.errors import SchemaError
 from streameval.states.keyed.ids import id_type
@@ -76,6 +76,8 @@ class Family(Protocol):
     column: str  # the option that names its columns
     sharded: bool  # whether its states are finalized shard by shard
     own_blocks: bool  # whether its intervals need a state of blocks; stores then keep it
+    sweep_metrics: ClassVar[tuple[Metric, ...]]  # further metrics of a sweep over all slices
+    rests_of: ClassVar[Callable[..., Any] | None]  # the rests of some groups of a sweep; None: each is read on its own
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""

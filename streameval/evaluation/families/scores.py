@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.errors import WeightError
 from streameval.evaluation.families.protocol import Counted, MetricRequest
@@ -14,6 +14,7 @@ from streameval.metrics.scores.group_means import group_means
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
 from streameval.states.grouped import GroupedSpec
+from streameval.states.grouped.rests import Rests
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -69,6 +70,7 @@ class Scores(_OfScores):
 
     name = "score"
     own_blocks = True
+    rests_of: ClassVar[Callable[..., Any] | None] = Rests
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score, or a histogram."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.results import Scalar
@@ -31,6 +31,8 @@ class Sharded:
 
     sharded = True
     own_blocks = False
+    sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
+    rests_of: ClassVar[Callable[..., Any] | None] = None
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Nothing to refuse."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import undominated
+from streameval.metrics.protocol import Metric
 from streameval.metrics.worst import Worst
 from streameval.states.clusters.sizes import SizeTable
 
@@ -119,7 +120,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WorstImpure:
+class WorstImpure(Metric):
     """The clusters above the threshold that take most away from the area under the lift curve, in one sweep.
 
     What a cluster takes away depends on all others; but of two clusters the one that is larger, or equal, and lacks

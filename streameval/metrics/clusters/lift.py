@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 from streameval.states.clusters.sizes import SizeTable
 from streameval.wording import plural
@@ -71,7 +72,7 @@ def _columns(table: SizeTable) -> tuple[Any, Any, Any]:
 
 
 @dataclass(frozen=True)
-class Aul:
+class Aul(Metric):
     """Area under the lift curve.
 
     Attributes
@@ -92,7 +93,7 @@ class Aul:
 
 
 @dataclass(frozen=True)
-class RocAucBySize:
+class RocAucBySize(Metric):
     """ROC AUC with the cluster's size as the score."""
 
     name: str = "roc_auc_by_size"

@@ -23,6 +23,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.attribution import keep_largest, positions
 from streameval.metrics.contingency.null_models import CountedStatistics
+from streameval.metrics.protocol import Metric
 from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import numbered
 from streameval.states.contingency.watch import ClassPairs, ClusterPairs
@@ -257,7 +258,7 @@ class Members(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Largest:
+class Largest(Metric):
     """The largest cells of a few clusters and of a few classes, from one walk over the rows of the state.
 
     Attributes

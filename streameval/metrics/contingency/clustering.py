@@ -29,6 +29,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency.catalogue import MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency.names import MetricName, variants
 from streameval.metrics.contingency.null_models import CountedStatistics
+from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ClusteringMetric:
+class ClusteringMetric(Metric):
     """One number of a contingency table.
 
     Parameters

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import SLACK, best_share, counted, outward, rounding, running
 from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT
 from streameval.results import Scalar
@@ -46,7 +47,7 @@ class _Best(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FbetaMax:
+class FbetaMax(Metric):
     """Largest F_β over all thresholds, in [0, 1], with its threshold.
 
     Attributes
@@ -117,7 +118,7 @@ class FbetaMax:
 
 
 @dataclass(frozen=True)
-class CostMin:
+class CostMin(Metric):
     """Least expected cost of a point over all thresholds, with its threshold; infinite where nothing is flagged.
 
     Attributes

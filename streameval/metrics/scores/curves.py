@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
+from streameval.metrics.protocol import Metric
 from streameval.results import Curve
 from streameval.states.clusters.sizes import SizeTable
 
@@ -48,7 +49,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class ScorePath:
+class ScorePath(Metric):
     """The thinned path of a score; a metric whose value is a `Path`."""
 
     name: str = "path"
@@ -77,7 +78,7 @@ class ScorePath:
 
 
 @dataclass(frozen=True)
-class AllSizes:
+class AllSizes(Metric):
     """The size table of all clusters; a metric whose value is a `SizeTable`."""
 
     name: str = "sizes"

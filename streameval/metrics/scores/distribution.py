@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.undefined import NO_ROWS
 from streameval.results import Distribution
 
@@ -28,7 +29,7 @@ _MOST_BINS = 10_000
 
 
 @dataclass(frozen=True)
-class ScoreRange:
+class ScoreRange(Metric):
     """The lowest and the highest finite score; a metric whose value is the `ScoreBins` between them.
 
     Attributes
@@ -76,7 +77,7 @@ class ScoreRange:
 
 
 @dataclass(frozen=True)
-class ScoreBins:
+class ScoreBins(Metric):
     """Negatives and positives in bins of equal width; a metric whose value is a `Distribution`.
 
     Attributes

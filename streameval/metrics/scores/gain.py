@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.gain_bounds import cut_bounds
 from streameval.metrics.scores.gain_sums import GainSums, Kept, kept_points, quotient
 from streameval.metrics.scores.ranking import RocAuc
@@ -42,7 +43,7 @@ __all__ = ["Agc", "truncated"]
 
 
 @dataclass(frozen=True)
-class Agc:
+class Agc(Metric):
     """Normalised area under the gain curve.
 
     Attributes

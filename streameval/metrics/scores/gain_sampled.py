@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.gain_bounds import cut_bounds
 from streameval.metrics.scores.gain_sampled_error import cut_at, standard_error
 from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
@@ -74,7 +75,7 @@ INTERPOLATED = (
 
 
 @dataclass(frozen=True)
-class AgcApprox:
+class AgcApprox(Metric):
     """Normalised area under the gain curve of a sample in quantile bins.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Basis
 from streameval.metrics.scores.sums import counted, gain_sums, running, total
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GainSums:
+class GainSums(Basis):
     """Sums under the truncated gain curve, which ``agc`` and ``agc_ratio`` share.
 
     Examples

@@ -36,6 +36,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.grouped import rankings as kernels
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS, mean, product
@@ -216,7 +217,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupMean:
+class GroupMean(Metric):
     """The mean of a metric over groups.
 
     Attributes
@@ -283,7 +284,7 @@ class GroupMean:
 
 
 @dataclass(frozen=True)
-class GroupQuantiles:
+class GroupQuantiles(Metric):
     """Deciles of the values of groups, from the least to the greatest, as pairs of a share and a value.
 
     Attributes

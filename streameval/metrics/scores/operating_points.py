@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.point_bounds import bounds
 from streameval.metrics.scores.point_search import Search
 from streameval.metrics.scores.sums import limit
@@ -59,7 +60,7 @@ _ALONE = {"k": ("precision",)}  # what `at` adds, where not all
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
+class OperatingPoint(Metric):
     """What one threshold gives when all points with at least that score are taken, ties included.
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
@@ -161,10 +162,9 @@ class OperatingPoint:
         """The best vertex of exact groups, None if there is none; of bins the result."""
         return Search((self,), part).partial(part)[0] if part.exact else bounds(self, part)
 
-    @staticmethod
-    def together(points: Sequence[OperatingPoint], part: ScorePart) -> Search | None:
+    def together(self, bases: Sequence[OperatingPoint], part: ScorePart) -> Search | None:
         """What takes the partials of several points; None for bins, which are all in one part."""
-        return Search(points, part) if part.exact else None
+        return Search(bases, part) if part.exact else None
 
     def _best(self, found: Sequence[Vertex]) -> Vertex:
         """The best vertex of all parts."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.calibration.scoring import spread
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import counted, exact_sum, product, running
@@ -34,7 +35,7 @@ __all__ = ["Gini", "PartialAuc"]
 
 
 @dataclass(frozen=True)
-class Gini:
+class Gini(Metric):
     """Gini coefficient: 2·AUC − 1, in [−1, 1].
 
     Examples
@@ -71,7 +72,7 @@ class Gini:
 
 
 @dataclass(frozen=True)
-class PartialAuc:
+class PartialAuc(Metric):
     """Standardised ROC AUC up to a false positive rate, in [0, 1].
 
     Attributes

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import (
     SLACK,
     best_gap,
@@ -53,7 +54,7 @@ __all__ = ["AveragePrecision", "KolmogorovSmirnov", "MaxInformedness", "PrAuc", 
 
 
 @dataclass(frozen=True)
-class RocAuc:
+class RocAuc(Metric):
     """Area under the ROC curve, in [0, 1].
 
     Examples
@@ -140,7 +141,7 @@ def _mean_precision(name: str, partials: Sequence[_Bounds], state: Any) -> Scala
 
 
 @dataclass(frozen=True)
-class AveragePrecision:
+class AveragePrecision(Metric):
     """Average precision: the mean precision at the positives, in [0, 1].
 
     Examples
@@ -199,7 +200,7 @@ def _integral(T: Array, F: Array, p: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class PrAuc:
+class PrAuc(Metric):
     """Area under the precision-recall curve by the trapezoid rule, in [0, 1].
 
     Examples
@@ -272,7 +273,7 @@ def _highest(name: str, peaks: Sequence[_Peak], N: Any, P: Any) -> Scalar:
 
 
 @dataclass(frozen=True)
-class MaxInformedness:
+class MaxInformedness(Metric):
     """Largest difference of true and false positive rate over all thresholds, in [0, 1] (Youden's J).
 
     Examples
@@ -298,7 +299,7 @@ class MaxInformedness:
 
 
 @dataclass(frozen=True)
-class KolmogorovSmirnov:
+class KolmogorovSmirnov(Metric):
     """Kolmogorov-Smirnov statistic: the largest difference between the score distributions of the classes, in [0, 1].
 
     It is the largest of true − false positive rate and false − true positive rate over all thresholds, the first of

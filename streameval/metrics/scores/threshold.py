@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import sum_of, total
 from streameval.states.scores.missing import halved
 
@@ -33,7 +34,7 @@ _CLOSE = "several scores are the same number as the threshold in float64"
 
 
 @dataclass(frozen=True)
-class ConfusionAt:
+class ConfusionAt(Metric):
     """The table at a threshold as (TP, FN, FP, TN): counts, or weights where rows carry weights.
 
     Attributes
@@ -101,7 +102,7 @@ class ConfusionAt:
 
 
 @dataclass(frozen=True)
-class TablesAt:
+class TablesAt(Metric):
     """The 2×2 tables of several thresholds; a metric whose value is a list of `TableAt`, or the reason for none.
 
     The lower edge of a bin is a threshold. Scores wider than float32 are put into bins as float32 numbers, and so they

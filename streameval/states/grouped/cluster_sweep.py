@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClusterSweep", "ClusterSweepPart", "CutRows", "GroupOfClusters"]
+__all__ = ["ClusterSweep", "ClusterSweepPart", "GroupOfClusters"]
 
 _CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are few
 
@@ -55,22 +55,6 @@ class ClusterSweepPart:
     def one(self, group: int) -> SizeTable:
         """The size table of one group."""
         return self.tables[group]
-
-
-@dataclass(frozen=True)
-class CutRows:
-    """Rows of each group in clusters that it cuts, by slicing and name, from the parts of a group sweep."""
-
-    name: str = "cut"
-
-    def partial(self, part: ClusterSweepPart) -> Array:
-        """The rows of one part."""
-        return part.cut
-
-    def combine(self, partials: Sequence[Array], state: ClusterSweep) -> Mapping[tuple[int, bytes], int]:
-        """The sum over all parts."""
-        rows = np.sum(partials, axis=0)
-        return {name: int(rows[number]) for name, (number, _) in state.groups.items() if name != WHOLE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +98,6 @@ class ClusterSweep(PlainState):
     """
 
     spec = None  # policies are of the groups
-    further: ClassVar[tuple[CutRows, ...]] = (CutRows(),)  # what is read along with the metrics
 
     inner: ClusterSpec
     keyed: KeyedCounts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -175,7 +175,6 @@ class GroupSweep(PlainState):
 
     # policies are of the groups: missing scores are halved in each, not in the group sweep
     spec: Any = field(default=None, init=False)
-    further: ClassVar[tuple[()]] = ()  # nothing is read along with the metrics
 
     interleaved: Interleaved
     slicings: Sequence[Mapping[bytes, Array]]

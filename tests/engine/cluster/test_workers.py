@@ -22,6 +22,7 @@ from streameval import Store, evaluate, quantile_sketch
 from streameval.engine.cluster import ClusterEngine, connect
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, OptionError
+from streameval.metrics.protocol import as_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ def test_a_module_that_workers_lack_is_named_and_can_be_sent(
     """Before the run and in it the error names module and remedy; after ``client.upload_file`` the metric works."""
     (tmp_path / "metrics_of_a_user.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    metric = importlib.import_module("metrics_of_a_user").Groups()
+    metric = as_metric(importlib.import_module("metrics_of_a_user").Groups())
     engine, state = folded(client)
     lacks = r"worker tcp://.* cannot import module 'metrics_of_a_user' .*client\.upload_file.* or install it"
     with pytest.raises(ClusterError, match=lacks):
@@ -167,7 +168,7 @@ def test_an_older_module_on_the_workers_is_named(client: Any, tmp_path: Path, mo
     file.write_text(MODULE)
     monkeypatch.delitem(sys.modules, file.stem)  # the scheduler of this process imported it
     monkeypatch.syspath_prepend(tmp_path)
-    metric = importlib.import_module("metrics_of_last_week").Groups()
+    metric = as_metric(importlib.import_module("metrics_of_last_week").Groups())
     with pytest.raises(ClusterError, match=r"cannot import a class \(.*Groups.*\) .*client\.upload_file"):
         folded(client)[0].check([metric])
 
@@ -187,8 +188,9 @@ def test_a_class_of_a_function_travels_by_value(client: Any) -> None:
             return sum(partials)
 
     engine, state = folded(client)
-    engine.check([Positives()])
-    assert engine.finalize([(state, [Positives()])]) == [[200]]
+    metric = as_metric(Positives())
+    engine.check([metric])
+    assert engine.finalize([(state, [metric])]) == [[200]]
 
 
 SCRIPT = """
@@ -196,13 +198,15 @@ import distributed
 import pyarrow as pa
 import pyarrow.parquet as pq
 from streameval import Store, evaluate, quantile_sketch
+from streameval.metrics.protocol import as_metric
 {metric}
 if __name__ == "__main__":
     data = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]}})
     with distributed.Client({address!r}) as client:
         found = evaluate(data, score="score")
-        found._engine.check([Groups()])
-        print(found._engine.finalize([(found._states["score", "score"], [Groups()])]))
+        metric = as_metric(Groups())
+        found._engine.check([metric])
+        print(found._engine.finalize([(found._states["score", "score"], [metric])]))
 """
 
 
@@ -221,8 +225,9 @@ def test_a_metric_that_cannot_be_sent_is_refused(client: Any) -> None:
     class Locked:
         lock: Any
         name: str = "locked"
+        family: str = "score"
 
-    metric: Any = Locked(threading.Lock())
+    metric = as_metric(Locked(threading.Lock()))
     ThreadEngine.start(threads=1).check([metric])
     with pytest.raises(OptionError, match=r"metrics 'locked' cannot be sent to workers \(TypeError: .*lock"):
         folded(client)[0].check([metric])

@@ -16,6 +16,7 @@ from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.metrics.catalogue import entries
 from streameval.metrics.finalize import compute
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.to_histogram import to_histogram
@@ -71,7 +72,7 @@ def test_an_open_bin_holds_its_scores(dtype: type) -> None:
 
 
 @dataclass(frozen=True)
-class Positives:
+class Positives(Metric):
     """Positives of all groups."""
 
     name: str = "own"

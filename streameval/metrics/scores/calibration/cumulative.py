@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.calibration.strides import drift_counts, drift_weights
+from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.calibration.strides import strides
 from streameval.metrics.scores.sums import counted, mean, running
@@ -50,7 +51,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Basis):
     """Running sums of p − (p + n)·s, which both metrics share."""
 
     name: str = "drift"
@@ -90,7 +91,7 @@ def _ends(part: ScorePart, found: Probabilities) -> _Ends:
 
 
 @dataclass(frozen=True)
-class CumulativeError:
+class CumulativeError(Metric):
     """Largest cumulative difference of labels and probabilities, or the reach of it, in [0, 1]; 0 is best.
 
     Attributes

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.metrics.protocol import Partials
+from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
 from streameval.metrics.scores.calibration.strides import pooled, strides
 from streameval.metrics.scores.sums import BITS, integers, total
@@ -62,7 +62,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CorpFit:
+class CorpFit(Metric):
     """The isotonic fit; a metric whose value is a `Fit`, None if a score is outside [0, 1]."""
 
     name: str = "corp"
@@ -138,7 +138,7 @@ def _fixed(n: Array, p: Array) -> Any:
 
 
 @dataclass(frozen=True)
-class Corp:
+class Corp(Metric):
     """A term of CORP's decomposition of the Brier score, in [0, 1].
 
     Attributes

@@ -29,7 +29,7 @@ import numpy as np
 
 from streameval.kernels.calibration.logits import newton_counts
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.protocol import Partials
+from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.logit_table import GENTLE
 from streameval.metrics.scores.calibration.scoring import Probabilities, bins_of, missing, spread, table_of
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
@@ -73,7 +73,7 @@ def _logits(part: ScorePart) -> Array:
 
 
 @dataclass(frozen=True)
-class LogitTable:
+class LogitTable(Metric):
     """Counts in bins of the logit, for the fits; a reason where there is no fit, None for weights."""
 
     name: str = "logit_table"
@@ -152,7 +152,7 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
 
 
 @dataclass(frozen=True)
-class LogisticFit:
+class LogisticFit(Metric):
     """One step of the fit: sums of the likelihood's derivatives at an intercept and a slope.
 
     Attributes
@@ -245,7 +245,7 @@ class LogisticFit:
 
 
 @dataclass(frozen=True)
-class Recalibration:
+class Recalibration(Metric):
     """Intercept or slope of a logistic recalibration; perfect are 0 and 1.
 
     Attributes

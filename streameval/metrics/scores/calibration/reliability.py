@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Partials
+from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.calibration.strides import strides
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
@@ -140,7 +140,7 @@ def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) ->
 
 
 @dataclass(frozen=True)
-class ReliabilityBins:
+class ReliabilityBins(Metric):
     """Counts and sums of scores in bins; a metric whose value is a dict of bin number to `Cell`.
 
     Attributes
@@ -269,7 +269,7 @@ def _united(several: Sequence[Cell]) -> Cell:
 
 
 @dataclass(frozen=True)
-class CalibrationError:
+class CalibrationError(Metric):
     """Distance of mean score and share of positives over the bins, in [0, 1]: the mean (ECE), or the largest (MCE).
 
     Attributes

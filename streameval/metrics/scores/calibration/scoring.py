@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Partials
+from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
 from streameval.metrics.scores.calibration.strides import strides
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
@@ -109,7 +109,7 @@ def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: 
 
 
 @dataclass(frozen=True)
-class BrierScore:
+class BrierScore(Metric):
     """Mean squared difference of the probability and the label, in [0, 1]; 0 is best.
 
     Examples
@@ -153,7 +153,7 @@ class BrierScore:
 
 
 @dataclass(frozen=True)
-class LogLoss:
+class LogLoss(Metric):
     """Mean negative log likelihood of the labels, in nats; 0 is best, infinite where a score of 0 or 1 is wrong.
 
     Attributes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.metrics.protocol import Basis
 from streameval.metrics.scores.calibration.scoring import Probabilities
 from streameval.metrics.scores.sums import sum_of
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
@@ -27,7 +28,7 @@ _NEAR = 1e-12  # where the search for it ends
 
 
 @dataclass(frozen=True)
-class ShiftEnds:
+class ShiftEnds(Basis):
     """The least, the middle and the largest shift; a reason where there is none.
 
     Examples

@@ -197,7 +197,7 @@ class BlockReplicates(Thresholded):
         left = np.array([*blocks, *[state.spec.count] * whole], np.int64)
         missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
         cuts, tied = (self._cuts.pieces, self._cuts.most), (self.moved, self.still)
-        return Rankings.of(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
+        return Rankings(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
 
     def _missing(self, by_block: Array, blocks: Array) -> Array:
         """Missing scores without each block, of all rows where ties move: an array of shape (n, 2)."""
@@ -364,7 +364,7 @@ class BlockReplicates(Thresholded):
 
 def _ranks(metrics: Sequence[Metric], rows: int) -> list[int]:
     """The numbers of best rows that metrics stop at; of those that do."""
-    found = [metric.points(rows) for metric in metrics if hasattr(metric, "points")]
+    found = [metric.points(rows) for metric in metrics]
     return [rank for rank in found if rank is not None]
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.ranking import delong_counts
+from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import counted, exact_sum, running
 from streameval.results import Scalar
 
@@ -42,7 +43,7 @@ def _dropped(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class DeLong:
+class DeLong(Metric):
     """Standard error of `factor` · ROC AUC, each row a unit; of weights as if they were counts.
 
     Attributes

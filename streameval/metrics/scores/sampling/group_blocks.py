@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Resampled
 from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, measure_of, merged
 from streameval.metrics.scores.sums import BITS
@@ -35,7 +36,7 @@ _TOTAL, _WEIGHT, _NEG, _POS, _GROUPS = range(5)
 
 
 @dataclass(frozen=True)
-class SumsByBlock:
+class SumsByBlock(Metric):
     """A metric whose value is the `BlockSums` of a mean over groups.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.kernels.blocks.grid import codes, scores_of
+from streameval.metrics.protocol import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ class NearGroups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupsNear:
+class GroupsNear(Metric):
     """The groups whose scores have some prefixes; a metric whose value is `NearGroups`.
 
     Attributes

@@ -1,12 +1,13 @@
 """Several rankings at once: the sums that the areas under them need, without a state for each.
 
 A replicate of the areas under all rows needs three whole numbers. One loop makes them for many blocks
-(`streameval.kernels.blocks.rankings`), and a metric with a method ``ranked`` takes its partials from them.
+(`streameval.kernels.blocks.rankings`), and some metrics take their partials from them (`Metric.ranked`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,53 +41,68 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """Sums over several rankings; all counts are multiplied by the same number.
+    """The rankings without some blocks, and sums over them, made for the first metric that asks.
 
     Attributes
     ----------
-    states : the rankings
-    areas : Σ p·(2(N − F) − n) of each
-    precisions, trapezoids : Σ p·precision of each in units of 2⁻⁶², after a score, and before and after it together
+    spec : of the block counts
+    whole, table : int64 arrays of shape (n_bins, 2) and (n_blocks, n_bins, 2): rows of all blocks, and of each
+    cuts : pieces of each bin, and what all counts are multiplied by
+    blocks, step, side : as `rank_blocks` takes them
+    missing : rows and weights of missing scores of each ranking, arrays of shape (n, 2), not multiplied
+    still : bins without ties
     """
 
-    states: Sequence[Ranking]
-    areas: Sequence[int]
-    precisions: Sequence[int]
-    trapezoids: Sequence[int]
+    spec: Any
+    whole: Array
+    table: Array
+    cuts: tuple[Array, int]
+    blocks: Array
+    step: int
+    missing: tuple[Array, Array]
+    side: float = 0.0
+    still: Sequence[int] = ()
 
-    @classmethod
-    def of(
-        cls, spec: Any, whole: Array, table: Array, cuts: tuple[Array, int], blocks: Array, step: int,
-        missing: tuple[Array, Array], side: float = 0.0, still: Sequence[int] = (),
-    ) -> Rankings:  # fmt: skip
-        """The rankings without some blocks.
-
-        Parameters
-        ----------
-        spec : of the block counts
-        whole, table : int64 arrays of shape (n_bins, 2) and (n_blocks, n_bins, 2): rows of all blocks, and of each
-        cuts : pieces of each bin, and what all counts are multiplied by
-        blocks, step, side : as `rank_blocks` takes them
-        missing : rows and weights of missing scores of each ranking, arrays of shape (n, 2), not multiplied
-        still : bins without ties
-        """
-        rows, sums = np.empty((blocks.size, 2), np.int64), np.empty((blocks.size, SUMS), np.uint64)
-        fixed = np.zeros(len(whole), np.bool_)
-        fixed[list(still)] = True
-        rank_blocks(whole, table, blocks, step, *cuts, int(side), fixed, rows, sums)
-        most = cuts[1]
+    @cached_property
+    def _ranked(self) -> tuple[list[Ranking], Array]:
+        """The rankings, and their sums: whole numbers by ranking and column."""
+        rows, sums = np.empty((self.blocks.size, 2), np.int64), np.empty((self.blocks.size, SUMS), np.uint64)
+        fixed = np.zeros(len(self.whole), np.bool_)
+        fixed[list(self.still)] = True
+        rank_blocks(self.whole, self.table, self.blocks, self.step, *self.cuts, int(self.side), fixed, rows, sums)
+        most = self.cuts[1]
         totals = (Totals(neg, pos, float(neg), float(pos)) for neg, pos in (rows * most).tolist())
-        states = [Ranking(spec, *each) for each in zip(totals, *(each * most for each in missing), strict=True)]
+        missing = (each * most for each in self.missing)
+        states = [Ranking(self.spec, *each) for each in zip(totals, *missing, strict=True)]
         words = sums.astype(object)
         halves = (words[:, 0::2] << 64) + words[:, 1::2]
-        whole_sums = (halves[:, 0::2] << 32) + halves[:, 1::2]
-        return cls(states, *(whole_sums[:, first // 4].tolist() for first in (AREA, PRECISION, TRAPEZOID)))
+        return states, (halves[:, 0::2] << 32) + halves[:, 1::2]
+
+    def _sums(self, first: int) -> list[int]:
+        """The sums that begin in a column of the kernel."""
+        found: list[int] = self._ranked[1][:, first // 4].tolist()
+        return found
+
+    @property
+    def areas(self) -> list[int]:
+        """Σ p·(2(N − F) − n) of each ranking."""
+        return self._sums(AREA)
+
+    @property
+    def precisions(self) -> list[int]:
+        """Σ p·precision of each ranking in units of 2⁻⁶², after a score."""
+        return self._sums(PRECISION)
+
+    @property
+    def trapezoids(self) -> list[int]:
+        """Σ p·precision of each ranking in units of 2⁻⁶², before and after a score together."""
+        return self._sums(TRAPEZOID)
 
     def values(self, metrics: Sequence[Metric]) -> dict[int, list[float]]:
-        """The values of each ranking, by the places of the metrics that have a method ``ranked`` for it."""
-        asked = ((i, metric.ranked(self)) for i, metric in enumerate(metrics) if hasattr(metric, "ranked"))
+        """The values of each ranking, by the places of the metrics that take their partials from rankings."""
+        asked = ((i, metric.ranked(self)) for i, metric in enumerate(metrics))
         partials = {i: found for i, found in asked if found is not None}
         some = [metrics[i] for i in partials]
-        rows = zip(self.states, zip(*partials.values(), strict=True), strict=True) if some else ()
+        rows = zip(self._ranked[0], zip(*partials.values(), strict=True), strict=True) if some else ()
         values = [[value.value for value in combine(state, some, [[list(row)]])] for state, row in rows]
         return {i: [row[at] for row in values] for at, i in enumerate(partials)}
