@@ -85,6 +85,19 @@ class Basis(ABC):
         """
         return None
 
+    def several(self, part: Any) -> Any:
+        """An integer for each of many groups, in digits, from one loop (`streameval.metrics.sliced`); None without."""
+        return None
+
+    def summed(self, number: int) -> Any:
+        """The partial of a group, from the sum of its integers over all parts."""
+        raise NotImplementedError
+
+    @property
+    def user_defined(self) -> bool:
+        """Whether workers of a cluster may be unable to import its class."""
+        return not type(self).__module__.startswith("streameval.")
+
 
 class Metric(Basis):
     """One number of one state; frozen. All members but `name`, `partial` and `combine` have defaults.
@@ -100,7 +113,6 @@ class Metric(Basis):
         it reads all
     drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
     assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
-    user_defined : whether workers of a cluster may be unable to import its class
     """
 
     if TYPE_CHECKING:  # a property here would be the default of a field of this name
@@ -126,10 +138,6 @@ class Metric(Basis):
     def assignment_cells(self) -> int | None:  # noqa: D102
         return None
 
-    @property
-    def user_defined(self) -> bool:  # noqa: D102
-        return not type(self).__module__.startswith("streameval.")
-
     def basis(self, part: Any) -> Any:
         """What takes the partial: metrics with equal bases share the partials, which are computed once."""
         return self
@@ -143,16 +151,8 @@ class Metric(Basis):
         An iterative metric gives the metric of its next step instead: the state is finalized again with that one.
         """
 
-    def several(self, part: Any) -> Any:
-        """An integer for each of many groups, in digits, from one loop (`streameval.metrics.sliced`); None without."""
-        return None
-
-    def summed(self, number: int) -> Any:
-        """The partial of a group, from the sum of its integers over all parts."""
-        raise NotImplementedError
-
     def ranked(self, rankings: Any) -> Sequence[Any] | None:
-        """The partials of several rankings (`streameval.metrics.scores.sampling.rankings`); None if they do not do."""
+        """The partials of several rankings (`streameval.metrics.scores.sampling.rankings`); None without."""
         return None
 
     def points(self, rows: int) -> int | None:
