@@ -15,6 +15,8 @@ from streameval.kernels.thresholds import STRIDE
 __all__ = [
     "drift_counts",
     "drift_weights",
+    "share_word",
+    "square_word",
     "stride_sums",
 ]
 
@@ -25,13 +27,13 @@ _TOLD = 1 << 48  # rows whose sum of shares is right to 1 in floating point
 
 
 @inlined
-def _square(share):
+def square_word(share):
     """The square of a share as a word."""
     return np.int64(np.rint(share * share * 4611686018427387904.0))
 
 
 @inlined
-def _word(share):
+def share_word(share):
     """A share as a word."""
     return np.int64(np.rint(share * 4611686018427387904.0))
 
@@ -63,8 +65,8 @@ def stride_sums(neg, pos, score, before_neg, before_pos):
             of_neg += n[i]
             of_pos += p[i]
             empty += n[i] + p[i] == 0
-            words += (n[i] + p[i]) * _word(s[i])
-            squares += p[i] * _square(1.0 - s[i]) + n[i] * _square(s[i])
+            words += (n[i] + p[i]) * share_word(s[i])
+            squares += p[i] * square_word(1.0 - s[i]) + n[i] * square_word(s[i])
         best, worst = s[0], s[s.size - 1]
         if (of_neg + of_pos) * (best - worst) < 1.0 and of_neg + of_pos < _TOLD:
             near = (of_neg + of_pos) * (best + worst) / 2
@@ -73,8 +75,8 @@ def stride_sums(neg, pos, score, before_neg, before_pos):
             square_high, square_low = _add_modulo(square_high, square_low, np.uint64(squares), near)
         else:
             for i in range(n.size):
-                high, low = multiply_add(high, low, np.uint64(n[i] + p[i]), np.uint64(_word(s[i])))
-                hit, miss = np.uint64(_square(1.0 - s[i])), np.uint64(_square(s[i]))
+                high, low = multiply_add(high, low, np.uint64(n[i] + p[i]), np.uint64(share_word(s[i])))
+                hit, miss = np.uint64(square_word(1.0 - s[i])), np.uint64(square_word(s[i]))
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(p[i]), hit)
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(n[i]), miss)
         false += of_neg
@@ -120,7 +122,7 @@ def drift_counts(neg, pos, score, levels, starts):
         if ends[k] + hits >= most or ends[k + 1] - hits <= least:
             high, low = _ended(levels, starts, k)
             for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
-                high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
+                high, low = _drifted(high, low, neg[i], pos[i], share_word(score[i]))
                 _fall(found, high, low)
                 _rise(found, high, low)
     found[0, 0], found[0, 1] = _ended(levels, starts, strides)

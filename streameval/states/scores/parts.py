@@ -50,6 +50,8 @@ class ScorePart:
         Rows of each group where the measure is a weight.
     type : str
         The type of the scores, as `streameval.states.scores.types.score_type` names it.
+    keys : uint64 array of shape (n_groups,), optional
+        The rank keys of the scores, where a state counts distinct scores.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class ScorePart:
     bins: Array | None = None
     counts: Array | None = None
     type: str = "f8"
+    keys: Array | None = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:

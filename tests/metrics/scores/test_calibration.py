@@ -223,11 +223,11 @@ def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> No
                 assert width or (other.exact and other.value == pytest.approx(one.value, abs=1e-9))
 
 
-@pytest.mark.parametrize("rows", [ROWS, MANY])
-def test_no_split_changes_a_bit(rows: int) -> None:
+@pytest.mark.parametrize(("rows", "dtype"), [(ROWS, "f8"), (MANY, "f8"), (MANY, "f4")])
+def test_no_split_changes_a_bit(rows: int, dtype: str) -> None:
     """Merged from pieces and finalized in many shards, each metric by its own way for few and for many rows."""
     data = drawn(rows=rows)
-    label, score = data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy()
+    label, score = data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy().astype(dtype)
     metrics = [entry.metric for entry in CATALOGUE if entry.name in NAMES and entry.name not in FITS]
     metrics.append(LogLoss(1e-2, "clipped"))
     whole, split = fold_arrays(label, score), fold_arrays(label[:0], score[:0])

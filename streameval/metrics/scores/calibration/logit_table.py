@@ -14,11 +14,12 @@ All sums are integers in fixed point, so that they do not depend on the order of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels.calibration.logits import logit_counts
+from streameval.kernels.calibration.strips import strip_sums
 from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["GENTLE", "LEAST", "ROWS", "BinnedLogits", "Bins", "binned", "joined"]
+__all__ = ["GENTLE", "LEAST", "ROWS", "BinnedLogits", "Bins", "binned", "joined", "summed"]
 
 GENTLE = 8.0  # a slope up to which the series is exact to rounding
 _SCALE, _SPAN = 1024, 40  # bins for each unit of a logit, and the logits that they span
 ROWS = 1 << 33  # beyond which the sums may leave a word
 LEAST = 4.25e-18  # the least probability that is inside; the largest below 1 is
 _COLUMNS = 10  # negatives, positives, moments
+_STRIPS = 2.0**-38  # the least probability that is in a strip
 
 Bins = tuple[int, "Array", tuple[float, float] | None]  # the first bin, columns from there on, ends of the logits
 
@@ -58,7 +60,7 @@ class BinnedLogits:
     exact: bool
 
     def derivatives(self, a: float, b: float, *, joint: bool = True) -> tuple[float, float, float, float, float]:
-        """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about 10⁻³ of itself.
+        """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about b · 10⁻³ of itself.
 
         Without `joint` b stands still: what concerns it is 0.
         """
@@ -92,16 +94,47 @@ def _sides(z: Array) -> tuple[Array, Array]:
         return 1.0 / (1.0 + np.exp(-z)), 1.0 / (1.0 + np.exp(z))
 
 
-def binned(n: Array, p: Array, scores: Array) -> Bins:
-    """The bins of groups whose scores descend between 0 and 1; those below `LEAST` are left out."""
+def binned(n: Array, p: Array, scores: Array, keys: Array | None = None) -> Bins:
+    """The bins of groups whose scores descend between 0 and 1; those below `LEAST` are left out.
+
+    `keys` are rank keys of float32 scores, where there are fewer than 2³² rows: they are faster.
+    """
+    if keys is not None:
+        return summed(n, p, scores, keys)[1]
+    first, table, ends = _room(scores)
+    _count(n, p, scores, slice(leading(scores, LEAST)), first, table)
+    return first, table, ends
+
+
+def summed(n: Array, p: Array, scores: Array, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
+    """What `streameval.kernels.calibration.strips.strip_sums` returns, and the bins, without those of scores 0 and 1.
+
+    Parameters
+    ----------
+    n, p, scores, keys : of each group, fewer than 2³² rows of float32 scores
+    above : negatives and positives above the first group
+    """
+    inside = slice(leading(scores, 1.0), leading(scores, 0.0, above=True))
+    first, table, ends = _room(scores[inside])
+    sums = strip_sums(n, p, keys, *above, float(_SCALE), float(_SPAN), first, table)
+    _count(n, p, scores, slice(leading(scores, _STRIPS), leading(scores, LEAST)), first, table)
+    return sums, (first, table, ends)
+
+
+def _room(scores: Array) -> Bins:
+    """Empty bins for scores that descend between 0 and 1."""
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
     ends = [float(np.log(s / (1.0 - s))) for s in scores[[-1, 0]]]
-    inside = slice(leading(scores, LEAST))
     first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
-    table = np.zeros((_COLUMNS, last - first + 3), np.int64)  # rounding may move an end to the next bin
-    logit_counts(n[inside], p[inside], scores[inside], float(_SCALE), float(_SPAN), first - 1, table)
-    return first - 1, table, (ends[0], ends[1])
+    # rounding may move an end to the next bin
+    return first - 1, np.zeros((_COLUMNS, last - first + 3), np.int64), (ends[0], ends[1])
+
+
+def _count(n: Array, p: Array, scores: Array, groups: slice, first: int, table: Array) -> None:
+    """Count some groups in bins, one by one."""
+    if groups.stop > (groups.start or 0):
+        logit_counts(n[groups], p[groups], scores[groups], float(_SCALE), float(_SPAN), first, table)
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:

@@ -21,7 +21,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
-from streameval.metrics.scores.calibration.strides import strides
+from streameval.metrics.scores.calibration.strides import MANY, bins_of, strides, strip_keys
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "bins_of", "missing", "spread", "table_of"]
+__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "missing", "spread", "table_of"]
 
 Ends = tuple[float, float, float]  # the lower end, the value, the upper end
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
-_MANY = 1 << 17  # rows from which on bins of the logit are faster than a logarithm for each score
 _MOST = math.nextafter(1.0, 0.0)
 
 
@@ -68,12 +67,6 @@ class Probabilities(NamedTuple):
             return cls(scores, scores, scores)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
         return cls(low, low + (high - low) / 2, high)
-
-
-def bins_of(part: ScorePart) -> Bins:
-    """The bins of the logit of a part whose scores all have one."""
-    found: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
-    return found
 
 
 def table_of(partials: Partials, bins: Sequence[Bins], state: Any) -> BinnedLogits:
@@ -188,7 +181,7 @@ class LogLoss(Metric):
         found = Probabilities.of(part)
         if found is None:
             return None
-        if part.exact and integers(part.n) and _MANY <= part.total.rows < ROWS:
+        if part.exact and integers(part.n) and MANY <= part.total.rows < ROWS:
             return self._binned(part, found.middle)
         value = self._loss(part, slice(None), found.middle, found.middle)
         if part.exact:
@@ -203,8 +196,9 @@ class LogLoss(Metric):
             return _Binned(0, bins_of(part))
         first, stop = leading(scores, min(1.0 - clip, _MOST), above=True), leading(scores, max(clip, LEAST))
         ends = [self._loss(part, g, scores, scores) for g in (slice(first), slice(max(first, stop), None))]
-        inside = slice(first, stop)
-        return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))
+        inside, keys = slice(first, stop), strip_keys(part)
+        of_bins = part.n[inside], part.p[inside], scores[inside], None if keys is None else keys[inside]
+        return _Binned(sum(ends), binned(*of_bins))
 
     def _loss(self, part: ScorePart, groups: slice, of_pos: Array, of_neg: Array) -> Any:
         """The sum over some groups in fixed point, or infinity; a logarithm is taken where there are rows."""

@@ -9,13 +9,18 @@ import numpy as np
 from streameval.kernels.calibration.pooling import pool_counts, pool_weights
 from streameval.kernels.calibration.strides import stride_sums
 from streameval.kernels.thresholds import STRIDE
+from streameval.metrics.scores.calibration.logit_table import binned, summed
 from streameval.metrics.scores.sums import dot, integer, integers
 
 if TYPE_CHECKING:
+    from streameval.metrics.scores.calibration.logit_table import Bins
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["Strides", "pooled", "strides"]
+__all__ = ["MANY", "Strides", "bins_of", "pooled", "strides", "strip_keys"]
+
+MANY = 1 << 17  # rows from which on bins of the logit are faster than a logarithm for each score
+_WORD = 1 << 32  # rows beyond which sums of strips may leave a word
 
 
 class Strides(NamedTuple):
@@ -29,6 +34,7 @@ class Strides(NamedTuple):
         two words
     squares : Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
     full : whether every group holds something
+    bins : bins of the logit of the scores other than 0 and 1; None where they do not come with these sums
     """
 
     n: Array
@@ -38,6 +44,7 @@ class Strides(NamedTuple):
     starts: Array
     squares: int
     full: bool
+    bins: Bins | None = None
 
     def upto(self, end: int) -> tuple[int, int, int]:
         """Negatives and positives above the end of the first `end` groups, and Σ (p + n)·s of these."""
@@ -57,9 +64,29 @@ def strides(part: ScorePart, scores: Array) -> Strides:
 
 
 def _strides(part: ScorePart, scores: Array) -> Strides:
-    levels, starts, found, full = stride_sums(part.n, part.p, scores, part.before.n, part.before.p)
+    n, p, above, keys, bins = part.n, part.p, (part.before.n, part.before.p), strip_keys(part), None
+    if keys is None:
+        levels, starts, found, full = stride_sums(n, p, scores, *above)
+    else:
+        (levels, starts, found, full), bins = summed(n, p, scores, keys, above)
     part.once("levels", lambda: levels)  # unless another metric asked before
-    return Strides(part.n, part.p, scores, levels, starts, integer(found), bool(full))
+    return Strides(n, p, scores, levels, starts, integer(found), bool(full), bins)
+
+
+def strip_keys(part: ScorePart) -> Array | None:
+    """The keys of a part of counts whose sums are taken by strips (`streameval.kernels.calibration.strips`).
+
+    Whether they are depends on the whole, so that every part of it is summed in the same way.
+    """
+    return part.keys if part.type == "f4" and integers(part.n) and MANY <= part.total.rows < _WORD else None
+
+
+def bins_of(part: ScorePart) -> Bins:
+    """The bins of the logit of a part of counts whose scores all have one."""
+    if strip_keys(part) is not None and (found := strides(part, part.scores).bins):
+        return found
+    made: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
+    return made
 
 
 _NONE = np.empty((2, 0), np.int64)
