@@ -22,6 +22,7 @@ __all__ = [
     "add_words",
     "compensated",
     "divide_pairs",
+    "integer",
     "multiply_add",
     "multiply_pairs",
     "two_product",
@@ -126,3 +127,12 @@ def add_words(high, low, upper, lower):
     high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))
     total = low + lower
     return high + np.uint64(total < low), total
+
+
+def integer(words: tuple[int, int]) -> int:
+    """A 128-bit sum of a kernel as an integer.
+
+    >>> integer((1, 5)) - 2**64
+    5
+    """
+    return (int(words[0]) << 64) | int(words[1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, add_words, compensated, multiply_add
+from streameval.kernels.exact import HELD, add_words, compensated, integer, multiply_add
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "precision_counts",
     "precision_weights",
     "product_counts",
+    "sum_of_products",
     "thin",
 ]
 
@@ -118,6 +119,17 @@ def product_counts(neg, pos):
     for i in range(neg.size):
         high, low = multiply_add(high, low, np.uint64(neg[i]), np.uint64(pos[i]))
     return high, low
+
+
+def sum_of_products(one: np.ndarray, other: np.ndarray) -> int:
+    """Σ one·other of int64 arrays without negative numbers, of any size; compiled only where NumPy's sum may overflow.
+
+    >>> sum_of_products(np.array([3, 2**40]), np.array([1, 2**40])) - 2**80
+    3
+    """
+    if float(one.sum(dtype=float)) * float(other.max(initial=0)) < _UNIT:
+        return int(np.dot(one, other))
+    return integer(product_counts(one, other))
 
 
 @jit

@@ -16,6 +16,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from streameval.kernels.ranking import sum_of_products
 from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 from streameval.states.clusters.sizes import SizeTable
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.states.clusters.counts import ClusterCounts
+    from streameval.typing import Array
 
 __all__ = ["LIFT", "Aul", "RocAucBySize", "aul", "size_roc_auc"]
+
+_MOST_ROWS = 2.0**60  # three times as many fit into an int64
 
 
 def aul(table: SizeTable, threshold: float = 1) -> float:
@@ -38,15 +44,13 @@ def aul(table: SizeTable, threshold: float = 1) -> float:
     >>> aul(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
     0.575
     """
-    doubled, points, height, before = 0, 0, 0, 0
-    for size, clusters, positives in zip(*(column.tolist()[::-1] for column in _columns(table)), strict=True):
-        doubled += size * (2 * clusters * before + positives * (clusters + 1))
-        points += size * clusters
-        height += size * clusters if size > threshold else positives
-        before += positives
+    size, rows, positives, before = _down(table)
+    points = _total(rows)
     if not points:
         return math.nan
-    return doubled / (2 * points * height) if height else 0.0
+    height = _total(np.where(size > threshold, rows, positives))
+    doubled = _product(rows, 2 * before + positives) + _product(size, positives)
+    return float(doubled / (2 * points * height)) if height else 0.0
 
 
 def size_roc_auc(table: SizeTable) -> float:
@@ -58,17 +62,34 @@ def size_roc_auc(table: SizeTable) -> float:
     >>> size_roc_auc(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
     0.5833333333333334
     """
-    won, smaller, neg, pos = 0, 0, 0, 0
-    for size, clusters, positives in zip(*(column.tolist() for column in _columns(table)), strict=True):
-        negatives = size * clusters - positives
-        won += positives * (2 * smaller + negatives)
-        smaller += negatives
-        neg, pos = neg + negatives, pos + positives
-    return won / (2 * neg * pos) if neg and pos else float("nan")
+    _, rows, positives, before = _down(table)
+    negatives, pos = rows - positives, _total(positives)
+    neg = _total(negatives)
+    won = _product(negatives, 2 * before + positives)
+    return float(won / (2 * neg * pos)) if neg and pos else math.nan
 
 
-def _columns(table: SizeTable) -> tuple[Any, Any, Any]:
-    return table.size, table.clusters, table.positives
+def _down(table: SizeTable) -> tuple[Array, Array, Array, Array]:
+    """Sizes from the largest, with the rows and the positives of their clusters, and the positives before each.
+
+    Python integers where sums might exceed int64.
+    """
+    columns = table.size, table.clusters, table.positives
+    kind = object if np.dot(table.size.astype(float), table.clusters) > _MOST_ROWS else None
+    size, clusters, positives = (column[::-1].astype(kind or column.dtype) for column in columns)
+    return size, size * clusters, positives, np.cumsum(positives) - positives
+
+
+def _total(values: Array) -> Any:
+    """Their sum, exact for whole numbers; of floats, correctly rounded."""
+    return (math.fsum if values.dtype.kind == "f" else sum)(values.tolist())
+
+
+def _product(one: Array, other: Array) -> Any:
+    """Σ of products, exact for whole numbers; of floats, correctly rounded."""
+    if other.dtype.kind == "i":
+        return sum_of_products(one, other)
+    return math.fsum((one * other).tolist()) if other.dtype.kind == "f" else np.dot(one, other)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels import gain, ranking, thresholds
-from streameval.kernels.exact import HELD
+from streameval.kernels.exact import HELD, integer
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.missing import total_weight
 
@@ -46,7 +46,6 @@ __all__ = [
     "first_reaching",
     "gain_sums",
     "held",
-    "integer",
     "integers",
     "last_within",
     "limit",
@@ -147,12 +146,12 @@ def doubt(part: ScorePart, keep: int | None = None) -> Any:
         return 0
     found = part.open[:keep]
     n, p = part.n[:keep][found], part.p[:keep][found]
-    return integer(ranking.product_counts(n, p)) if integers(n) else exact_sum(n * p)
+    return ranking.sum_of_products(n, p) if integers(n) else exact_sum(n * p)
 
 
 def product(one: Array, other: Array) -> Any:
     """Σ of the products of two columns in the measure."""
-    return integer(ranking.product_counts(one, other)) if integers(one) else exact_sum(one * other)
+    return ranking.sum_of_products(one, other) if integers(one) else exact_sum(one * other)
 
 
 def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
@@ -385,8 +384,3 @@ def integers(values: Array) -> bool:
 def _joined(halves: tuple[int, int]) -> int:
     """Σ of products with words, from those with the upper and the lower halves of the words."""
     return (int(halves[0]) << 32) + int(halves[1])
-
-
-def integer(words: tuple[int, int]) -> int:
-    """A 128-bit sum of a kernel as an integer."""
-    return (int(words[0]) << 64) | int(words[1])

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streameval.kernels.contingency import tally_small
+from streameval.kernels.ranking import sum_of_products
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,8 +115,8 @@ class Sizes:
         return self._sum(2)
 
     def _sum(self, power: int) -> Number:
-        if self.values.dtype.kind == "i" and self.count * int(self.largest) ** power < 2**63:
-            return int((self.values**power * self.times).sum())
+        if self.values.dtype.kind == "i" and self.count * int(self.largest) < 2**63:
+            return sum_of_products(self.values * self.times, self.values ** (power - 1))
         terms = (times * size**power for size, times in self.pairs())
         return math.fsum(terms) if self.values.dtype.kind == "f" else sum(terms)
 
@@ -131,7 +132,7 @@ class Sizes:
         kind = self.values.dtype.kind
         return kind == "f" or (kind == "O" and any(isinstance(v, Fraction | float) for v in self.values))
 
-    @property
+    @cached_property
     def largest(self) -> Number:
         """The largest size, 0 if there is none."""
         largest: Number = self.values[-1:].tolist()[0] if self.values.size else 0
@@ -170,6 +171,10 @@ class Sizes:
         )
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.values.size, self.count, self.largest))
 
 

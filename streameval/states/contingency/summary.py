@@ -26,6 +26,7 @@ float64 cells carry the rounding of their margins.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,6 +153,11 @@ class Summary:
         )
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Made once, because every measure looks up what others have computed of the table."""
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
 

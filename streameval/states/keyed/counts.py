@@ -219,7 +219,7 @@ class KeyedCounts(Bucketed):
         """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
         if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
-            yield from (replace(grouped(*(side.cut(i, j) for side in sides)), bucket=start + i) for i, j in parts)
+            yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `stretches`, of an interval that fits into memory."""
@@ -235,7 +235,7 @@ class KeyedCounts(Bucketed):
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            yield replace(grouped(*parts), bucket=start + i)
+            yield grouped(*parts, bucket=start + i)
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, segment by segment, a bounded number at a time."""
@@ -280,7 +280,7 @@ class KeyedCounts(Bucketed):
             if low < high:
                 break
         else:
-            yield replace(aligned(*(self._grouped_side(bucket, label) for label in (0, 1))), bucket=bucket)
+            yield aligned(*(self._grouped_side(bucket, label) for label in (0, 1)), bucket=bucket)
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)

@@ -128,14 +128,14 @@ def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
     """
     neg, pos = counted.neg.copy(), counted.pos.copy()
     left = kernels.take_out(words, counted.keys << np.uint64(1), neg, pos)
-    return words[:left], replace(counted, neg=neg, pos=pos)
+    return words[:left], Counts(counted.keys, counted.rest, neg, pos, bucket=counted.bucket)
 
 
-def grouped(neg: Columns, pos: Columns) -> Counts:
-    """Distinct keys of the items of both labels."""
+def grouped(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
+    """Distinct keys of the items of both labels, which are in one bucket where it tells keys apart."""
     (words, rest, *_), (more, further, *_) = neg, pos
     if not rest.shape[1] or any(column.size for column in (*neg[2:], *pos[2:])):
-        return aligned(distinct(*neg), distinct(*pos))
+        return aligned(distinct(*neg), distinct(*pos), bucket=bucket)
     size, width = words.size + more.size, 2 + rest.shape[1]
     rows = np.empty((size, width), np.uint64)
     wide.labelled_rows(words, rest, 0, rows[: words.size])
@@ -144,17 +144,17 @@ def grouped(neg: Columns, pos: Columns) -> Counts:
     wide.sort_rows(flat, np.empty_like(flat), columns)
     room = np.empty(size, np.uint64), np.empty((size, width - 2), np.uint64), *np.empty((2, size), np.int64)
     n = wide.count_rows(flat, columns, *room)
-    return Counts(*(column[:n] for column in room))
+    keys, further, *counts = (column[:n] for column in room)
+    return Counts(keys, further, counts[0], counts[1], bucket=bucket)
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Sort items and group them by key."""
-    columns = rest, counts, weights
-    if any(column.size for column in columns):
+    if rest.size or counts.size or weights.size:
         words, order = sorted_order(words)
         if rest.size:
             _order_rest(words, rest, order)
-        rest, counts, weights = (column[order] if column.size else column for column in columns)
+        rest, counts, weights = (column[order] if column.size else column for column in (rest, counts, weights))
     else:
         words = sorted_words(words)
     found: Columns = kernels.distinct(words, rest, counts, weights)
@@ -189,8 +189,8 @@ def _no_rest(keys: Array) -> Array:
     return np.empty((keys.size, 0), np.uint64)
 
 
-def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
-    """Join the distinct keys of both labels."""
+def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...], *, bucket: int = 0) -> Counts:
+    """Join the distinct keys of both labels, of one bucket where it tells keys apart."""
     keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
 
     def spread(values: Array, at: Array) -> Array:
@@ -200,8 +200,8 @@ def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
 
     counts = spread(neg[2], at_neg), spread(pos[2], at_pos)
     if neg[3].size or pos[3].size:
-        return Counts(keys, rest, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos))
-    return Counts(keys, rest, *counts)
+        return Counts(keys, rest, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos), bucket)
+    return Counts(keys, rest, *counts, bucket=bucket)
 
 
 def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:

@@ -8,9 +8,10 @@ import numpy as np
 
 from streameval.kernels.calibration.pooling import pool_counts, pool_weights
 from streameval.kernels.calibration.strides import stride_sums
+from streameval.kernels.exact import integer
 from streameval.kernels.thresholds import STRIDE
 from streameval.metrics.scores.calibration.logit_table import binned, summed
-from streameval.metrics.scores.sums import dot, integer, integers
+from streameval.metrics.scores.sums import dot, integers
 
 if TYPE_CHECKING:
     from streameval.metrics.scores.calibration.logit_table import Bins
