@@ -130,7 +130,11 @@ GOOD: dict[str, Any] = {"label": np.array([0, 1]), "score": np.array([0.1, 0.9])
 ALL: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "campaign", "weight": "weight"}
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "another type": ({"score": np.array([1, 0])}, SchemaError, "first batch had double"),
-    "a NaN score": ({"score": np.array([0.9, np.nan])}, NullError, "NaN or null scores"),
+    "a NaN score": (
+        {"score": np.array([0.9, np.nan])},
+        NullError,
+        "the batch: score column 'score' has NaN or null scores",
+    ),
     "a null score": ({"score": pa.array([0.9, None])}, NullError, "NaN or null scores"),
     "a null label": ({"label": pa.array([0, None])}, NullError, "label column 'label' has nulls"),
     "a third label": ({"label": np.array([0, 2])}, LabelError, "more than two values"),

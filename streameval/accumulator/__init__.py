@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -131,6 +132,7 @@ class Accumulator:
                 found = self._request.scan(batch, threads=1)
             except MissingInputError:
                 return  # an empty batch
+            found = replace(found, pieces=tuple(replace(piece, name="the batch") for piece in found.pieces))
             began = self._plan is not None
             try:
                 plan = self._begin(without_views(found.schema))

@@ -165,15 +165,23 @@ def plot_thresholds(
 
 
 def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
-    """Write the names of thresholds at their lines, in three rows; where lines lie close, names stand apart."""
-    place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
+    """Write the names of thresholds at their lines, in three rows, over what they cover.
+
+    Where lines lie close, names stand apart, and a thin line leads from the name to its threshold.
+    """
+    place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 5}
+    place |= {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}}
+    leader: Any = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0.0, "shrinkB": 0.0}
     scale = 72 / figure_of(ax).dpi  # from pixels to points
     free: dict[int, float] = {}
     for i, (threshold, name) in reversed([*enumerate(marks)]):
         at, row = scale * float(ax.transData.transform((threshold, 0.5))[0]), (i + 1) % 3 - 1
-        end = min(at - 1.0, free.get(row, math.inf))
-        free[row] = end - 1.6 * _FONT
-        ax.annotate(name, (threshold, 0.5 + 0.3 * row), (end - at, 0), textcoords="offset points", **place)
+        end = min(at - 1.5, free.get(row, math.inf))
+        free[row] = end - 1.7 * _FONT
+        point, offset = (threshold, 0.5 + 0.3 * row), (end - at, 0)
+        if end < at - _FONT:
+            ax.annotate("", point, offset, textcoords="offset points", arrowprops=leader, zorder=4)
+        ax.annotate(name, point, offset, textcoords="offset points", **place)
 
 
 def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
