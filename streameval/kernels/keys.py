@@ -34,6 +34,7 @@ __all__ = [
     "encode_i4",
     "encode_i8",
     "encode_id",
+    "rank_f4",
     "unmix",
 ]
 
@@ -49,10 +50,10 @@ _MIX = np.uint64(MIX)
 
 
 @inlined
-def _rank4(bits):
-    """Rank key of a float32 given by its bits."""
-    ascending = bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))
-    return np.uint32(~ascending)
+def rank_f4(bits):
+    """Rank key of a float32 score given by its bits; −0.0 has that of 0.0."""
+    bits = np.uint32(0) if bits == _SIGN4 else bits
+    return np.uint32(~(bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))))
 
 
 @jit
@@ -80,9 +81,8 @@ def count_few(codes, counts, found):
 @inlined
 def code_f4(bits, label):
     """Rank key and code of a float32 score, and whether it is NaN; only NaN has its key."""
-    b = np.uint32(0) if bits == _SIGN4 else bits
-    nan = (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    key = _rank4(b)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    key = rank_f4(bits)
     code = (key >> np.uint32(16)) << np.uint32(1)
     return key, (_NAN_CODE if nan else code) | np.uint32(label), nan
 
@@ -119,7 +119,8 @@ def encode_i4(score, label, words, codes):
 @inlined
 def _bucket8(value):
     """Bucket of a number: rank of its bfloat16 rounding, which is monotone."""
-    return _rank4(np.float32(value).view(np.uint32)) >> np.uint32(16)
+    bits = np.float32(value).view(np.uint32)  # −0.0 may stand for a small negative number: it is not 0.0
+    return np.uint32(~(bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31))))) >> np.uint32(16)
 
 
 @jit

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.keys import rank_f4
 
 __all__ = [
     "by_group",
-    "count_codes",
+    "count_groups",
     "encode_f4",
     "encode_keys",
     "kept_words",
@@ -23,7 +24,6 @@ __all__ = [
     "without",
 ]
 
-_SIGN = np.uint32(1 << 31)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -32,8 +32,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 def encode_f4(bits, raw, table, label, words, codes):
     """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the code of the group."""
     for i in range(bits.size):
-        b = np.uint32(0) if bits[i] == _SIGN else bits[i]
-        key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
+        key = rank_f4(bits[i])
         words[i] = (np.uint64(key) << _HALF) | np.uint64(table[raw[i]])
         codes[i] = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
 
@@ -47,21 +46,22 @@ def encode_keys(keys, raw, table, label, words, codes):
 
 
 @jit
-def recoded(words, table):
-    """Words with each code replaced by ``table[code]``."""
-    out = np.empty(words.size, np.uint64)
+def recoded(words, table, low):
+    """Words with each code replaced by ``table[code]``; `low` has the bits of the code."""
+    out = np.empty_like(words)
     for i in range(words.size):
-        out[i] = (words[i] & ~_LOW) | np.uint64(table[words[i] & _LOW])
+        code = words[i] & low
+        out[i] = words[i] ^ code ^ table[code]
     return out
 
 
 @jit
-def count_codes(words, counts, starts, codes, tally):
+def count_groups(words, counts, starts, codes, low, tally):
     """Add the rows of each group to ``tally[label, group]``, piece by piece; empty `counts` mean one row per item."""
     for j in range(codes.size):
         side = tally[np.int64(codes[j]) & 1]
         for i in range(starts[j], starts[j + 1]):
-            side[words[i] & _LOW] += counts[i] if counts.size else 1
+            side[words[i] & low] += counts[i] if counts.size else 1
 
 
 @jit

@@ -11,6 +11,7 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
+from streameval.kernels.keys import rank_f4
 
 __all__ = [
     "MIX32",
@@ -32,7 +33,7 @@ _UNMIX32 = pow(MIX32, -1, 1 << 32)
 
 _MIX = np.uint32(MIX32)
 _WORD = np.uint64(32)
-_SIGN, _MAGNITUDE, _INFINITE = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint32(0x7F800000)
+_MAGNITUDE, _INFINITE = np.uint32((1 << 31) - 1), np.uint32(0x7F800000)
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
@@ -63,8 +64,7 @@ def encode_f4(ids, bits, label, shift, words, codes):
     """As `encode`, of float32 scores that are not NaN, given as uint32 `bits`."""
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
-        b = np.uint32(0) if bits[i] == _SIGN else bits[i]
-        key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
+        key = rank_f4(bits[i])
         words[i] = (np.uint64(mixed) << _WORD) | np.uint64(key)
         codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
 

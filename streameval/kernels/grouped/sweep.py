@@ -25,6 +25,7 @@ import numpy as np
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import DIGIT, by_digit, insert
+from streameval.kernels.keys import rank_f4
 
 __all__ = [
     "AREA",
@@ -38,11 +39,9 @@ __all__ = [
     "TIED",
     "UPPER",
     "close",
-    "count_cells",
     "narrow_f4",
     "narrow_keys",
     "narrow_ties",
-    "recoded",
     "sort_words",
     "sweep_ties",
     "sweep_words",
@@ -56,7 +55,6 @@ MOST = 1 << 61  # words of a sweep, times 2³⁰ or the negatives of a group, fo
 TALLY = 5  # key of the current tie, its n and p, F and T before it
 SUMS = 4  # high and low words of both sums
 
-_SIGN = np.uint32(1 << 31)
 _SHIFT = np.uint32(CELL_BITS)
 _CELL = np.uint32((1 << CELL_BITS) - 1)
 _ONE = np.uint32(1)
@@ -74,8 +72,7 @@ _KEY, _N, _P, _F, _T = range(TALLY)
 def narrow_f4(bits, raw, table, label, words, codes):
     """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the cell."""
     for i in range(bits.size):
-        b = np.uint32(0) if bits[i] == _SIGN else bits[i]
-        key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
+        key = rank_f4(bits[i])
         words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
         codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
 
@@ -90,16 +87,6 @@ def narrow_keys(keys, raw, table, label, words, codes):
 
 
 @jit
-def recoded(words, table):
-    """Narrow or long words with other cells: ``table[cell]`` in place of each."""
-    out = np.empty_like(words)
-    for i in range(words.size):
-        cell = words[i] & _CELL
-        out[i] = words[i] ^ cell ^ table[cell]
-    return out
-
-
-@jit
 def wide_words(words, starts, codes):
     """Words of `streameval.kernels.grouped.interleave` from narrow ones that lie in pieces by code."""
     out = np.empty(words.size, np.uint64)
@@ -108,15 +95,6 @@ def wide_words(words, starts, codes):
         for i in range(starts[j], starts[j + 1]):
             out[i] = high | (np.uint64(words[i] >> _SHIFT) << _HALF) | np.uint64(words[i] & _CELL)
     return out
-
-
-@jit
-def count_cells(words, counts, starts, codes, tally):
-    """Add the rows of each cell to ``tally[label, cell]``, piece by piece; one an item where `counts` is empty."""
-    for j in range(codes.size):
-        side = tally[np.int64(codes[j]) & 1]
-        for i in range(starts[j], starts[j + 1]):
-            side[words[i] & _CELL] += counts[i] if counts.size else 1
 
 
 @jit

@@ -21,7 +21,7 @@ from streameval.states.grouped.interleaved_clusters import (
     interleaves_clusters,
 )
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable, hashed
+from streameval.states.grouped.table import TableBuilder, hashed
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -77,7 +77,7 @@ class GroupedBuilder:
         elif interleaves_clusters(inner, key):
             self._interleaved = InterleavedClustersBuilder(inner, key, budget, capacity)
         self._composite: SegmentBuilder | None = None
-        self._tables: list[GroupTable] = []
+        self._table = TableBuilder()
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -100,7 +100,7 @@ class GroupedBuilder:
 
     def _found(self, names: int) -> int:
         """Groups so far, at least, where a batch has `names`."""
-        known = len(self._builders) + max(map(len, self._tables), default=0)
+        known = len(self._builders) + self._table.known
         return max(names, known, self._interleaved.known if self._interleaved else 0)
 
     def _slots(self, names: pa.Array) -> Array:
@@ -136,18 +136,15 @@ class GroupedBuilder:
         names = names.take(pa.array(found))
         tags = hashed(names)[codes[rows.rows]]
         add_items(self._composite, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
-        self._tables.append(GroupTable.of(names, fact_sums(self._inner, rows, codes, found.size)))
-        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
-            self._tables = [GroupTable.union(self._tables)]
+        self._table.add(names, fact_sums(self._inner, rows, codes, found.size))
 
     def state(self) -> Any:
         """The state of everything folded; the builder is spent."""
         apart = {name: self._builders.pop(name).state() for name in list(self._builders)}
         composite = CompositeGroups.empty(self._inner)
         if self._composite is not None:
-            composite = replace(
-                composite, table=GroupTable.union(self._tables), keyed=KeyedCounts.built(self._composite)
-            )
+            table = self._table.built() or composite.table
+            composite = replace(composite, table=table, keyed=KeyedCounts.built(self._composite))
         return self._made(apart, composite, None if self._interleaved is None else self._interleaved.interleaved())
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from streameval.budget import Budget
+from streameval.states.grouped.composite import inner_header
+from streameval.states.keyed.counts import KeyedCounts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval.budget import Budget
+    from streameval.states.grouped.table import GroupTable
+    from streameval.states.keyed.layout import Segment
     from streameval.typing import Array
 
-__all__ = ["GroupCodes", "shared_codes"]
+__all__ = ["CodedGroups", "GroupCodes", "shared_codes"]
 
 
 class GroupCodes:
@@ -68,3 +75,39 @@ def shared_codes(budget: Budget, key: Any) -> GroupCodes:
     """The group codes of a key that the builders of a budget share."""
     with _SHARED_LOCK:
         return _SHARED.setdefault(budget, {}).setdefault(key, GroupCodes())
+
+
+@dataclass(frozen=True, eq=False)
+class CodedGroups:
+    """Groups of a state in one table, whose rows have the codes of their groups.
+
+    Attributes
+    ----------
+    inner : the inner spec
+    group_codes : GroupCodes, which may know groups that have no rows here
+    table : GroupTable, names and facts of the groups that are here
+    keyed : KeyedCounts, the rows
+    """
+
+    inner: Any
+    group_codes: GroupCodes
+    table: GroupTable
+    keyed: KeyedCounts
+
+    def marks(self, names: Iterable[bytes]) -> Array:
+        """Which codes stand for these names, as a bool array."""
+        names = set(names)
+        return np.array([name in names for name in self.group_codes.names], np.bool_)
+
+    def named_codes(self) -> tuple[list[bytes], list[int]]:
+        """The names of the groups that are here, in the order of the table, and their codes."""
+        names = self.table.names.to_pylist()
+        return names, self.group_codes.codes(names).tolist()
+
+    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
+        state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
+        return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)

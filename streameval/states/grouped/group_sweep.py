@@ -18,6 +18,7 @@ import numpy as np
 
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
+from streameval.kernels.grouped.interleave import count_groups
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.grouped.words import WIDE
 from streameval.states.keyed.counts import SLAB
@@ -219,7 +220,8 @@ class GroupSweep(PlainState):
                 part = segment.range(*interval)
                 if part is not None:
                     counts = part.counts.read() if part.counts else NO_COUNTS
-                    interleaved.words.count(part.words.read(), counts, part.starts, part.codes, tally)
+                    low = interleaved.words.low
+                    count_groups(part.words.read(), counts, part.starts, part.codes, low, tally)
             found = np.zeros((2, offsets[-1]), np.int64)
             for groups in member.T:
                 for side, own in zip(found, tally, strict=True):

@@ -13,7 +13,6 @@ such as those of other processes, one of them is recoded. No code enters a resul
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,11 +24,11 @@ from streameval.budget import Budget, Computed
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
-from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts, inner_header
-from streameval.states.grouped.group_codes import GroupCodes, shared_codes
+from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
+from streameval.states.grouped.group_codes import CodedGroups, GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable
+from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.grouped.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -38,7 +37,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
@@ -67,21 +66,17 @@ def _row_bytes(layout: Layout) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Interleaved:
+class Interleaved(CodedGroups):
     """Groups of a score state in one table.
 
     Attributes
     ----------
     inner : ScoreSpec
-    group_codes : GroupCodes, which may know groups that have no rows here
-    table : GroupTable, names and facts of the groups that are here
+    group_codes, table : as `CodedGroups`
     keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.words`
     """
 
     inner: ScoreSpec
-    group_codes: GroupCodes
-    table: GroupTable
-    keyed: KeyedCounts
 
     @classmethod
     def empty(cls, inner: ScoreSpec) -> Interleaved:
@@ -133,17 +128,9 @@ class Interleaved:
         """The rows under other codes, where each old code stands for one of `names`; facts are not renamed."""
         table = group_codes.codes(names)
         wide = self if len(group_codes) <= MOST_CELLS else self.widened()
-        recode, kind = wide.words.recode, wide.keyed.layout.dtype
-        segments = (
-            replace(each, words=each.words.computed(lambda words: recode(words, table), kind))
-            for each in wide.keyed.segments
-        )
+        recode, kind = partial(wide.words.recoded, table), wide.keyed.layout.dtype
+        segments = (replace(each, words=each.words.computed(recode, kind)) for each in wide.keyed.segments)
         return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
-
-    def marks(self, names: Iterable[bytes]) -> Array:
-        """Which codes stand for these names, as a bool array."""
-        names = set(names)
-        return np.array([name in names for name in self.group_codes.names], np.bool_)
 
     def total(self) -> Any:
         """The inner state of all rows: the same pieces, whose words are computed without the groups when read."""
@@ -162,7 +149,7 @@ class Interleaved:
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         kept, kept_counts = np.empty(words.size + 1, self.inner.layout.dtype), np.empty(counts.size + 1, np.int64)
         ends, rows = np.empty((2, segment.codes.size), np.int64)
-        low, shift = kind((1 << self.words.cell_bits) - 1), kind(self.words.cell_bits)
+        low, shift = self.words.low, kind(self.words.cell_bits)
         added = self.words.bases(self.inner.type, segment)
         n = kernels.kept_words(words, counts, segment.starts, added, marks, shift, low, kept, kept_counts, ends, rows)
         if not n:
@@ -193,15 +180,6 @@ class Interleaved:
         """The same groups in the other layouts: apart, and under composite keys."""
         return {}, self.composite()
 
-    def named_codes(self) -> tuple[list[bytes], list[int]]:
-        """The names of the groups that are here, in the order of the table, and their codes."""
-        names = self.table.names.to_pylist()
-        return names, self.group_codes.codes(names).tolist()
-
-    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
-        state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
-        return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
-
     def composite(self) -> CompositeGroups:
         """The same groups one after the other."""
         builder = SegmentBuilder(composite_layout(self.inner), Budget(), SLAB // 4, counted=True)
@@ -217,10 +195,6 @@ class Interleaved:
         """Each segment with the rank keys and the groups of its words."""
         for each in self.keyed.segments:
             yield each, *self.words.keys_and_cells(self.inner.type, each)
-
-    def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
-        return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
 
 
 class InterleavedBuilder:
@@ -239,7 +213,7 @@ class InterleavedBuilder:
         self._inner, self._group_codes = inner, shared_codes(budget, key)
         self._budget, self._capacity = budget, capacity
         self._builders = {first_words(inner): self._started(first_words(inner))}
-        self._tables: list[GroupTable] = []
+        self._table = TableBuilder()
 
     def _started(self, words: Words) -> SegmentBuilder:
         capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(words.layout)
@@ -268,9 +242,7 @@ class InterleavedBuilder:
         if words not in self._builders:
             self._builders[words] = self._started(words)
         self._builders[words].add(encoded.size, encoded.encode)
-        self._tables.append(GroupTable.of(split.names, encoded.facts))
-        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
-            self._tables = [GroupTable.union(self._tables)]
+        self._table.add(split.names, encoded.facts)
         return True
 
     def _encoder(self, batch: Batch, split: Split, table: Array, words: Words) -> _Encoded | None:
@@ -292,8 +264,7 @@ class InterleavedBuilder:
         """Everything folded; the builder is spent."""
         empty = replace(Interleaved.empty(self._inner), group_codes=self._group_codes)
         found = [replace(empty, keyed=KeyedCounts.built(builder)) for builder in self._builders.values()]
-        if self._tables:
-            found[0] = replace(found[0], table=GroupTable.union(self._tables))
+        found[0] = replace(found[0], table=self._table.built() or empty.table)
         return reduce(Interleaved.merge, found)
 
 

@@ -10,7 +10,6 @@ Codes are those of a `GroupCodes`, at most 1,024. Batches with groups beyond are
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +21,18 @@ from streameval.kernels.grouped.interleave import ordered, recoded_rows
 from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
-from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header
-from streameval.states.grouped.group_codes import GroupCodes, shared_codes
+from streameval.states.grouped.composite import CompositeGroups, inner_facts
+from streameval.states.grouped.group_codes import CodedGroups, GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable
+from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import identify
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
@@ -57,21 +56,18 @@ def interleaves_clusters(inner: Any, key: Key) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class InterleavedClusters:
+class InterleavedClusters(CodedGroups):
     """Groups of a cluster state in one table.
 
     Attributes
     ----------
     inner : ClusterSpec
-    group_codes : GroupCodes, which may know groups that have no rows here
-    table : GroupTable, names and facts of the groups that are here; the last two facts are their rows with an id
+    group_codes : as `CodedGroups`
+    table : GroupTable; the last two facts are the rows with an id
     keyed : KeyedCounts, rows by cluster and group
     """
 
     inner: ClusterSpec
-    group_codes: GroupCodes
-    table: GroupTable
-    keyed: KeyedCounts
 
     @classmethod
     def empty(cls, inner: ClusterSpec) -> InterleavedClusters:
@@ -108,16 +104,6 @@ class InterleavedClusters:
             other = replace(other, keyed=KeyedCounts(other.keyed.layout, segments))
         return InterleavedClusters(self.inner, self.group_codes, table, self.keyed.merge(other.keyed))
 
-    def marks(self, names: Iterable[bytes]) -> Array:
-        """Which codes stand for these names, as a bool array."""
-        names = set(names)
-        return np.array([name in names for name in self.group_codes.names], np.bool_)
-
-    def named_codes(self) -> tuple[list[bytes], list[int]]:
-        """The names of the groups that are here, in the order of the table, and their codes."""
-        names = self.table.names.to_pylist()
-        return names, self.group_codes.codes(names).tolist()
-
     def total(self) -> Any:
         """The inner state of all rows; no row is copied."""
         segments = tuple(as_clusters(each) for each in self.keyed.segments)
@@ -148,14 +134,6 @@ class InterleavedClusters:
         """The same groups in the other layouts: apart, and under composite keys."""
         return self.alone(), CompositeGroups.empty(self.inner)
 
-    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
-        state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
-        return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
-
-    def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
-        return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
-
 
 class InterleavedClustersBuilder:
     """Builder of interleaved clusters; owned by one task.
@@ -172,7 +150,7 @@ class InterleavedClustersBuilder:
     def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
         self._inner, self._group_codes, self._budget = inner, shared_codes(budget, key), budget
         self._segments = SegmentBuilder(cell_layout(inner), budget, capacity)
-        self._tables: list[GroupTable] = []
+        self._table = TableBuilder()
 
     @property
     def known(self) -> int:
@@ -200,13 +178,10 @@ class InterleavedClustersBuilder:
             cells = recoded_rows(raw[part], table)
             rows += row_counts(cells, label[part], len(rows))
             encode_rows(self._segments, (first[part], rest[part]), cells, label[part], NO_COUNTS)
-        self._tables.append(GroupTable.of(split.names, np.hstack((facts, rows[codes]))))
-        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
-            self._tables = [GroupTable.union(self._tables)]
+        self._table.add(split.names, np.hstack((facts, rows[codes])))
         return True
 
     def interleaved(self) -> InterleavedClusters:
         """Everything folded; the builder is spent."""
         empty = replace(InterleavedClusters.empty(self._inner), group_codes=self._group_codes)
-        table = GroupTable.union(self._tables) if self._tables else empty.table
-        return replace(empty, table=table, keyed=KeyedCounts.built(self._segments))
+        return replace(empty, table=self._table.built() or empty.table, keyed=KeyedCounts.built(self._segments))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["GroupTable", "hashed"]
+__all__ = ["GroupTable", "TableBuilder", "hashed"]
 
 
 def hashed(names: pa.Array) -> Array:
@@ -98,3 +98,25 @@ class GroupTable:
             facts = pa.ListArray.from_arrays(offsets, pa.array(self.facts.ravel()))
             zeros = [pa.array(np.zeros(count, np.int64)).cast(field.type) for field in list(schema)[2:]]
             yield pa.RecordBatch.from_arrays([self.names, facts, *zeros], schema=schema)
+
+
+class TableBuilder:
+    """Builder of a table: batches are added up when they have as many groups as the table."""
+
+    def __init__(self) -> None:
+        self._tables: list[GroupTable] = []
+
+    @property
+    def known(self) -> int:
+        """Groups so far, at least."""
+        return max(map(len, self._tables), default=0)
+
+    def add(self, names: pa.Array, facts: Array) -> None:
+        """Add the facts of some groups, as `GroupTable.of` takes them."""
+        self._tables.append(GroupTable.of(names, facts))
+        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
+            self._tables = [GroupTable.union(self._tables)]
+
+    def built(self) -> GroupTable | None:
+        """The table; None if nothing was added."""
+        return GroupTable.union(self._tables) if self._tables else None

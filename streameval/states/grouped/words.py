@@ -46,16 +46,22 @@ class Words:
     layout : Layout
     cell_bits : bits of a cell
     encode_f4, encode_keys : loops that fill words and codes, from the bits of float32 scores and from keys
-    recode : a loop from words and a table of codes to words with those codes
-    count : a loop that counts the rows of each cell
     """
 
     layout: Layout
     cell_bits: int
     encode_f4: Any
     encode_keys: Any
-    recode: Any
-    count: Any
+
+    @property
+    def low(self) -> Any:
+        """The bits of the cell, as a word."""
+        return self.layout.dtype.type((1 << self.cell_bits) - 1)
+
+    def recoded(self, table: Array, words: Array) -> Array:
+        """Words with each cell replaced by ``table[cell]``."""
+        found: Array = interleave.recoded(words, table, self.low)
+        return found
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
         """How rows are encoded, from their scores; `raw` and `table` give their cells. None if a key has no room."""
@@ -162,18 +168,9 @@ class _LongWords(Words):
         return tied(keys[order], *(column[order] for column in others))
 
 
-NARROW = Words(
-    Layout(SCORE_BUCKETS, 32), CELL_BITS, sweep.narrow_f4, sweep.narrow_keys, sweep.recoded, sweep.count_cells
-)
-WIDE = Words(
-    Layout(SCORE_BUCKETS, 64),
-    32,
-    interleave.encode_f4,
-    interleave.encode_keys,
-    interleave.recoded,
-    interleave.count_codes,
-)
-LONG = _LongWords(LONG_LAYOUT, CELL_BITS, None, None, sweep.recoded, sweep.count_cells)
+NARROW = Words(Layout(SCORE_BUCKETS, 32), CELL_BITS, sweep.narrow_f4, sweep.narrow_keys)
+WIDE = Words(Layout(SCORE_BUCKETS, 64), 32, interleave.encode_f4, interleave.encode_keys)
+LONG = _LongWords(LONG_LAYOUT, CELL_BITS, None, None)
 WORDS = {words.layout: words for words in (NARROW, WIDE, LONG)}
 
 
