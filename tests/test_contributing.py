@@ -1,0 +1,38 @@
+"""What contributors are told: the versions of the linters, and the paths that the guide names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
+GUIDE = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["test"]
+PATHS = sorted(set(re.findall(r"(?<![\w/.])((?:[\w-]+/)+[\w-]*(?:\.\w+)?)", GUIDE)) - {"bin/", "/src", "/wheels"})
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy"])
+def test_hooks_run_the_versions_of_the_extra(tool: str) -> None:
+    """Every hook of a tool installs the version that the test extra pins, and none takes another one from outside."""
+    pinned = next(requirement for requirement in EXTRAS if requirement.startswith(f"{tool}=="))
+    hooks = re.split(r"\n +- id: ", HOOKS)[1:]
+    own = [hook for hook in hooks if re.search(rf"entry: {tool} ", hook)]
+    assert own
+    for hook in own:
+        assert f'additional_dependencies: ["{pinned}"]' in hook
+        assert "language: python" in hook
+
+
+def test_every_hook_is_of_a_pinned_tool() -> None:
+    """No hook runs a tool whose version nobody pins."""
+    assert set(re.findall(r"entry: (\S+)", HOOKS)) == {"ruff", "mypy"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_guide_names_paths_that_exist(path: str) -> None:
+    """From the root or from the package."""
+    assert any((folder / path).exists() for folder in (ROOT, ROOT / "streameval"))
