@@ -6,7 +6,7 @@ names, such as ``ece@B``: their metrics are made from the value in the name (`ma
 `at`).
 
 ``metrics=`` also takes a user's own metric: a frozen dataclass with ``name``, ``family``, ``partial`` and ``combine``
-(`streameval.metrics.protocol.UserMetric`). The share of positives in the ten largest groups of equal score, for example:
+(`streameval.metrics.protocol.UserMetric`). This one is the share of positives in the ten largest groups of equal score:
 
 >>> from dataclasses import dataclass
 >>> import heapq, pyarrow as pa
