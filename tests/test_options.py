@@ -235,6 +235,32 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
             assert name in outcome(function, data, **options)
 
 
+@pytest.mark.parametrize("name", dict.fromkeys((*OTHER, *MORE)))
+def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Path, tmp_path: Path) -> None:
+    """`attribute`, `quantile_sketch` and `simulate`, as the test above for other verbs."""
+    value = {"metric": "pairwise.fscore", "unlabelled": "drop", "changed_from": "k"}.get(name, {**OTHER, **MORE}[name])
+    attributed: dict[str, Any] = {"cluster": "id", "classes": "k"}
+    if name in ("score", "by", "ci", "unit"):
+        attributed = {"score": "s", "by": "k"} | ({"unit": "id"} if name == "ci" else {})
+    elif name in ("label", "pos_label", "aul_threshold", "unlabelled"):
+        attributed = {"cluster": "id", "label": "label"}
+    elif name == "examples_per":
+        attributed["examples"] = "s"
+    elif name == "changed_from":
+        attributed.pop("classes")
+    calls: dict[str, Callable[[], str]] = {
+        "attribute": lambda: outcome(attribute, data, **attributed | {name: value}),
+        "sketch": lambda: outcome(quantile_sketch, data, **{"column": "s", name: value}),
+        "simulate": lambda: outcome(simulate, tmp_path / "out", **{"rows": 10, "partitions": 1, name: value}),
+    }
+    for verb, call in calls.items():
+        there = any(verb in option.verbs for option in OPTIONS if option.name == name)
+        if there and name not in ELSEWHERE:
+            assert call() == "honoured", verb
+        elif name != "progress" and not (there and name == "client"):  # progress has no row for these verbs
+            assert name in call(), verb
+
+
 @pytest.mark.parametrize("name", [name for name in OTHER if name not in ELSEWHERE])
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
