@@ -229,7 +229,7 @@ def _numbered(labels: list[Any]) -> Array:
 
 
 def _refuse_null() -> None:
-    msg = "labels_pred has a null or NaN; give every point that is in no cluster a cluster of its own"
+    msg = "labels_pred has a null or NaN; give every point that is in no cluster its own cluster"
     raise NullError(msg)
 
 

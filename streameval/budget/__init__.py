@@ -4,7 +4,7 @@ A `Budget` counts the bytes of the arrays that states hold. When they exceed the
 to the spill file until the rest fits. A spilled array is read back slice by slice. The file is unlinked as soon as it
 is open, so that a killed process leaves nothing behind.
 
-What is no state takes memory too. Reading and collecting rows is reserved from the limit while it lasts
+Memory is taken outside states too. Reading and collecting rows is reserved from the limit while it lasts
 (`Budget.reserved`), compiling loops for good, since the compiler keeps what it takes (`Budget.make_room_to_compile`),
 what a thread gathers or sorts at a time is a share of it (`Budget.scratch`), and what the
 allocators keep of freed memory goes back to the system where the limit is near (`Budget.relieve`).
@@ -117,7 +117,7 @@ class Budget:
 
     @contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
-        """Leave this much more of the limit to what is no state, but at least an eighth of the limit to states."""
+        """Reserve this much of the limit for uses other than states, but leave states at least an eighth of it."""
         self._reserve(nbytes)
         try:
             self._spill_excess()

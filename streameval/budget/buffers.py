@@ -156,7 +156,7 @@ class Buffer:
 
 
 class Computed(Buffer):
-    """An array that is computed from others whenever it is read, and takes no memory of its own.
+    """An array that is computed from others whenever it is read, and takes no memory between reads.
 
     Parameters
     ----------

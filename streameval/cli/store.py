@@ -96,7 +96,7 @@ def store_named(
 
 
 def _is_local_data(path: str) -> bool:
-    """Whether a local path is no store, which is told without importing all that a store needs."""
+    """Whether a local path is not a store; most of what a store needs is not imported for this."""
     folder = os.path.normpath(Path(path).expanduser().absolute())
     return "://" not in path and not Path(folder, "ledger", "_delta_log").is_dir()
 

@@ -93,7 +93,7 @@ class Plan:
         return all(spec.associative for spec in self.specs)
 
     def empty(self) -> dict[Any, Any]:
-        """The states of no rows, labels first."""
+        """The empty states, labels first."""
         return {spec: spec.empty() for spec in (self.label, *self.specs) if spec is not None}
 
 

@@ -1,7 +1,7 @@
 """Slicing: the columns by which rows are sliced, and the states to fold for them.
 
 All slicings share one pass over the data. The state of all rows is the merge of the slices of the first slicing, so it
-needs no counting of its own.
+is not counted separately.
 """
 
 from __future__ import annotations

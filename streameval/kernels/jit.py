@@ -219,7 +219,7 @@ def _inlined(function: Callable[..., Any]) -> Any:
 def step(function: Callable[..., Any]) -> Any:
     """Compile `function` for the loops that call it, a few times for each bucket or block.
 
-    It is a function of its own, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
+    It is a separate function, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
     for Python, which would take as long to compile as a short loop.
 
     Examples

@@ -16,7 +16,7 @@ it takes max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1, with d the deviations
 is none.
 
 Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
-paired, and the difference of two estimates is an estimate with replicates of its own (`Estimate.minus`). Its interval
+paired, and the difference of two estimates is an estimate with its own replicates (`Estimate.minus`). Its interval
 ends where differences end: shares differ by at most 1.
 
 References

@@ -107,7 +107,7 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
     for field in path[1:]:
         kind = kind.field(field).type
     if types.is_nested(plain(kind)):
-        remedy = "write the value you want as a column of its own"
+        remedy = "write the value you want as a separate column"
         if types.is_struct(kind) and kind.num_fields:
             remedy = f"name one of its fields, such as {column}.{kind.field(0).name}"
         msg = f"{name}: column {column!r} is nested ({_short(kind)}); {remedy}"

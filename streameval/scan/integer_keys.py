@@ -44,7 +44,7 @@ def is_integer_key(field: pa.Field) -> bool:
 
 
 def orders_as_text(field: pa.Field, text: str) -> bool:
-    """Whether the text orders among a marked key's texts as it does among its integers, or is no integer.
+    """Whether the text orders among a marked key's texts as it does among its integers, or is not an integer.
 
     Examples
     --------

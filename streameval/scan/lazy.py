@@ -1,7 +1,7 @@
 """Lazy: inputs that Dask has yet to compute, partition by partition.
 
 Such an input is a `dask.dataframe` of any source, or a list of `delayed` Arrow tables. Each partition is one piece. On
-threads, the task that folds it computes it; on a cluster, a task of its own does so before. The client never holds a
+threads, the task that folds it computes it; on a cluster, a separate task does so before. The client never holds a
 partition. A frame's types are known from its plan; those of delayed tables are the types of the first, which is
 computed once more for that.
 

@@ -83,7 +83,7 @@ class LabelSpec(PlainSpec):
         return pa.schema([])
 
     def empty(self) -> LabelCounts:
-        """The state of no rows."""
+        """The empty state."""
         return LabelCounts(self)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> LabelCounts:

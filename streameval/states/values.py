@@ -87,7 +87,7 @@ class ValuesSpec(PlainSpec):
         return _ValuesBuilder(self)
 
     def empty(self) -> Values:
-        """The state of no rows."""
+        """The empty state."""
         return Values(self, self.schema.empty_table().combine_chunks())
 
     def from_arrow(self, header: Mapping[str, Any], batches: Any, budget: Budget) -> Values:

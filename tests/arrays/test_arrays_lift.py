@@ -146,7 +146,7 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="labels_true has 2 points and labels_pred has 3"):
         aul_score_from_labels([1, 0], [1, 2, 3])
     for ids in ([1, None], ["a", None], [1.0, float("nan")], np.array([1.0, np.nan]), [1, float("nan")]):
-        with pytest.raises(NullError, match="a cluster of its own"):
+        with pytest.raises(NullError, match="its own cluster"):
             aul_score_from_labels([1, 0], ids)
     with pytest.raises(DataError, match="hashable"):
         aul_score_from_labels([1, 0], [{1}, {2}])

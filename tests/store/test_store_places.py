@@ -37,7 +37,7 @@ def tree(folder: Path) -> list[str]:
         (".", "data", "the data .* lie in it"),
         ("link/store", "data", "it lies in its data"),
         (".", "data/*", "the data .* lie in it"),
-        ("other", "data", r"holds other files \(notes.txt\); give the store a directory of its own"),
+        ("other", "data", r"holds other files \(notes.txt\); give the store its own directory"),
     ],
 )
 def test_a_store_in_the_wrong_place_is_refused_before_anything_is_written(data, tmp_path, store, named, message):

@@ -69,7 +69,7 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
 def _as_arrow(labels: Any) -> pa.Array | None:
     """Labels of an Arrow array, or of pandas integers that may be missing; NumPy would make floats of either's.
 
-    None of others, of floats, of which Arrow would keep -0.0 apart from 0.0, and of lists, which Arrow cannot number.
+    None for other labels: for floats, since Arrow would tell -0.0 from 0.0, and for lists, which Arrow cannot number.
     """
     values = getattr(labels, "array", labels)  # of a Series
     if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":

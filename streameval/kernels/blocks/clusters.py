@@ -40,7 +40,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def _own_block(key, fixed, blocks):
-    """The block of the cluster of a cell as a unit of its own; `fixed` has the bits of its mixed id that keys lack."""
+    """The block of the cluster of a cell as a separate unit; `fixed` has the bits of its mixed id that keys lack."""
     return hashed_block((fixed | ((key >> _BITS) & _LOW)) * _UNMIX, blocks)
 
 
@@ -111,7 +111,7 @@ def cell_bounds(keys, second, starts, shift):
 
 @jit
 def cluster_blocks(keys, bounds, starts, fixed, shift, count):
-    """The block of each cluster as a unit of its own, an int64 array.
+    """The block of each cluster as a separate unit, an int64 array.
 
     Parameters
     ----------

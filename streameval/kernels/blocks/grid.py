@@ -192,7 +192,7 @@ def count_blocks(
     shift : bits of the code below the prefix
     finder : array of unsigned integers whose size is a power of two: hash table of bins by their prefix; free slots
         have the number n_bins
-    prefixes : uint64 array of shape (n_bins,), of which `used` (an array of one number) are occupied
+    prefixes, used : uint64 array of shape (n_bins,), and an array of one number: how many of them are occupied
     ends : uint64 array of shape (n_bins + 1, 2): smallest and largest code of each bin; smallest > largest if not made
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
     wide : uint32 array of the same shape, multiples of 256 rows, carried over from `table`

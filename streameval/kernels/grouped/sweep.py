@@ -11,7 +11,7 @@ negatives and positives of a tie, F and T those above it, and N all negatives.
 
 Labelled words are swept from the worst score to the best, each tie from its positives to its negatives. So a positive
 knows its denominator and a negative the positives of its tie: no tie has to be closed, only the first positive of a
-tie differs from others, and a negative, of which there are many more, is hardly more than counted. A group is one cache
+tie differs from others, and a negative (there are many more of them) is little more than counted. A group is one cache
 line (`STATE` integers): the key of the last positive, the positives and negatives not yet passed, the former at the
 start of that key, and four sums. All rows, the first group, are kept in registers. Ties that are counted already are
 swept from the best score to the worst: a group has the key of its current tie, the tie's n and p, and F and T (`TALLY`

@@ -46,7 +46,7 @@ def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 @inlined
 def _whole(word, code, bits):
-    """`whole_keys` of one key whose word has so many bits."""
+    """`whole_keys` of one key, whose word has `bits` bits."""
     return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << np.uint64(bits))
 
 

@@ -10,7 +10,7 @@ R×C memory and cubic time. Real tables are sparse and mostly easy, so the work 
 2. **Pruning.** A row needs only its k largest cells, k the smaller number of rows or columns of its component: at most
    k − 1 of their columns are taken by others. The same then holds for columns.
 3. **Components.** The remaining cells form connected components of the bipartite graph, which are independent.
-4. **Solving.** One compiled loop solves the components of a few rows and columns, of which there may be millions; scipy
+4. **Solving.** One compiled loop solves the components of a few rows and columns; there may be millions. scipy
    solves larger ones, dense (Jonker-Volgenant) or sparse (LAPJVsp). Scipy computes in float64, which is exact while
    every sum of counts along a path is a whole number below 2⁵³. Where a sum may be larger, counts are first divided by
    their greatest common divisor (fractions become whole), and components of up to about 200 rows and columns are solved

@@ -56,7 +56,7 @@ class ClusteringMetric(Metric):
     Parameters
     ----------
     name : str
-        As it is printed.
+        As printed.
     function : callable
         From the statistics of a table to a number, or to (nested) tuples of numbers. If it reads the matching it must
         be monotone in it: `bounds` evaluates it only at the two ends of the matching's interval.

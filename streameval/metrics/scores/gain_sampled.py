@@ -17,7 +17,7 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
 
 So the area of all rows likely lies within value ± (bound + 4·stderr), though less surely than four standard errors
 sound: where few points are kept, the standard error is rough. On normal scores, 1 to 30 % positive, it lay outside in 9
-of 5,400 samples of which 100 points were kept, in the worst case in 1 of 200, and in 1 of 3,000 samples with 1,000. And
+of 5,400 samples that kept 100 points, in the worst case in 1 of 200, and in 1 of 3,000 samples that kept 1,000. And
 likely is not certain: `lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain
 interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
 run that is left to itself makes the second pass that this takes.

@@ -38,7 +38,7 @@ def weighted_bounds(bins: ScorePart, weights: Array, points: int) -> tuple[float
 
     Examples
     --------
-    Two bins, the first of 2 negative and 1 positive row, of which one row is kept:
+    Two bins; the first has 2 negative rows and 1 positive row, and one of its rows is kept:
 
     >>> import numpy as np
     >>> from streameval.states.protocol import Totals

@@ -131,7 +131,7 @@ class OperatingPoint(Metric):
         return self if self.kind != "k" else replace(self, at=max(1, round(self.at * share)))
 
     def basis(self, part: ScorePart) -> OperatingPoint:
-        """The point that measures of one threshold share; from bins each measure has bounds of its own."""
+        """The point that measures of one threshold share; from bins each measure has its own bounds."""
         return self._first if part.exact else self
 
     @cached_property

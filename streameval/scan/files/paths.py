@@ -310,7 +310,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
 
 
 def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
-    """Whether a directory holds the ledger and the states of a store, which are no rows to evaluate."""
+    """Whether a directory holds the ledger and the states of a store, which are not rows to evaluate."""
     ledger, states = (posixpath.join(base.real, folder) for folder in ("ledger", "states"))
     return ledger in deltas and any(_is_below(entry.real, states) for entry in found)
 

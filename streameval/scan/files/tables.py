@@ -148,7 +148,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
         found.append(LiveFile(path, row["size_bytes"], constants, bits))
     if deleted:
-        msg = f"{name}: a deletion vector is of no file of the table ({min(deleted)}); repair the table"
+        msg = f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         raise CorruptFileError(msg)
     return found
 

@@ -23,7 +23,7 @@ def parsed(text: str) -> Any:
     Raises
     ------
     OptionError
-        If it is no SQL, with the place, or uses more than the subset above.
+        If it is not SQL, with the place, or uses more than the subset above.
 
     Examples
     --------

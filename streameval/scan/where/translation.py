@@ -80,7 +80,7 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LT": operator.lt,
     "LTE": operator.le,
 }
-_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # of which the widest has all values
+_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # the widest of them has all values
 
 
 def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordered: bool = False) -> pa.Schema:

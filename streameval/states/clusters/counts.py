@@ -113,7 +113,7 @@ class ClusterSpec(PlainSpec):
         return _ClusterBuilder(self, budget, capacity)
 
     def empty(self) -> ClusterCounts:
-        """The state of no rows."""
+        """The empty state."""
         return ClusterCounts(self, KeyedCounts(self.layout))
 
     @property
@@ -283,7 +283,7 @@ class ClusterCounts(PlainState):
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
-        """The size table of a shard, and its clusters of several rows of which some are negative."""
+        """The size table of a shard, and its clusters of several rows that hold a negative."""
         found: list[Counts] = []
         return self._size_table(shard, budget, found), found
 

@@ -66,7 +66,7 @@ class SizeTable:
 
     @classmethod
     def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
-        """The table of all clusters of several tables, of which all or none count labels."""
+        """The table of all clusters of several tables; either all of them count labels or none does."""
         parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
         size, clusters, positives = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
@@ -111,7 +111,7 @@ class SizeState(Small):
 
     Attributes
     ----------
-    table : SizeTable of which every row has a label
+    table : SizeTable; every row has a label
     dropped_rows : int64 array of shape (2,), null ids left out, by label
     """
 

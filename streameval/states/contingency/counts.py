@@ -125,7 +125,7 @@ class ContingencySpec(PlainSpec):
         return _ContingencyBuilder(self, budget, capacity)
 
     def empty(self) -> ContingencyCounts:
-        """The state of no rows."""
+        """The empty state."""
         return ContingencyCounts(self, KeyedCounts(self.layout), KeyedCounts(self.class_layout))
 
     def from_arrow(
@@ -202,7 +202,7 @@ class _ContingencyBuilder:
         self._cells.add((first, *rest.T, one, *more.T), counts)
 
     def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
-        """Rows without a class, each a class of its own."""
+        """Rows without a class; each counts as a separate class."""
         if self._unclassed is None:
             self._unclassed = SegmentBuilder(self.spec.layout, self._budget, self._capacity)
         first, rest = self._cluster_words(clusters, partition)
@@ -368,7 +368,7 @@ class ContingencyCounts(PlainState):
         return self.cells.grouped(shard, budget)
 
     def rows_of(self, shard: Interval, budget: Budget | None = None) -> ShardRows:
-        """Rows of a shard that have a class, of which those of a few clusters and classes can be taken."""
+        """Rows of a shard that have a class; those of a few clusters and classes can be taken from them."""
         return ShardRows(self.cells, self.spec.keys, shard)
 
     def __sizeof__(self) -> int:

@@ -151,7 +151,7 @@ class RowBuilder:
     def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
         """Take rows by the words of their keys, uint64 arrays of shape (n,), the first one not mixed.
 
-        With `counts`, an int64 array of shape (n,), each item stands for so many rows.
+        With `counts`, an int64 array of shape (n,), each item stands for that many rows.
         """
         if counts.size:
             self._counted.append(
@@ -271,7 +271,7 @@ def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Ar
 
 
 def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket, of which the sizes are known.
+    """Rows by bucket; the sizes of the buckets are known.
 
     Returns
     -------

@@ -167,7 +167,7 @@ class BlockedClusters(PlainState):
 
     @classmethod
     def empty(cls, spec: Any) -> BlockedClusters:
-        """The state of no rows."""
+        """The empty state."""
         return cls(spec, KeyedCounts(cell_layout(spec.inner)), *np.zeros((3, spec.key.count, 2), np.int64))
 
     @classmethod
@@ -241,7 +241,7 @@ class BlockedClusters(PlainState):
         return replace(own.result(), paired=paired)
 
     def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
-        """The changes without each block; whole clusters are added to a sweep of their own, if there is one."""
+        """The changes without each block; whole clusters are added to a separate sweep, if there is one."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.stretches(shard, budget):
             if isinstance(stretch, Labelled):

@@ -1,7 +1,7 @@
 """Composite groups: the items of many groups in one `KeyedCounts`, and the inner states made from them.
 
-The key of an item is the hash of its group's name, two words of which the first decides the bucket, then the key in the
-inner state's table: its flags, inverted, and its words. Keys of a group are therefore adjacent, in the order of the
+The key of an item is the hash of its group's name, two words, then the key in the inner state's table: its flags,
+inverted, and its words. The first word decides the bucket. Keys of a group are therefore adjacent, in the order of the
 inner table.
 """
 

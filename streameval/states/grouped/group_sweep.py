@@ -135,7 +135,7 @@ class GroupSweepPart:
         return words, neg, pos, rest[first, 0]
 
     def whole(self, keys: Array) -> Array:
-        """Rank keys as wide words have them, whole: those of 64 bits are in a table of their own."""
+        """Rank keys as wide words have them, whole: those of 64 bits are in a separate table."""
         table = self.ties[3]
         return table[keys] if table.size else keys.astype(np.uint64, copy=False)
 

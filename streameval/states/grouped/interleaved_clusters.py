@@ -44,7 +44,7 @@ _ROWS = 1 << 16  # rows whose codes are looked up at a time: they stay in the ca
 
 
 def interleaves_clusters(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are interleaved clusters: slices; blocks have a state of their own.
+    """Whether groups of a state are interleaved clusters: slices; blocks have a separate state.
 
     Examples
     --------

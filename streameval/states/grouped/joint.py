@@ -95,7 +95,7 @@ class JointSpec(PlainSpec):
         return JointBuilder(self, budget, capacity)
 
     def empty(self) -> Joint:
-        """The state of no rows."""
+        """The empty state."""
         return Joint(self, Interleaved.empty(self.inner), {})
 
 

@@ -160,7 +160,7 @@ class GroupedSpec(PlainSpec):
         return GroupedBuilder(self.inner, self.key, budget, capacity, partial(Grouped, self))
 
     def empty(self) -> Grouped | BlockedClusters:
-        """The state of no rows and no groups."""
+        """The empty state, without groups."""
         if self._cells:
             return BlockedClusters.empty(self)
         return Grouped(self, {}, CompositeGroups.empty(self.inner))

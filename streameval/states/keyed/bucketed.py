@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucketed", "check_items"]
 
-_FEW = 16  # with so many codes for each that occurs, arrays of all codes are avoided
+_FEW = 16  # with this many codes for each one that occurs, arrays of all codes are avoided
 
 
 @dataclass(frozen=True)

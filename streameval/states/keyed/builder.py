@@ -78,7 +78,7 @@ class SegmentBuilder:
 
     @classmethod
     def fitting(cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False) -> SegmentBuilder:
-        """A builder for so many rows, or for fewer at a time, so that it stays within the scratch memory of a thread.
+        """A builder that collects `rows` rows at a time, or fewer, to stay within the scratch memory of a thread.
 
         Examples
         --------

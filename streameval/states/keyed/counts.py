@@ -62,7 +62,7 @@ SLAB = 1 << 20  # rows gathered at a time
 _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
 _LEAST = 1 << 14  # as few at least: a finer partition costs more than it saves
-_ITEMS_A_KEY = 8  # a distinct key and what metrics derive from it take about as much as so many items
+_ITEMS_A_KEY = 8  # a distinct key and what metrics derive from it take about as much as this many items
 _COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
 
 

@@ -84,7 +84,7 @@ class BinsSpec(MissingScores):
         return _BinsBuilder(self, budget)
 
     def empty(self) -> SampledBins:
-        """The state of no rows."""
+        """The empty state."""
         size = len(self.edges) + 1
         tables = (np.zeros((CELLS, size), kind) for kind in (np.int64, *((np.float64,) if self.weighted else ())))
         table, *weights = tables

@@ -12,7 +12,7 @@ The drawn rows are always the same. A cell that folds up to 250 of them keeps th
 rows at a time are gathered into centroids, so that other tasks give other centroids of the same rows, and what is
 interpolated between them may differ in the fifth digit.
 
-A frequent score is a centroid of its own, so that counts at it are exact. But a bin of digests does not know that it
+A frequent score has its own centroid, so that counts at it are exact. But a bin of digests does not know that it
 holds one score only; bins of a second pass do (`SampledDigests.tied` says whether there are such scores,
 `SampledDigests.refine` what to count). Scores are taken as float64.
 """
@@ -106,7 +106,7 @@ class DigestsSpec(MissingScores):
         return _DigestsBuilder(self, budget)
 
     def empty(self) -> SampledDigests:
-        """The state of no rows."""
+        """The empty state."""
         return SampledDigests(self)
 
     def from_arrow(

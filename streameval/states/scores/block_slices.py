@@ -89,7 +89,7 @@ class BlockSlicesSpec(PlainSpec):
         return _Builder(self, budget)
 
     def empty(self) -> BlockSlices:
-        """The state of no rows, hence of no slices."""
+        """The empty state, without slices."""
         return BlockSlices(self, {})
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockSlices:

@@ -101,7 +101,7 @@ class BlockSpec(PlainSpec):
         return _BlockBuilder(self)
 
     def empty(self) -> BlockCounts:
-        """The state of no rows."""
+        """The empty state."""
         return BlockCounts(self, 0, np.empty(0, np.uint64), np.empty((0, 2), np.uint64), *_tables(self, 0))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockCounts:

@@ -90,7 +90,7 @@ class ScoreSpec(MissingScores):
         return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity, spec=self))
 
     def empty(self) -> ScoreCounts:
-        """The state of no rows."""
+        """The empty state."""
         return ScoreCounts(self, KeyedCounts(self.layout))
 
     @property

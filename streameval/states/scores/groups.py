@@ -1,6 +1,6 @@
 """GroupScores: the distinct scores of every group, such as a user, with their negatives and positives, exactly.
 
-For any number of groups: no group has an object of its own. Rows are keyed by (group, score) in buckets of the mixed
+For any number of groups: no group has an object. Rows are keyed by (group, score) in buckets of the mixed
 group id (`streameval.states.keyed.counts`), so that a group lies in one bucket, its scores in descending order. Three
 tables hold them:
 
@@ -113,7 +113,7 @@ class GroupScoreSpec(MissingScores):
         return _GroupScoreBuilder(self, budget, capacity)
 
     def empty(self) -> GroupScores:
-        """The state of no rows."""
+        """The empty state."""
         none: dict[str, Any] = {name: KeyedCounts(layout) for name, layout in self.layouts.items()}
         return GroupScores(self, **none)
 

@@ -85,7 +85,7 @@ class HistogramSpec(MissingScores):
         return _HistogramBuilder(self)
 
     def empty(self) -> ScoreHistogram:
-        """The state of no rows."""
+        """The empty state."""
         return ScoreHistogram(self, np.zeros((3, BINS), np.int64), np.zeros((BINS if self.weighted else 0, 2)))
 
     def from_arrow(

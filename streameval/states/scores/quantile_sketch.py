@@ -7,7 +7,7 @@ a quarter of that (two-level compression, as in Dunning's own implementation), s
 That makes about 2.6·δ centroids, 44 KB, however many rows; up to four times as many where values repeat. Batches are
 sorted and gathered by compiled code; a sketch is never updated number by number.
 
-*Atoms.* A value that would fill half a centroid gets a centroid of its own that keeps its exact count
+*Atoms.* A value that would fill half a centroid gets its own centroid, which keeps its exact count
 (`streameval.kernels.sketch`). If it is that heavy in every batch and in every sketch merged, quantiles inside the atom
 and `cdf` at its value are exact. Up to 1,000 equally frequent values are all such atoms.
 
@@ -107,7 +107,7 @@ class QuantileSpec(PlainSpec):
         return _SketchBuilder(self)
 
     def empty(self) -> QuantileSketch:
-        """The sketch of no rows."""
+        """The empty sketch."""
         return QuantileSketch(self)
 
     def from_arrow(

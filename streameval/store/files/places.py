@@ -70,7 +70,7 @@ def check_empty(location: Location) -> None:
     names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
     others = sorted(name for name in names if name not in PARTS and not _passed_over(name))
     if others:
-        msg = f"{location.name}: holds other files ({few(others)}); give the store a directory of its own"
+        msg = f"{location.name}: holds other files ({few(others)}); give the store its own directory"
         raise OptionError(msg)
 
 

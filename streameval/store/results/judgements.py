@@ -205,7 +205,7 @@ class Judgements:
     def closing(self, entry: Entry, newest: str) -> list[Judgement]:
         """Judgements of the current fold of a night that keep the gate closed.
 
-        Rules on the store as it is now judge its newest night alone: an earlier night that was late fails no more.
+        Rules on the current store judge its newest night alone: an earlier night that was late no longer fails.
         """
         open_ = [one for one in self.of(entry) if not one.good]
         return open_ if entry.partition == newest else [one for one in open_ if not one.live]

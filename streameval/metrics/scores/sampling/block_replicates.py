@@ -11,7 +11,7 @@ Each value on the grid, and each difference of two, must agree with the exact on
 (`streameval.metrics.estimates`). Both speak of the rows of all blocks together. Where campaigns of one score each share
 a bin, the grid's values are right and replicates are not: standard errors of areas were off by up to 21 %. So what a
 block holds of a bin beyond its share is taken to be one tie, and how far it moves a value is the doubt of a replicate
-(`BlockReplicates.tied`). Scores of which most are within a millionth of each other, with a broad tail, fail the
+(`BlockReplicates.tied`). Scores that mostly lie within a millionth of each other, with a broad tail, fail the
 first check.
 """
 
