@@ -15,6 +15,7 @@ from streameval.kernels.thresholds import STRIDE
 __all__ = [
     "drift_counts",
     "drift_weights",
+    "extreme_strides",
     "share_word",
     "square_word",
     "stride_sums",
@@ -104,28 +105,48 @@ def _less(high, low, other_high, other_low):
 
 
 @jit
-def drift_counts(neg, pos, score, levels, starts):
-    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
+def extreme_strides(levels, starts):
+    """The strides in which a running sum of p − (p + n)·s may be the least or the greatest, ascending.
 
-    The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known, from
-    `stride_sums`; in floating point they bound both extremes. Within a stride a sum rises and falls by no more than its
-    positives, so few strides may hold an extreme: these are followed group by group.
+    The sums at the ends of strides are known, from `stride_sums`; in floating point they bound both extremes. Within a
+    stride a sum rises and falls by no more than its positives, so few strides may hold an extreme.
     """
     strides = levels.shape[1] - 1
-    found, ends = np.zeros((3, 2), np.uint64), np.zeros(strides + 1)
+    found, ends = np.empty(strides, np.int64), np.zeros(strides + 1)
     for k in range(1, strides + 1):
         ends[k] = (levels[1, k] - levels[1, 0]) - (starts[k, 0] * 4.0 + starts[k, 1] * _PER_WORD)
     slack = _CLOSE * (levels[:, strides] - levels[:, 0]).sum()
-    least, most = ends.min() + slack, ends.max() - slack
+    least, most, count = ends.min() + slack, ends.max() - slack, 0
     for k in range(strides):
         hits = levels[1, k + 1] - levels[1, k]
         if ends[k] + hits >= most or ends[k + 1] - hits <= least:
-            high, low = _ended(levels, starts, k)
-            for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
-                high, low = _drifted(high, low, neg[i], pos[i], share_word(score[i]))
-                _fall(found, high, low)
-                _rise(found, high, low)
-    found[0, 0], found[0, 1] = _ended(levels, starts, strides)
+            found[count] = k
+            count += 1
+    return found[:count].copy()
+
+
+@jit
+def drift_counts(neg, pos, score, levels, starts, followed):
+    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
+
+    The least and the greatest also range over the empty sum, 0.
+
+    Parameters
+    ----------
+    neg, pos : of each group
+    levels, starts : from `stride_sums`
+    followed : strides that are followed group by group (`extreme_strides`)
+    score : of the groups of these strides
+    """
+    found, at = np.zeros((3, 2), np.uint64), 0
+    for k in followed:
+        high, low = _ended(levels, starts, k)
+        for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
+            high, low = _drifted(high, low, neg[i], pos[i], share_word(score[at]))
+            at += 1
+            _fall(found, high, low)
+            _rise(found, high, low)
+    found[0, 0], found[0, 1] = _ended(levels, starts, levels.shape[1] - 1)
     return found
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.thresholds import stride_levels
+from streameval.states.scores.lookup import ScoreLookup
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -153,6 +154,13 @@ class ScorePart:
         """A score that no score of the group is above; equal to `low` for a single score."""
         return self.bounds[2]
 
+    @property
+    def lookup(self) -> Any:
+        """The thresholds of all groups as a `ScoreLookup`, or as an array where they are decoded already."""
+        if "bounds" in self._made:
+            return self.scores
+        return ScoreLookup(lambda groups: self.ends(groups)[0], 0, self.n.size)
+
     def score(self, i: int) -> float:
         """The threshold of one group."""
         if "bounds" in self._made:
@@ -172,7 +180,7 @@ def _swapped(t: Totals) -> Totals:
     return replace(t, neg=t.pos, pos=t.neg, neg_weight=t.pos_weight, pos_weight=t.neg_weight)
 
 
-def leading(scores: Array, value: float, *, above: bool = False) -> int:
+def leading(scores: Any, value: float, *, above: bool = False) -> int:
     """How many scores, which descend, are at least a value, or are above it.
 
     By bisection in place: `numpy.searchsorted` copies an array that is reversed.
@@ -184,7 +192,9 @@ def leading(scores: Array, value: float, *, above: bool = False) -> int:
     (3, 1)
     """
     if scores.size and (scores[-1] > value if above else scores[-1] >= value):
-        return scores.size
+        return len(scores)
+    if not scores.size or (scores[0] <= value if above else scores[0] < value):
+        return 0
     return (bisect_left if above else bisect_right)(scores, -value, key=neg)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.calibration.strides import drift_counts, drift_weights
+from streameval.kernels.calibration.strides import drift_weights
 from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.calibration.strides import strides
@@ -62,9 +62,7 @@ class Drift(Basis):
         if found is None:
             return None
         if counted(part.total):
-            known = strides(part, found.middle)
-            rows = drift_counts(part.n, part.p, found.middle, known.levels, known.starts).tolist()
-            last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
+            last, least, most = strides(part, found.middle).drifts()
         else:
             last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
         return _Sums(part.before.rows, last, least, most, None if part.exact else _ends(part, found))

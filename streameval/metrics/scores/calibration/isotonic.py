@@ -85,9 +85,7 @@ class CorpFit(Metric):
 _FIT = CorpFit()
 
 
-def _pooled(
-    n: Array, p: Array, low: Array, high: Array, known: Strides | None = None
-) -> tuple[Array, Array, Array, Array]:
+def _pooled(n: Array, p: Array, low: Any, high: Any, known: Strides | None = None) -> tuple[Array, Array, Array, Array]:
     """Pooled groups, and the ends of the scores of each block; `known` are sums of these groups."""
     if known is not None and known.full:
         blocks, hits, last = pooled(n, p, known.levels)

@@ -94,7 +94,7 @@ def _sides(z: Array) -> tuple[Array, Array]:
         return 1.0 / (1.0 + np.exp(-z)), 1.0 / (1.0 + np.exp(z))
 
 
-def binned(n: Array, p: Array, scores: Array, keys: Array | None = None) -> Bins:
+def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
     """The bins of groups whose scores descend between 0 and 1; those below `LEAST` are left out.
 
     `keys` are rank keys of float32 scores, where there are fewer than 2³² rows: they are faster.
@@ -106,12 +106,12 @@ def binned(n: Array, p: Array, scores: Array, keys: Array | None = None) -> Bins
     return first, table, ends
 
 
-def summed(n: Array, p: Array, scores: Array, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
+def summed(n: Array, p: Array, scores: Any, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
     """What `streameval.kernels.calibration.strips.strip_sums` returns, and the bins, without those of scores 0 and 1.
 
     Parameters
     ----------
-    n, p, scores, keys : of each group, fewer than 2³² rows of float32 scores
+    n, p, scores, keys : of each group, fewer than 2³² rows of float32 scores, which may be a `ScoreLookup`
     above : negatives and positives above the first group
     """
     inside = slice(leading(scores, 1.0), leading(scores, 0.0, above=True))
@@ -121,7 +121,7 @@ def summed(n: Array, p: Array, scores: Array, keys: Array, above: tuple[int, int
     return sums, (first, table, ends)
 
 
-def _room(scores: Array) -> Bins:
+def _room(scores: Any) -> Bins:
     """Empty bins for scores that descend between 0 and 1."""
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
@@ -131,10 +131,10 @@ def _room(scores: Array) -> Bins:
     return first - 1, np.zeros((_COLUMNS, last - first + 3), np.int64), (ends[0], ends[1])
 
 
-def _count(n: Array, p: Array, scores: Array, groups: slice, first: int, table: Array) -> None:
+def _count(n: Array, p: Array, scores: Any, groups: slice, first: int, table: Array) -> None:
     """Count some groups in bins, one by one."""
     if groups.stop > (groups.start or 0):
-        logit_counts(n[groups], p[groups], scores[groups], float(_SCALE), float(_SPAN), first, table)
+        logit_counts(n[groups], p[groups], np.asarray(scores[groups]), float(_SCALE), float(_SPAN), first, table)
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:

@@ -168,10 +168,11 @@ class ReliabilityBins(Metric):
         """Edges of bins of equal width, as a float64 array of shape (bins + 1,); every part asks for them."""
         return np.linspace(0.0, 1.0, int(self.bins) + 1)
 
-    def _of_scores(self, scores: Array) -> Array:
-        return np.searchsorted(self.edges[1:-1], scores)
+    def _of_scores(self, scores: Any) -> Array:
+        found: Array = np.searchsorted(self.edges[1:-1], np.asarray(scores))
+        return found
 
-    def _stretches(self, scores: Array) -> Iterator[tuple[int, slice]]:
+    def _stretches(self, scores: Any) -> Iterator[tuple[int, slice]]:
         """The bins of scores that descend: the number and where it stands."""
         if not scores.size:
             return

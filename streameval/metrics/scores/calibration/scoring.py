@@ -42,11 +42,14 @@ _MOST = math.nextafter(1.0, 0.0)
 
 
 class Probabilities(NamedTuple):
-    """Scores as probabilities: for each group the lowest, the middle and the highest it may hold; equal where exact."""
+    """Scores as probabilities: for each group the lowest, the middle and the highest it may hold; equal where exact.
 
-    low: Array
-    middle: Array
-    high: Array
+    Arrays, or a `ScoreLookup` where sums come from the keys.
+    """
+
+    low: Any
+    middle: Any
+    high: Any
 
     @classmethod
     def of(cls, part: ScorePart) -> Probabilities | None:
@@ -60,7 +63,7 @@ class Probabilities(NamedTuple):
 
     @classmethod
     def _made(cls, part: ScorePart) -> Probabilities | None:
-        scores, low, high = part.bounds
+        scores, low, high = part.bounds if strip_keys(part) is None else (part.lookup,) * 3
         if scores.size and not (scores[-1] >= 0.0 and scores[0] <= 1.0):  # they descend
             return None
         if part.exact:
@@ -189,7 +192,7 @@ class LogLoss(Metric):
         every = slice(None)
         return self._loss(part, every, found.high, found.low), value, self._loss(part, every, found.low, found.high)
 
-    def _binned(self, part: ScorePart, scores: Array) -> _Binned:
+    def _binned(self, part: ScorePart, scores: Any) -> _Binned:
         """Bins of the scores that have a logit and are not clipped, and the sum over the others."""
         clip = self.clip or 0.0
         if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
@@ -200,9 +203,9 @@ class LogLoss(Metric):
         of_bins = part.n[inside], part.p[inside], scores[inside], None if keys is None else keys[inside]
         return _Binned(sum(ends), binned(*of_bins))
 
-    def _loss(self, part: ScorePart, groups: slice, of_pos: Array, of_neg: Array) -> Any:
+    def _loss(self, part: ScorePart, groups: slice, of_pos: Any, of_neg: Any) -> Any:
         """The sum over some groups in fixed point, or infinity; a logarithm is taken where there are rows."""
-        n, p, of_pos, of_neg = (side[groups] for side in (part.n, part.p, of_pos, of_neg))
+        n, p, of_pos, of_neg = (np.asarray(side[groups]) for side in (part.n, part.p, of_pos, of_neg))
         if self.clip is not None:
             of_pos, of_neg = (np.clip(side, self.clip, 1.0 - self.clip) for side in (of_pos, of_neg))
         sums: Any = 0

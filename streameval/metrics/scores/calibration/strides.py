@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.kernels.calibration.pooling import pool_counts, pool_weights
-from streameval.kernels.calibration.strides import stride_sums
+from streameval.kernels.calibration.strides import drift_counts, extreme_strides, stride_sums
 from streameval.kernels.exact import integer
 from streameval.kernels.thresholds import STRIDE
 from streameval.metrics.scores.calibration.logit_table import binned, summed
@@ -29,7 +29,7 @@ class Strides(NamedTuple):
 
     Attributes
     ----------
-    n, p, scores : of each group
+    n, p, scores : of each group; scores may be a `ScoreLookup`
     levels : see `ScorePart.levels`
     starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶², as
         two words
@@ -40,7 +40,7 @@ class Strides(NamedTuple):
 
     n: Array
     p: Array
-    scores: Array
+    scores: Any
     levels: Array
     starts: Array
     squares: int
@@ -55,16 +55,25 @@ class Strides(NamedTuple):
             return of_neg, of_pos, score
         rest = slice(stride * STRIDE, end)
         n, p, scores = self.n[rest], self.p[rest], self.scores[rest]
-        return of_neg + int(n.sum()), of_pos + int(p.sum()), score + int(dot(n + p, scores))
+        return of_neg + int(n.sum()), of_pos + int(p.sum()), score + int(dot(n + p, np.asarray(scores)))
+
+    def drifts(self) -> tuple[int, int, int]:
+        """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, with the empty sum."""
+        followed = extreme_strides(self.levels, self.starts)
+        groups = (followed[:, None] * STRIDE + np.arange(STRIDE)).ravel()
+        scores = np.asarray(self.scores[groups[groups < self.n.size]])
+        rows = drift_counts(self.n, self.p, scores, self.levels, self.starts, followed).tolist()
+        last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
+        return last, least, most
 
 
-def strides(part: ScorePart, scores: Array) -> Strides:
+def strides(part: ScorePart, scores: Any) -> Strides:
     """The sums of a part of counts whose groups have these probabilities."""
     found: Strides = part.once("strides", lambda: _strides(part, scores))
     return found
 
 
-def _strides(part: ScorePart, scores: Array) -> Strides:
+def _strides(part: ScorePart, scores: Any) -> Strides:
     n, p, above, keys, bins = part.n, part.p, (part.before.n, part.before.p), strip_keys(part), None
     if keys is None:
         levels, starts, found, full = stride_sums(n, p, scores, *above)
@@ -84,7 +93,7 @@ def strip_keys(part: ScorePart) -> Array | None:
 
 def bins_of(part: ScorePart) -> Bins:
     """The bins of the logit of a part of counts whose scores all have one."""
-    if strip_keys(part) is not None and (found := strides(part, part.scores).bins):
+    if strip_keys(part) is not None and (found := strides(part, part.lookup).bins):
         return found
     made: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
     return made
