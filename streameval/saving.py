@@ -79,7 +79,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     StreamevalError
         If it cannot be written; what was there before is as it was. A closed pipe raises `BrokenPipeError`.
     """
-    import secrets  # which loads OpenSSL
+    import secrets  # this loads OpenSSL
 
     target = Path(path).resolve()
     special = target.exists() and not target.is_file()

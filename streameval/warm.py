@@ -62,7 +62,7 @@ def _table(rows: int) -> pa.Table:
 
 
 def _scores(table: pa.Table) -> None:
-    """All of scores."""
+    """Everything that reads scores."""
     scores = ["f4", "f8", "i8"]
     evaluate(table, score=scores, truncate=[0.1, 100], at=["fpr=0.01", "recall=0.9", "k=1000", "threshold=0.5"])
     evaluate(table, score="share", metrics="*", truncate=0.1)
@@ -81,7 +81,7 @@ def _scores(table: pa.Table) -> None:
 
 
 def _clusters(table: pa.Table) -> None:
-    """All of clusters, and of clusters against classes."""
+    """Everything that reads clusters, alone or against classes."""
     columns = ["cluster", "text", "coded"]
     evaluate(table, cluster=columns)
     evaluate(table, cluster=columns, by=["country", "length"])

@@ -170,7 +170,7 @@ class Accumulator:
             if spec.refuses_missing:
                 for each in ready:
                     if any(_misses(each.columns[name]) for name in spec.columns):
-                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # which says what it refuses
+                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # says what it refuses
         return ready, labels
 
     def _fold(self, plan: Plan, ready: Sequence[Batch], labels: Any) -> None:

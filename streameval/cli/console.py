@@ -171,7 +171,7 @@ def say(text: str, nl: bool = True) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest goes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes there at exit
         msg = f"stdout: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
 

@@ -26,7 +26,7 @@ __all__ = ["Judged", "check_computed", "implied", "judged", "rules_of_data"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What a rule said of an evaluation.
+    """The judgement of a rule on an evaluation.
 
     Attributes
     ----------

@@ -151,12 +151,12 @@ class Request:
         return of_column(self.options[name], column)
 
     def selected(self, column: str) -> Selection:
-        """The metrics that are asked for of a column."""
+        """The metrics that are asked for on a column."""
         return replace(self.selection, **{name: self.policy(name, column) for name in ("truncate", "aul_threshold")})
 
 
 def _check_means(options: Mapping[str, Any]) -> None:
-    """Refuse what means over groups do not go with."""
+    """Refuse options that do not go with means over groups."""
     for name in ("by", "weight", "approx", "approx_agc"):
         if options[name]:
             msg = (
@@ -195,7 +195,7 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
 
 
 def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
-    """How labels are read: not at all where no metric needs them, and nothing is said of them."""
+    """How labels are read; they are not read if no metric needs them and no option mentions them."""
     needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
     said = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
     column = options["label"] if needed or said else None

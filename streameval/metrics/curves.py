@@ -1,4 +1,4 @@
-"""Curves as data: for each, the family that has it, the metrics it is made of, and how it is made of their values."""
+"""Curves as data: for each, the family that has it, the metrics it needs, and how it is made from their values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CurveKind:
     Attributes
     ----------
     name : such as ``roc``
-    family : whose states it is made of
+    family : its states give the curve
     default : a metric of that family, which builds the state
     metrics : what to finalize, given the threshold of `aul`
     make : the curve, from the values of these metrics, the state, its column and the threshold of `aul`; it raises
@@ -48,7 +48,7 @@ class CurveKind:
     make: Callable[[Sequence[Any], Any, str, float], Curve]
 
     def drawn(self, state: Any) -> Any:
-        """The state that the curve is made of: that of a score without its missing scores."""
+        """The state behind the curve: that of a score without its missing scores."""
         return state if self.family == "cluster" else numbers_only(state)
 
 

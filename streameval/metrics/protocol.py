@@ -21,7 +21,7 @@ __all__ = ["Basis", "Metric", "Partials", "UserMetric", "as_metric"]
 
 
 class Partials(list[Any]):
-    """Partials of one metric, and what metrics of the same state have made of theirs.
+    """Partials of one metric, and what metrics of the same state have derived from theirs.
 
     Metrics with equal bases have the same partials, so that what follows from them is the same, too.
 

@@ -48,7 +48,7 @@ def honoured(verb: str) -> dict[str, Option]:
 
 
 def kept_options() -> dict[str, Option]:
-    """The options that a store keeps: they decide its states, or the values computed of them by default."""
+    """The options that a store keeps: they decide its states, or the values computed from them by default."""
     return {
         name: option
         for name, option in honoured("update").items()

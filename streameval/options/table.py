@@ -45,7 +45,7 @@ class Option:
     default : as in the signature
     verbs : commands that honour it; ``evaluate`` stands for `streameval.evaluate` and `explain`, ``show`` for
         `Store.evaluate`, other verbs for the method of that name
-    decides : whether it decides which states are built, which values are computed of them, or nothing
+    decides : whether it decides which states are built, which values are computed from them, or nothing
     help : text for the command line
     needs : input without which it would change nothing, a key of `NEEDS`
     idle : values that change nothing without that input; None for all but the default

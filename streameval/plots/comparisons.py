@@ -183,7 +183,7 @@ def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None)
         raise OptionError(msg)
     columns = dict.fromkeys(str(r.of) for r in sliced)
     if len(columns) > 1:
-        msg = f"{metric} by {column!r} was computed of {', '.join(columns)}; say which with of="
+        msg = f"{metric} by {column!r} was computed for {', '.join(columns)}; say which with of="
         raise OptionError(msg)
     whole = next((r for r in named if r.slice is None and r.of == sliced[0].of), None)
     return sorted(sliced, key=lambda r: -r.rows), whole

@@ -116,7 +116,7 @@ class Listed:
     ----------
     heads : names of the columns, and whether they are numbers
     rows : texts of each row
-    values : what the texts were made of
+    values : the values behind the texts
     """
 
     heads: tuple[tuple[str, bool], ...]

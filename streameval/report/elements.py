@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-_NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # that a reason begins with
+_NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # at the start of a reason
 
 __all__ = ["Block", "Cell", "Facts", "Figure", "Head", "Key", "Page", "Row", "Section", "Table", "Text"]
 

@@ -54,7 +54,7 @@ def _breakable(name: str) -> Markup:
     """A name that may go on in another line after an underscore, which browsers do not see as the end of a word."""
     from markupsafe import Markup
 
-    return Markup("_<wbr>").join(visible(name).split("_"))  # which escapes each part
+    return Markup("_<wbr>").join(visible(name).split("_"))  # this escapes each part
 
 
 def _runs(blocks: tuple[Any, ...]) -> list[tuple[bool, list[Any]]]:

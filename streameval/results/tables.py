@@ -74,7 +74,7 @@ def _same_value(one: Any, other: Any) -> bool:
 
 
 def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Of some slices the one whose values, as texts, are nearest to those given; None if none is near.
+    """The slice whose values, as texts, are nearest to those given; None if none is near.
 
     Only slices of the given columns are compared.
 

@@ -188,7 +188,7 @@ class Rule:
     def _check_level(self, text: str, places: Mapping[str, int]) -> None:
         """Refuse levels that are none, and those of what has no sampling interval."""
         if self.proven and self.level is None:
-            _refuse(text, places["level"], "proven is said of a level, such as proven @95%")
+            _refuse(text, places["level"], "proven needs a level, such as proven @95%")
         if self.level is not None and not 0.5 <= self.level < 1:
             _refuse(text, places["level"], "a level is at least 50% and below 100%, such as @95%")
         if self.level is not None and self.metric in (*FACTS, *LIVE):

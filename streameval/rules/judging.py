@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices"]
 
 BASELINE = 7  # nights that the usual value is the median of
-ENOUGH = 3  # of them, at least
+ENOUGH = 3  # earlier nights, at least
 ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # how a verdict says that a value is not exact
 _SIGNS = {
     ">=": lambda value, bound: value >= bound,

@@ -125,7 +125,7 @@ def _pieces(
     """The file's pieces: runs of neighbouring row groups of about `GATHER_ROWS` rows."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)
     runs = list(_runs(groups))
-    # of an object Arrow does not notice a short answer: its footer is read again, with the data, and compared
+    # Arrow does not notice a short answer from an object store: the footer is read again with the data and compared
     kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
         rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)

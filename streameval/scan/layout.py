@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Layout", "encoded_in"]
 
 
-_PLAIN_BYTES = 4  # that a text takes at least which is not written as a code: those of its length
+_PLAIN_BYTES = 4  # a text that is not written as a code takes at least the bytes of its length
 
 
 class Group(NamedTuple):

@@ -204,7 +204,7 @@ class LabelReader:
         given = self.spec.pos_label
         if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
             raise LabelError(self._foreign(dtype))
-        if dtype == pa.float16():  # as `read` widens it
+        if dtype == pa.float16():  # `read` widens it
             dtype = pa.float32()
         if isinstance(given, bool) and not pa.types.is_boolean(dtype) and number:
             given = int(given)

@@ -1,8 +1,8 @@
 """Values of a column in a few groups of rows: the texts of ids, and examples of what is in a cluster.
 
-Of each group the `most` distinct values of smallest hash are kept. What a group's values are does not depend on how the
-rows are cut, ordered or repeated. Memory grows with the groups asked for, not with the rows. The state is used within
-a run and never stored.
+For each group the `most` distinct values of smallest hash are kept. The values do not depend on how the rows are cut,
+ordered or repeated. Memory grows with the groups asked for, not with the rows. The state is used within a run and never
+stored.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
 
 @dataclass(frozen=True)
 class _Selected:
-    """Some nights of a store, with what is asked of them.
+    """Some nights of a store, with what to evaluate.
 
     Attributes
     ----------

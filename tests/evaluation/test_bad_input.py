@@ -507,7 +507,7 @@ def test_asking_for_what_was_not_computed_lists_what_was() -> None:
     result = evaluate(pa.table(GOOD | {"other": [1, 2, 3, 4]}), score=["score", "other"], metrics="roc_*")
     with pytest.raises(OptionError, match=r"aul was not computed; there are: roc_auc of other, roc_auc of score"):
         result.value("aul")
-    with pytest.raises(OptionError, match=r"roc_auc was computed of score, other; say which with of="):
+    with pytest.raises(OptionError, match=r"roc_auc was computed for score, other; say which with of="):
         result.value("roc_auc")
     with pytest.raises(OptionError, match=r"no curve 'calibration'; there are roc"):
         result.curve("calibration")

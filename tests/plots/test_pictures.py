@@ -247,7 +247,7 @@ def test_slices_have_their_rows() -> None:
     assert names[-1] == {None: "null", "null": "'null'"}.get(best["country"], best["country"])
     assert sorted(texts(ax)) == sorted(f"{row['rows']:,} rows" for row in rows)
     assert legend(ax) == [f"all rows: {everything().value('roc_auc', 'score'):.4f}"]
-    with pytest.raises(OptionError, match=r"computed of score, other; say which with of="):
+    with pytest.raises(OptionError, match=r"computed for score, other; say which with of="):
         plot_slices(everything(), "country", "roc_auc")
     with pytest.raises(OptionError, match=r"no roc_auc by 'night'; there are: roc_auc by country"):
         plot_slices(everything(), "night", "roc_auc")

@@ -71,7 +71,7 @@ def _as_arrow(labels: Any) -> pa.Array | None:
 
     None for other labels: for floats, since Arrow would tell -0.0 from 0.0, and for lists, which Arrow cannot number.
     """
-    values = getattr(labels, "array", labels)  # of a Series
+    values = getattr(labels, "array", labels)  # a Series has one
     if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
         values = pa.array(values)
     if isinstance(values, pa.ChunkedArray):

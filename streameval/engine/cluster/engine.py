@@ -1,7 +1,7 @@
 """The engine on a cluster: the steps of `streameval.engine.protocol.Engine` as graphs of tasks for the workers.
 
-Of large states a pass returns only outlines. Their rows stay on the workers as ranges, which the engine finds by spec.
-They are released with the engine; an `Evaluation` keeps it for its curves.
+A pass returns only the outlines of large states. Their rows stay on the workers as ranges, which the engine finds by
+spec. They are released with the engine; an `Evaluation` keeps it for its curves.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
         return found
     metric = None if options["classes"] and given["metric"] in GAINS else given["metric"]
     made = with_slices(found, data, {**options, **run, "metric": metric})
-    asked = {**options, "classes": given["classes"]}  # which stands for an earlier clustering as well
+    asked = {**options, "classes": given["classes"]}  # an earlier clustering takes their place
     told = command("attribute", made.source.data, asked) if made.source.command else ""
     return replace(made, source=replace(made.source, command=told))
 

@@ -60,7 +60,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     counts : tuple of Scalar
         ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty where there are none.
     ci_level : level of the sampling intervals; None without them
-    judgements : what rules said of it, see `judge`
+    judgements : those of rules, see `judge`
     unit_hash : version of the hash that divides units into blocks; evaluations of different versions do not compare
 
     Examples

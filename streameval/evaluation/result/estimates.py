@@ -74,7 +74,7 @@ class Estimates(LookUp):
         Raises
         ------
         OptionError
-            If the metric was not computed of both, or no intervals were asked for.
+            If the metric was not computed for both, or no intervals were asked for.
 
         Examples
         --------

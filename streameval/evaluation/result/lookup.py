@@ -38,7 +38,7 @@ class LookUp:
             return found[0]
         if found:
             columns = ", ".join(str(r.of) for r in found)
-            msg = f"{metric} was computed of {columns}; say which with of="
+            msg = f"{metric} was computed for {columns}; say which with of="
         else:
             have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))
             msg = f"{metric}{f' of {of}' if of else ''} was not computed; there are: {have}"

@@ -218,7 +218,7 @@ def count_blocks(
         for i in range(at.size):
             if at[i] == _NAN:
                 continue
-            count = np.uint8(table[at[i]] + np.uint8(1))  # which wraps
+            count = np.uint8(table[at[i]] + np.uint8(1))  # it wraps
             table[at[i]] = count
             if count == 0:
                 wide[at[i]] += _CARRY

@@ -36,7 +36,7 @@ def logit_counts(neg, pos, score, scale, span, first, table):
     while i < size:
         side = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
         rare, follows = _rare(score[i], side), side == way
-        if follows:  # of many groups the next bin is the one below
+        if follows:  # with many groups the next bin is the one below
             at -= 1
             edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         way = side

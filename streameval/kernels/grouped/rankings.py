@@ -61,7 +61,7 @@ def narrow_f4(bits, ids, bias):
 
 @jit
 def encode_f4(ids, bits, label, shift, words, codes):
-    """As `encode`, of float32 scores that are not NaN, given as uint32 `bits`."""
+    """As `encode`, for float32 scores that are not NaN, given as uint32 `bits`."""
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
         key = rank_f4(bits[i])

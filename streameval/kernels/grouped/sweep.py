@@ -79,7 +79,7 @@ def narrow_f4(bits, raw, table, label, words, codes):
 
 @jit
 def narrow_keys(keys, raw, table, label, words, codes):
-    """As `narrow_f4`, of 32-bit rank keys in uint64 words."""
+    """As `narrow_f4`, for 32-bit rank keys in uint64 words."""
     for i in range(keys.size):
         key = np.uint32(keys[i])
         words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
 
-_MOST_REASONS = 4  # that are told of slices
+_MOST_REASONS = 4  # reasons listed for slices
 _FEW_UNITS = 50  # effective units below which intervals are rough
 
 

@@ -120,7 +120,7 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
     text : str
         A local path, a pattern, or a URI with its options (``s3://bucket/x/*.parquet?endpoint_override=…``).
     tables : Tables, optional
-        What is known of table formats, shared by the inputs of one plan; it says which version of a Delta table to
+        What is known about table formats, shared by the inputs of one plan; it says which version of a Delta table to
         read.
 
     Returns

@@ -316,7 +316,7 @@ class ClusterCounts(PlainState):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
+        """Whether both are the same state: equal tables, whatever the segments. Hashing would be costly."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)

@@ -59,7 +59,7 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
 
     @classmethod
     def union(cls, parts: Sequence[SizeChanges]) -> SizeChanges:
-        """Of all clusters of several; at least one."""
+        """The changes for the clusters of several parts; at least one."""
         changes = parts[0].changes.merge(*(part.changes for part in parts[1:]))
         paired = [part.paired for part in parts if part.paired is not None]
         table = SizeTable.union([part.table for part in parts])

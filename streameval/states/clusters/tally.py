@@ -82,7 +82,7 @@ def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Count
 def _sizes_of_rows(
     words: Array, top: int, clusters: Array, positives: Array, impure: list[Counts] | None
 ) -> tuple[Array, Array]:
-    """As `_sizes`, of sorted rows."""
+    """As `_sizes`, for sorted rows."""
     if impure is not None:
         keys, *counts = impure_clusters(words, np.uint64(top))
         impure.append(Counts(keys, np.empty((keys.size, 0), np.uint64), *counts))
@@ -93,7 +93,7 @@ def _sizes_of_rows(
 def _by_size(
     rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
 ) -> Iterator[tuple[Array, Array]]:
-    """As `_sizes`, of rows that are not counted."""
+    """As `_sizes`, for rows that are not counted."""
     bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS)
     clusters[1] += rows.words.size - bounds[-1]
     positives[1] += alone

@@ -65,7 +65,7 @@ class HotRows:
         self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
         self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
         slots = slots_of_rows(keys)
-        for _ in range(2):  # of the keys that share a slot the last one keeps it
+        for _ in range(2):  # the last of the keys that share a slot keeps it
             self._table[slots, :-1] = keys
             left = (self._table[slots, :-1] != keys).any(axis=1)
             keys, slots = keys[left], slots[left] + np.uint64(1)

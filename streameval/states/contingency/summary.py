@@ -157,7 +157,7 @@ class Summary:
 
     @cached_property
     def _hash(self) -> int:
-        """Made once, because every measure looks up what others have computed of the table."""
+        """Made once, because every measure looks up what others have computed for the table."""
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
 

@@ -118,7 +118,7 @@ class Watcher(Protocol):
 
 
 class PairWatcher(Protocol):
-    """Is told of clusters with several classes and of classes with several clusters.
+    """Receives clusters with several classes and classes with several clusters.
 
     All arrays are of shape (n_groups,).
     """

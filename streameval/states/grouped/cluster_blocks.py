@@ -6,8 +6,8 @@ integer ids, which sorts like the rows of clusters alone, and the cells of a clu
 (`streameval.kernels.blocks.clusters`). One sweep gives the size tables without each block (`by_block`).
 
 `Grouped` with an inner state for each of 128 blocks folds the same at a quarter of the speed. This is the same state in
-another layout: its face and its stored table are those of `Grouped`, into which it turns where single groups are asked
-for.
+another layout: its methods and its stored table are those of `Grouped`, and it turns into one where single groups are
+needed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def cell_layout(inner: Any) -> Layout:
 
 def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
     """Add rows by the words of their clusters, not mixed, and their blocks."""
-    first, rest = read_only(ids[0]), ids[1].copy()  # which `encode` overwrites with the words of the keys
+    first, rest = read_only(ids[0]), ids[1].copy()  # `encode` overwrites them with the words of the keys
     second, blocks, label = rest.reshape(-1), _codes(blocks), read_only(label)
 
     def encode(part: slice, *out: Array) -> None:
@@ -107,7 +107,7 @@ class BlockedClustersBuilder:
             array = array.dictionary_decode()
         if array.null_count:
             if inner.nulls == "error":
-                inner.builder(self._budget, 1).update(batch)  # which raises
+                inner.builder(self._budget, 1).update(batch)  # this raises
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._nulls += row_counts(blocks[~valid], label[~valid], len(self._nulls))
             array, label, blocks = array.drop_null(), label[valid], blocks[valid]
@@ -300,7 +300,7 @@ class BlockedClusters(PlainState):
         return DerivedClusters.of(self)
 
     def only(self, group: int) -> Any:
-        """The inner state of one block; of no rows where there is no such block."""
+        """The inner state of one block; empty if there is no such block."""
         return self._grouped.only(group)
 
     def without(self, *groups: int) -> Any:

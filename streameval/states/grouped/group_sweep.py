@@ -4,7 +4,7 @@ An interleaved state may be sliced in several ways: each code of its words, a *c
 *slicing*. All rows are group 0, then come the groups of the first slicing, and so on.
 
 A shard is an interval of scores. What every group has above it is counted first (`GroupSweep.tallied`), interval by
-interval; then shards are independent. Of each shard metrics see a `GroupSweepPart`: the scores of every group in it.
+interval; then shards are independent. Metrics see each shard as a `GroupSweepPart`: the scores of every group in it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 For scores without weights. The table is that of `ScoreCounts`, with words that also have a code of the group: to fold a
 row costs as much for a thousand groups as for one, and all groups are finalized in one sweep
 (`streameval.states.grouped.group_sweep`). The state of all rows has the same pieces in the same places.
-Of scores of 32 bits a word has 32 bits, the lower half of the rank key and the code; more than 2¹⁵ groups have words of
-64 bits, the whole key and the code. Longer scores have long words (`streameval.states.scores.long_words`), for up to
-2¹⁵ groups.
+For scores of 32 bits a word has 32 bits, the lower half of the rank key and the code. With more than 2¹⁵ groups words
+have 64 bits, the whole key and the code. Longer scores have long words (`streameval.states.scores.long_words`), for up
+to 2¹⁵ groups.
 
 A `GroupCodes` maps groups to codes. Builders that share a budget share it; when states with different codes are merged,
 such as those of other processes, one of them is recoded. No code enters a result.
@@ -119,7 +119,7 @@ class Interleaved(CodedGroups):
         return replace(self, keyed=KeyedCounts(WIDE.layout, tuple(segments)))
 
     def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
-        """The rows by larger groups: `part` gives the name of each one's."""
+        """The rows by larger groups: `part` gives the name of the larger group."""
         names = list(map(part, self.group_codes.names))
         table = GroupTable.of(pa.array(map(part, self.table.names.to_pylist()), pa.large_binary()), self.table.facts)
         return replace(self.recoded(GroupCodes(), names), table=table)

@@ -281,7 +281,7 @@ def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]
     if tag == b"i" and len(array) and not pa.types.is_dictionary(array.type) and not array.null_count:
         values = array.to_numpy()
         low, high = int(values.min()), int(values.max())
-        if high - low < _DENSE and high < (1 << 63) - 1:  # which needs no hash table
+        if high - low < _DENSE and high < (1 << 63) - 1:  # no hash table is needed
             codes = (values - values.dtype.type(low)).astype(np.uint32)
             return read_only(codes), tagged(pa.array(np.arange(low, high + 1)), tag)
     encoded = array if pa.types.is_dictionary(array.type) else hashable(array).dictionary_encode(null_encoding="encode")

@@ -61,7 +61,7 @@ DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not so
 SLAB = 1 << 20  # rows gathered at a time
 _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
-_LEAST = 1 << 14  # as few at least: a finer partition costs more than it saves
+_LEAST = 1 << 14  # items, at least: a finer partition costs more than it saves
 _ITEMS_A_KEY = 8  # a distinct key and what metrics derive from it take about as much as this many items
 _COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
 
@@ -222,7 +222,7 @@ class KeyedCounts(Bucketed):
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
-        """As `stretches`, of an interval that fits into memory."""
+        """As `stretches`, for an interval that fits into memory."""
         sides = self.gather(start, stop)
         for i, j in self._cuts(items):
             parts = [side.cut(i, j) for side in sides]

@@ -269,7 +269,7 @@ def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
 
 
 def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, buckets: Array) -> Counts:
-    """As `weighed`, of small buckets with these items, the first one `at` some index of the addresses."""
+    """As `weighed`, for small buckets with these items, the first one `at` some index of the addresses."""
     size = int(items.sum())
     columns = *_room(size), *np.empty((2, size))
     n = weigh_words(rows, weights, items, buckets, at, *columns)

@@ -75,7 +75,7 @@ class HotKeys:
         whole = keys[:, 0].copy()
         for column in rest.T:  # two keys taken for one only make the sample a little wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # where hardly two are equal, no key is hot
+        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # if hardly two are equal, no key is hot
         if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:
             return None
         ordered = np.sort(whole)
@@ -138,7 +138,7 @@ def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
     slots = slots_of(keys)
     table, of = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << SLOT_BITS, np.int64)
     table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
-    for _ in range(2):  # of the keys that share a slot the last one keeps it
+    for _ in range(2):  # the last of the keys that share a slot keeps it
         table[slots], of[slots] = keys, buckets
         left = (table[slots] != keys).any(axis=1)
         keys, buckets, slots = keys[left], buckets[left], slots[left] + np.uint64(1)

@@ -29,7 +29,7 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
     """How ids of an Arrow type are identified: ``signed``, ``unsigned`` or ``hash``.
 
     Strings and binaries are compared byte by byte. Composed and decomposed letters (NFC, NFD), other letter case and
-    trailing blanks make other ids; normalise them before, where they mean the same.
+    trailing blanks make different ids; normalise them first if they mean the same.
 
     Raises
     ------

@@ -45,7 +45,7 @@ __all__ = ["Packing"]
 
 FEW = 32  # rows of an item up to which it is read as rows
 ITEMS = 1 << 16  # items of a piece at most
-RUN_BYTES = 1 << 25  # of a segment that is read, about: few segments merge faster than many
+RUN_BYTES = 1 << 25  # about, of a segment that is read: few segments merge faster than many
 
 
 @dataclass(frozen=True)

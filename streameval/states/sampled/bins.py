@@ -73,7 +73,7 @@ class BinsSpec(MissingScores):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: a bin a row, with its ends and the counts of its 64 cells; with weights their sums."""
+        """Columns of the table: one row per bin: its ends, the counts of its 64 cells and, with weights, sums."""
         ends = [pa.field(name, pa.float64(), nullable=False) for name in ("low", "high")]
         sums = [pa.field("weights", pa.list_(pa.float64(), CELLS))] if self.weighted else []
         counts = pa.field("counts", pa.list_(pa.int64(), CELLS))

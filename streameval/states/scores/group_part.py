@@ -141,7 +141,7 @@ class GroupPart:
         if self.last != other.first:
             return self, other
         false, true = int(self.neg[-1]), int(self.pos[-1])
-        if self.neg.size == 1:  # which may have begun earlier
+        if self.neg.size == 1:  # it may have begun earlier
             false, true = false + self.false, true + self.true
         return replace(self, goes_on=True), replace(other, continues=True, false=false, true=true)
 

@@ -214,7 +214,7 @@ class QuantileSketch(TDigestExchange, Small):
         """
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
-            msg = f"a sketch is of numbers, and these values have type {array.dtype}: convert them"
+            msg = f"a sketch takes numbers, and these values have type {array.dtype}: convert them"
             raise DataError(msg)
         builder = _SketchBuilder(QuantileSpec(compression=compression))
         builder.add(np.ascontiguousarray(array).ravel())

@@ -95,7 +95,7 @@ class Configuration:
             If it has an option that this version does not know.
         """
         options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
-        if options.get("nulls") == "drop":  # which applied to labels as well in stores of earlier versions
+        if options.get("nulls") == "drop":  # in stores of earlier versions it applied to labels as well
             options.setdefault("unlabelled", "drop")
         unknown = [name for name in options if name not in KEPT]
         if unknown:

@@ -70,7 +70,7 @@ def evaluated_where(
         msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
         raise OptionError(msg, "where")
     states: dict[Any, Any] = {}
-    groups: dict[Any, None] = {}  # that meet the filter, of all states
+    groups: dict[Any, None] = {}  # groups of all states that meet the filter
     for w in wanted:
         grouped = slices.state(entries, w)
         here = _meeting(grouped, slices.key, where)

@@ -109,7 +109,7 @@ class Changing:
         names : str or sequence of str
             Partitions.
         columns : str or sequence of str
-            Columns of scores, clusters, classes or sketches, with all that was computed of them.
+            Columns of scores, clusters, classes or sketches, with everything computed from them.
 
         Raises
         ------

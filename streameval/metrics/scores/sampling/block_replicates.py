@@ -258,8 +258,8 @@ class BlockReplicates(Thresholded):
 
         In which half varies with bin, block and label, once more with positives on the other side, which leaves no
         product of labels. Rows move within all rows: within those that are left, a tie would be weighed without its
-        own block. Bins in which metrics are truncated are left alone: what is unknown of their rows, `displaced` tells,
-        and the place of a truncation would jump from half to half. Empty where every bin is one score.
+        own block. Bins in which metrics are truncated are left alone: `displaced` covers what is unknown there, and
+        the place of a truncation would jump from half to half. Empty where every bin is one score.
         """
         if not (self._cuts.pieces > 1).any():
             return ()
