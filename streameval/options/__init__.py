@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
@@ -33,10 +34,9 @@ __all__ = [
     "words",
 ]
 
-_EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
 
-
-def honoured(verb: str) -> dict[str, Option]:
+@cache
+def honoured(verb: str) -> Mapping[str, Option]:
     """The options of a verb, by their names in Python.
 
     Examples
@@ -44,7 +44,8 @@ def honoured(verb: str) -> dict[str, Option]:
     >>> list(honoured("vacuum"))
     ['dry_run', 'keep', 'grace', 'storage_options', 'memory', 'spill', 'threads']
     """
-    return _EVALUATE if verb == "evaluate" else {option.name: option for option in OPTIONS if verb in option.verbs}
+    in_python = verb == "evaluate"  # honours what no command takes
+    return {option.name: option for option in OPTIONS if verb in option.verbs or (in_python and not option.verbs)}
 
 
 def kept_options() -> dict[str, Option]:
@@ -52,7 +53,7 @@ def kept_options() -> dict[str, Option]:
     return {
         name: option
         for name, option in honoured("update").items()
-        if name in _EVALUATE and _decides(option) and option.kept
+        if name in honoured("evaluate") and _decides(option) and option.kept
     }
 
 
@@ -112,7 +113,7 @@ def active(options: Mapping[str, Any]) -> dict[str, Any]:
     {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
     """
     options = {
-        name: value.only(options[_EVALUATE[name].of]) if isinstance(value, ByColumn) else value
+        name: value.only(options[honoured("evaluate")[name].of]) if isinstance(value, ByColumn) else value
         for name, value in options.items()
     }
     idle = {option.name: option.rest for several in _idle(options).values() for option in several}
@@ -179,7 +180,7 @@ def result_key(options: Mapping[str, Any]) -> str:
     >>> result_key(one) == result_key(checked({"score": ["a"], "threads": 1})) != result_key(other)
     True
     """
-    deciding = {name: as_json(value) for name, value in options.items() if _decides(_EVALUATE[name])}
+    deciding = {name: as_json(value) for name, value in options.items() if _decides(honoured("evaluate")[name])}
     return json.dumps(deciding, sort_keys=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from streameval.errors import OptionError
@@ -91,6 +92,14 @@ class Option:
         OptionError
             If the option does not take it.
         """
+        return self.rest if given is self.default else self._checked(given)
+
+    @cached_property
+    def rest(self) -> Any:
+        """The default in plain form."""
+        return self._checked(self.default)
+
+    def _checked(self, given: Any) -> Any:
         if given is None and self.default is None and not self.kind.many:
             return None
         if self.of and isinstance(given, ByColumn):
@@ -103,11 +112,6 @@ class Option:
             msg = f"{self.name}={given!r} must be the name of a column"
             raise OptionError(msg)
         return found
-
-    @property
-    def rest(self) -> Any:
-        """The default in plain form."""
-        return self.plain(self.default)
 
     def idles(self, value: Any) -> bool:
         """Whether a plain value would change nothing without the input that the option needs."""
