@@ -100,7 +100,7 @@ class Basis(ABC):
 
 
 class Metric(Basis):
-    """One number of one state; frozen. All members but `name`, `partial` and `combine` have defaults.
+    """One number of one state; frozen. It has a `name`, `combine`, and `partial` or `basis`; the rest has defaults.
 
     Attributes
     ----------
@@ -141,6 +141,10 @@ class Metric(Basis):
     def basis(self, part: Any) -> Any:
         """What takes the partial: metrics with equal bases share the partials, which are computed once."""
         return self
+
+    def partial(self, part: Any) -> Any:
+        """The partial of the basis; a metric that is its own basis computes it here."""
+        return self.basis(part).partial(part)
 
     @abstractmethod
     def combine(self, partials: Sequence[Any], state: Any) -> Any:

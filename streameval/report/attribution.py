@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
-from streameval.report.provenance import read_section
+from streameval.report.provenance import Read, read_section
 from streameval.report.values import number, spoken
 from streameval.results import slice_text
 from streameval.wording import plural, visible
@@ -61,12 +61,8 @@ _NONE = {
 _UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "splits": "no earlier cluster was split"}
 
 
-class Attributed(Protocol):
+class Attributed(Read, Protocol):
     """The part of an attribution that a report needs."""
-
-    @property
-    def rows(self) -> int:
-        """Rows in clusters."""
 
     @property
     def totals(self) -> dict[str, float]:
@@ -79,18 +75,6 @@ class Attributed(Protocol):
     @property
     def slice_metric(self) -> str | None:
         """The metric of the slices."""
-
-    @property
-    def dropped(self) -> tuple[tuple[str, int], ...]:
-        """Rows left out, by reason."""
-
-    @property
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """Files left out, with the reason."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options that decide the result."""
 
     @property
     def merges(self) -> Any:

@@ -97,10 +97,6 @@ class Agc(Metric):
         """What takes the partials: the pairs won, which `roc_auc` takes as well, or the sums that `ratio` shares."""
         return RocAuc() if self._by_pairs(part.total) else GainSums(self.truncate)
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return self.basis(part).partial(part)
-
     def ranked(self, rankings: Rankings) -> list[tuple[int, int]] | None:
         """Twice the pairs won of each ranking, which give the area unless it is truncated."""
         return RocAuc().ranked(rankings) if self.truncate == 1 else None

@@ -54,10 +54,6 @@ class Gini(Metric):
         """The pairs won."""
         return RocAuc()
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return RocAuc().partial(part)
-
     def ranked(self, rankings: Rankings) -> list[tuple[int, int]]:
         """Twice the pairs won of each ranking."""
         return RocAuc().ranked(rankings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.alike import alike
+from streameval.report.provenance import Read
 from streameval.report.terminal.cells import cell
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
 from streameval.report.terminal.notes import means, sampling_notes, slice_notes
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Found", "cell", "render", "series", "text"]
 
 
-class Found(Protocol):
-    """What a report tells of: an evaluation."""
-
-    @property
-    def rows(self) -> int:
-        """Rows evaluated."""
+class Found(Read, Protocol):
+    """The part of an evaluation that a report needs."""
 
     @property
     def positives(self) -> int | None:
@@ -36,18 +33,6 @@ class Found(Protocol):
     @property
     def results(self) -> tuple[Scalar, ...]:
         """One value a metric and column."""
-
-    @property
-    def dropped(self) -> tuple[tuple[str, int], ...]:
-        """Rows left out, by reason."""
-
-    @property
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """Files left out, with the reason."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options that decide the results."""
 
 
 def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:

@@ -117,10 +117,6 @@ class CumulativeError(Metric):
         """The running sums."""
         return _DRIFT
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return self.basis(part).partial(part)
-
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """Shift each part's sums by those above it."""
         from streameval.results import Scalar

@@ -169,10 +169,6 @@ class Corp(Metric):
         """The fit, which the terms share."""
         return _FIT
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return self.basis(part).partial(part)
-
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """One division."""
         if reason := missing(partials, state):

@@ -276,10 +276,6 @@ class Recalibration(Metric):
         """The table, then the step, which metrics of the same fit share; from open bins the shift has ends."""
         return self.fit or (_TABLE if self.joint or part.certain else ShiftEnds())
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return self.basis(part).partial(part)
-
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar | Recalibration:
         """The value, or the metric that takes the next step."""
         found: Any

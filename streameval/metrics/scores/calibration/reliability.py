@@ -306,10 +306,6 @@ class CalibrationError(Metric):
         """The bins, which metrics of equal bins share."""
         return self.drawn
 
-    def partial(self, part: ScorePart) -> Any:
-        """The partial of the basis."""
-        return self.basis(part).partial(part)
-
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """The mean or the largest distance."""
         if reason := missing(partials, state):
