@@ -194,13 +194,13 @@ def tally_weights(words, weights, table, errors):
 
 @jit
 def sum_pieces(weights, starts):
-    """Compensated sum of the weights of each piece."""
-    sums = np.zeros(starts.size - 1)
+    """The sum of the weights of each piece, and what it leaves out, as a float64 array of shape (2, n_pieces)."""
+    sums = np.zeros((2, starts.size - 1))
     for j in range(starts.size - 1):
         total, error = 0.0, 0.0
         for i in range(starts[j], starts[j + 1]):
             total, error = compensated(total, error, weights[i])
-        sums[j] = total + error
+        sums[0, j], sums[1, j] = two_sum(total, error)
     return sums
 
 

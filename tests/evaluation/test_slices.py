@@ -229,6 +229,31 @@ def parts(data: pa.Table, by: str) -> list[list[Any]]:
     ]
 
 
+@pytest.mark.parametrize("by", [["group"], ["group", "odd", "group,odd"]], ids=len)
+@pytest.mark.parametrize("digits", [None, 2])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
+def test_weighted_slices_are_their_rows_alone(kind: type, digits: int | None, by: list[str]) -> None:
+    """To the last bit, for weights of any size: slices in large buckets and in small ones, equal scores or none."""
+    rows, rng = 60_000, np.random.default_rng(5)
+    score = 0.75 + rng.random(rows) / 512 if digits is None else rng.normal(size=rows).round(digits)
+    data = pa.table(
+        {
+            "label": (rng.random(rows) < 0.3).astype(np.int8),
+            "score": (score * (1 if kind is not np.int32 else 1e8)).astype(kind),
+            "weight": 10.0 ** rng.uniform(-6, 6, rows),
+            "group": np.minimum(rng.geometric(0.5, rows), 6),
+            "odd": rng.random(rows) < 0.5,
+        }
+    )
+    options: dict[str, Any] = {"score": "score", "weight": "weight", "metrics": "*", "threads": 2}
+    found = evaluate(data, by=by, **options)
+    assert told(r for r in found.results if r.slice is None) == told(evaluate(data, **options).results)
+    for one in ({"group": 1}, {"group": 6}, {"odd": True}, {"group": 2, "odd": False}):
+        own = [r for r in found.results if r.slice == one]
+        assert bool(own) == (",".join(one) in by)
+        assert not own or told(own) == told(alone(data, one, **options))
+
+
 def many(rows: int = 6_000, groups: int = 30) -> pa.Table:
     """Rows of more groups than stand apart, some with one class or a NaN score only."""
     rng = np.random.default_rng(7)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import rank_f4
 
@@ -19,6 +20,8 @@ __all__ = [
     "kept_words",
     "mark_codes",
     "ordered",
+    "part_sizes",
+    "parted",
     "recoded",
     "recoded_rows",
     "without",
@@ -91,6 +94,58 @@ def kept_words(words, counts, starts, added, marks, shift, low, kept, kept_count
         ends[j] = n
         rows[j] = found if counts.size else np.int64(n - first)
     return n
+
+
+@jit
+def part_sizes(words, starts, low, groups):
+    """Items and pieces of each group, as an int64 array of shape (2, n_groups)."""
+    sizes, last = np.zeros((2, groups), np.int64), np.full(groups, -1)
+    for j in range(starts.size - 1):
+        for i in range(starts[j], starts[j + 1]):
+            group = np.uint64(words[i] & low)
+            sizes[0, group] += 1
+            sizes[1, group] += last[group] != j
+            last[group] = j
+    return sizes
+
+
+@jit
+def parted(words, counts, weights, starts, codes, added, shift, low, firsts, kept, kept_counts, kept_weights, pieces):
+    """Move the rows of each group together, in their order.
+
+    Parameters
+    ----------
+    words, counts, starts, added, shift, low : as `kept_words` takes them
+    weights : weight of each word; empty without weights
+    codes : uint32 array of shape (n_pieces,)
+    firsts : int64 array of shape (2, n_groups), the first item and the first piece of each group
+    kept, kept_counts, kept_weights : take the keys, counts and weights; the latter two are empty where there are none
+    pieces : code, first item (of those of the group), rows and weight of each piece, arrays of shape (n_pieces,), the
+        last one as `streameval.kernels.segments.sum_pieces` has it
+    """
+    kept_codes, kept_starts, rows, sums = pieces
+    cursor, last = firsts.copy(), np.full(firsts.shape[1], -1)
+    for j in range(codes.size):
+        for i in range(starts[j], starts[j + 1]):
+            group = np.uint64(words[i] & low)
+            at = np.uint64(cursor[0, group])
+            cursor[0, group] += 1
+            if last[group] != j:
+                last[group] = j
+                piece = np.uint64(cursor[1, group])
+                cursor[1, group] += 1
+                kept_codes[piece], kept_starts[piece] = codes[j], np.int64(at) - firsts[0, group]
+                rows[piece], sums[:, piece] = 0, 0.0
+            piece = np.uint64(cursor[1, group] - 1)
+            kept[at] = added[j] + np.uint64(words[i] >> shift)
+            if counts.size:
+                kept_counts[at] = counts[i]
+                rows[piece] += counts[i]
+            if weights.size:
+                kept_weights[at] = weights[i]
+                sums[0, piece], sums[1, piece] = compensated(sums[0, piece], sums[1, piece], weights[i])
+    for piece in range(sums.shape[1]):
+        sums[0, piece], sums[1, piece] = two_sum(sums[0, piece], sums[1, piece])
 
 
 @jit

@@ -1,8 +1,10 @@
 """Interleaved groups: rows of all groups in one table in the order of their scores.
 
-For scores without weights. The table is that of `ScoreCounts`, with words that also have a code of the group: to fold a
-row costs as much for a thousand groups as for one, and all groups are finalized in one sweep
-(`streameval.states.grouped.group_sweep`). The state of all rows has the same pieces in the same places.
+The table is that of `ScoreCounts`, with words that also have a code of the group: to fold a row costs as much for a
+thousand groups as for one. The state of all rows has the same pieces in the same places. Without weights all groups are
+finalized in one sweep (`streameval.states.grouped.group_sweep`); with weights each is taken out first, since rounded
+sums equal those of its rows alone only if they are taken over the same stretches of scores.
+
 For scores of 32 bits a word has 32 bits, the lower half of the rank key and the code. With more than 2¹⁵ groups words
 have 64 bits, the whole key and the code. Longer scores have long words (`streameval.states.scores.long_words`), for up
 to 2¹⁵ groups.
@@ -24,6 +26,7 @@ from streameval.budget import Budget, Computed
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
+from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
 from streameval.states.grouped.group_codes import CodedGroups, GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
@@ -53,16 +56,17 @@ def interleaves(inner: Any, key: Key) -> bool:
 
     Examples
     --------
+    >>> from streameval.states.grouped.keys import Blocks
     >>> slices = By(("country",))
-    >>> interleaves(ScoreSpec("score"), slices), interleaves(ScoreSpec("score", weighted=True), slices)
+    >>> interleaves(ScoreSpec("score"), slices), interleaves(ScoreSpec("score"), Blocks("user"))
     (True, False)
     """
-    return isinstance(key, By) and isinstance(inner, ScoreSpec) and not inner.weighted
+    return isinstance(key, By) and isinstance(inner, ScoreSpec)
 
 
 def _row_bytes(layout: Layout) -> int:
-    """What a builder takes for a row: twice the word, and its code."""
-    return 2 * layout.dtype.itemsize + 4
+    """What a builder takes for a row: twice the word and its weight, and its code."""
+    return 2 * (layout.dtype.itemsize + 8 * layout.weighted) + 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +85,13 @@ class Interleaved(CodedGroups):
     @classmethod
     def empty(cls, inner: ScoreSpec) -> Interleaved:
         """No groups."""
-        return cls(
-            inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(first_words(inner).layout)
-        )
+        table, layout = GroupTable.empty(2 * len(inner_facts(inner))), first_words(inner).stored(inner)
+        return cls(inner, GroupCodes(), table, KeyedCounts(layout))
 
     @property
     def words(self) -> Words:
         """How words are made."""
-        return WORDS[self.keyed.layout]
+        return WORDS[replace(self.keyed.layout, weighted=False)]
 
     def fits(self, other: Interleaved) -> bool:
         """Whether one table can hold the groups of both, which then have codes in this one's group_codes.
@@ -116,7 +119,7 @@ class Interleaved(CodedGroups):
             replace(each, words=Computed(each.words.shape, np.dtype(np.uint64), partial(NARROW.wide_words, each)))
             for each in self.keyed.segments
         )
-        return replace(self, keyed=KeyedCounts(WIDE.layout, tuple(segments)))
+        return replace(self, keyed=KeyedCounts(WIDE.stored(self.inner), tuple(segments)))
 
     def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
         """The rows by larger groups: `part` gives the name of the larger group."""
@@ -156,25 +159,42 @@ class Interleaved(CodedGroups):
             return None
         here = np.flatnonzero(np.diff(ends, prepend=0))
         starts, rows_of = np.append(0, ends[here]), rows[here] if counts.size else None
-        columns = kept[:n].copy(), kept[:0], kept_counts[:n].copy() if counts.size else NO_COUNTS
-        return Segment.held(budget, segment.codes[here], starts, rows_of, None, *columns)
+        weights = segment.weights.read()[marks[words & low]] if segment.weights else NO_WEIGHTS
+        sums = sum_pieces(weights, starts) if segment.weights else None
+        columns = kept[:n].copy(), kept[:0], kept_counts[:n].copy() if counts.size else NO_COUNTS, weights
+        return Segment.held(budget, segment.codes[here], starts, rows_of, sums, *columns)
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
         budget = budget or Budget()
         segments: dict[int, list[Segment]] = {}
-        for each, keys, groups in self._rows():
-            codes, words = np.repeat(each.codes, np.diff(each.starts)), keys.astype(self.inner.layout.dtype)
-            order, starts = kernels.ordered(groups.astype(np.int64), len(self.group_codes))
-            counts = each.counts.read() if each.counts else NO_COUNTS
-            for group in np.flatnonzero(np.diff(starts)).tolist():
-                at = order[starts[group] : starts[group + 1]]
-                own = _segment(codes[at], words[at], counts[at] if counts.size else NO_COUNTS, budget)
+        for each in self.keyed.segments:
+            for group, own in self._parted(each, budget):
                 segments.setdefault(group, []).append(own)
         return {
             name: self._inner(tuple(segments.get(code, ())), facts)
             for name, code, facts in zip(*self.named_codes(), self.table.facts, strict=True)
         }
+
+    def _parted(self, segment: Segment, budget: Budget) -> Iterator[tuple[int, Segment]]:
+        """The rows of each group of a segment, as the inner state has them."""
+        words, kind = segment.words.read(), self.keyed.layout.dtype.type
+        counts = segment.counts.read() if segment.counts else NO_COUNTS
+        weights = segment.weights.read() if segment.weights else NO_WEIGHTS
+        low, shift = kind((1 << self.words.cell_bits) - 1), kind(self.words.cell_bits)
+        sizes = kernels.part_sizes(words, segment.starts, low, len(self.group_codes))
+        ends = np.cumsum(sizes, axis=1)
+        items = np.empty(words.size, self.inner.layout.dtype), np.empty_like(counts), np.empty_like(weights)
+        codes, starts, rows = (np.empty(ends[1, -1], kind) for kind in (np.uint32, np.int64, np.int64))
+        sums, columns = np.empty((2, codes.size)), (words, counts, weights, segment.starts, segment.codes)
+        added, pieces = self.words.bases(self.inner.type, segment), (codes, starts, rows, sums)
+        kernels.parted(*columns, added, shift, low, ends - sizes, *items, pieces)
+        for group in np.flatnonzero(sizes[0]).tolist():
+            at, its = (slice(stop - size, stop) for stop, size in zip(ends[:, group], sizes[:, group], strict=True))
+            kept, kept_counts, kept_weights = (column[at].copy() for column in items)
+            own = codes[its].copy(), np.append(starts[its], kept.size)
+            facts = rows[its].copy() if counts.size else None, sums[:, its].copy() if weights.size else None
+            yield group, Segment.held(budget, *own, *facts, kept, kept[:0], kept_counts, kept_weights)
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
         """The same groups in the other layouts: apart, and under composite keys."""
@@ -188,7 +208,8 @@ class Interleaved(CodedGroups):
         for each, keys, groups in self._rows():
             side = np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts))
             counts = each.counts.read() if each.counts else np.ones(keys.size, np.int64)
-            add_items(builder, tags[groups], keys.reshape(-1, 1), side, counts, NO_WEIGHTS)
+            weights = each.weights.read() if each.weights else NO_WEIGHTS
+            add_items(builder, tags[groups], keys.reshape(-1, 1), side, counts, weights)
         return CompositeGroups(self.inner, self.table, KeyedCounts.built(builder))
 
     def _rows(self) -> Iterator[tuple[Segment, Array, Array]]:
@@ -216,8 +237,9 @@ class InterleavedBuilder:
         self._table = TableBuilder()
 
     def _started(self, words: Words) -> SegmentBuilder:
-        capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(words.layout)
-        return SegmentBuilder(words.layout, self._budget, max(1, capacity))
+        layout = words.stored(self._inner)
+        capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(layout)
+        return SegmentBuilder(layout, self._budget, max(1, capacity))
 
     @property
     def known(self) -> int:
@@ -228,7 +250,8 @@ class InterleavedBuilder:
         """Fold a batch whose groups are known; False, and nothing is done, if it is not to be interleaved.
 
         Scores of 32 bits are interleaved, unless words would be wide and may not `grow`; longer ones, if long words
-        have room for their keys and groups.
+        have room for their keys and groups. Batches of weighted scores with missing ones are not, since the weights of
+        missing scores are summed by the inner state.
         """
         names = split.names.to_pylist()
         codes = self._group_codes.few(names, MOST_CELLS)
@@ -241,7 +264,7 @@ class InterleavedBuilder:
             return False
         if words not in self._builders:
             self._builders[words] = self._started(words)
-        self._builders[words].add(encoded.size, encoded.encode)
+        self._builders[words].add(encoded.size, encoded.encode, weights=encoded.weights)
         self._table.add(split.names, encoded.facts)
         return True
 
@@ -249,6 +272,9 @@ class InterleavedBuilder:
         """How rows are encoded; `table` has the codes of their groups. None if words have no room for a key."""
         inner, encode = self._inner, None
         values = _complete(batch.columns[inner.column], inner.type)
+        if values is None and inner.weighted:
+            return None
+        weights = batch.weight if inner.weighted and batch.weight is not None else NO_WEIGHTS
         if values is not None and inner.type in ("f4", "f8"):
             facts = np.zeros((len(split.names), 2 * len(inner_facts(inner))))
             columns = read_only(values), read_only(split.raw), table, read_only(batch.label)
@@ -258,7 +284,7 @@ class InterleavedBuilder:
             facts = fact_sums(inner, rows, split.codes, len(split.names))
             values = read_only(rows.keys[:, 0])
             encode = words.of_keys(values, read_only(split.raw[rows.rows]), table, read_only(rows.side), inner)
-        return None if encode is None else _Encoded(values.size, encode, facts)
+        return None if encode is None else _Encoded(values.size, encode, weights, facts)
 
     def interleaved(self) -> Interleaved:
         """Everything folded; the builder is spent."""
@@ -269,10 +295,11 @@ class InterleavedBuilder:
 
 
 class _Encoded(NamedTuple):
-    """Rows to fold: how many, what fills their words and codes, and the facts of each group."""
+    """Rows to fold: how many, what fills their words and codes, their weights, and the facts of each group."""
 
     size: int
     encode: Callable[..., None]
+    weights: Array
     facts: Array
 
 
@@ -282,10 +309,3 @@ def _complete(score: pa.Array, kind: str) -> Array | None:
         return None
     values = numbers(score, kind)
     return None if values.dtype.kind == "f" and np.isnan(values).any() else values
-
-
-def _segment(codes: Array, words: Array, counts: Array, budget: Budget) -> Segment:
-    """A segment of `ScoreCounts` from items in the order of their codes."""
-    first = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=-1))
-    rows = np.add.reduceat(counts, first) if counts.size else None
-    return Segment.held(budget, codes[first], np.append(first, codes.size), rows, None, words, words[:0], counts)

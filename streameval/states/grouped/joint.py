@@ -1,7 +1,7 @@
 """Several slicings of one score at once: rows are folded by the combinations of their values.
 
 A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are interleaved, so
-that a row is held once, however many slicings there are, and one sweep finalizes all of them
+that a row is held once, however many slicings there are, and without weights one sweep finalizes all of them
 (`streameval.states.grouped.group_sweep`). Once a builder meets more, it folds further rows slicing by slicing. The
 layout does not change results.
 """
@@ -38,7 +38,7 @@ class JointSpec(PlainSpec):
 
     Parameters
     ----------
-    inner : ScoreSpec without weights
+    inner : ScoreSpec
     keys : the slicings
 
     Examples
@@ -215,12 +215,16 @@ def side_by_side(
     first = next(states)
     if isinstance(first, Joint):
         parts = [first.spec.part(key) for key in keys]
-        return [] if first.further else [GroupSweep.tallied(first.interleaved, each, parts, budget)]
+        return (
+            []
+            if first.further or first.spec.inner.weighted
+            else [GroupSweep.tallied(first.interleaved, each, parts, budget)]
+        )
     if not isinstance(first, Grouped):
         return []
     if not isinstance(first.interleaved, Interleaved):
         made = [ClusterSweep.of(state, k) for k, state in enumerate(chain([first], states))]
         return [] if None in made else [one for one in made if one is not None]
-    if len(keys) > 1 or first.apart or len(first.composite.table):
+    if len(keys) > 1 or first.apart or len(first.composite.table) or first.spec.inner.weighted:
         return []
     return [GroupSweep.tallied(first.interleaved, each, budget=budget)]

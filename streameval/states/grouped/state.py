@@ -3,8 +3,8 @@
 ``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
 equals, bit for bit, what the inner spec folds from those rows.
 
-Three layouts lie behind one face. Groups of scores without weights are *interleaved* into one table in the order of
-their scores (`streameval.states.grouped.interleaved`), slices of clusters into one by cluster
+Three layouts lie behind one face. Slices of scores are *interleaved* into one table in the order of their scores
+(`streameval.states.grouped.interleaved`), slices of clusters into one by cluster
 (`streameval.states.grouped.interleaved_clusters`). Of other states the first groups that a task meets stand *apart*:
 each has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups have
 *composite* keys in one `KeyedCounts` (`streameval.states.grouped.composite`), which takes 16 bytes a row more and suits
@@ -227,7 +227,7 @@ class Grouped(Small):
     spec : GroupedSpec
     apart : inner states by the name of their group
     composite : CompositeGroups, further groups; a group may have rows in both, since tasks meet it at different times
-    interleaved : groups of scores without weights, or of clusters, in one table; None where there are none
+    interleaved : groups of scores or of clusters, in one table; None where there are none
     """
 
     spec: GroupedSpec

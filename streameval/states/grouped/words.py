@@ -7,7 +7,7 @@ cell (`streameval.states.scores.long_words`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,10 @@ class Words:
         """Words with each cell replaced by ``table[cell]``."""
         found: Array = interleave.recoded(words, table, self.low)
         return found
+
+    def stored(self, inner: ScoreSpec) -> Layout:
+        """The layout of these words with the weights of the inner state."""
+        return replace(self.layout, weighted=inner.weighted)
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
         """How rows are encoded, from their scores; `raw` and `table` give their cells. None if a key has no room."""

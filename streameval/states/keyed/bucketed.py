@@ -124,7 +124,7 @@ class Bucketed:
     def _sums(self) -> Array:
         total, errors = np.zeros((2, self.layout.codes))
         inexact = np.zeros(self.layout.codes, np.bool_)
-        parts = [(segment.codes, segment.sums) for segment in self.segments if segment.sums is not None]
+        parts = [(each.codes, sums) for each in self.segments if each.sums is not None for sums in each.sums]
         for codes, weights in parts:
             add_at(codes, weights, total, errors, inexact)
         total += errors

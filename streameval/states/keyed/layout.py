@@ -85,7 +85,8 @@ class Segment:
     codes : uint32 array of shape (n_pieces,), ascending
     starts : int64 array of shape (n_pieces + 1,), first item of each piece
     rows_of : int64 array of shape (n_pieces,), rows of each piece where items have counts; None where each is a row
-    sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
+    sums : float64 array of shape (2, n_pieces), weight of each piece, rounded, and what that leaves out, so that totals
+        do not depend on where segments end; None without weights
     words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
         further words, has a column for each
     """
@@ -136,7 +137,7 @@ class Segment:
         first, last = int(self.starts[a]), int(self.starts[b])
         columns = (self.rest, self.counts, self.weights)
         parts = (None if column is None else column.part(first, last) for column in columns)
-        rows, sums = (None if column is None else column[a:b] for column in (self.rows_of, self.sums))
+        rows, sums = (None if column is None else column[..., a:b] for column in (self.rows_of, self.sums))
         starts = self.starts[a : b + 1] - first
         return Segment(self.codes[a:b], starts, rows, sums, self.words.part(first, last), *parts)
 

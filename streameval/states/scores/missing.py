@@ -77,7 +77,7 @@ def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
 
 def total_weight(weights: Array) -> float:
     """Compensated sum."""
-    return float(sum_pieces(weights, np.array([0, weights.size]))[0])
+    return float(sum_pieces(weights, np.array([0, weights.size]))[0, 0])
 
 
 def halved_rows(state: Any) -> int:
