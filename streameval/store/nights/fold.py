@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
 
+    _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
+
 __all__ = ["Bad", "Night", "Workers", "fold_partitions", "typed"]
 
 SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
@@ -159,16 +161,16 @@ def fold_partitions(
     plans = {p.name: _tried(p, partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
     full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
     rows, alone = [found.rows for _, found in full], replace(engine, threads=1)
-    nights: list[Night | Bad]
+    folding, nights = _Folding(configuration, files, skip), list[Night | Bad]()
     if workers and full:
         engine.begin(sum(rows))
-        nights = _on_workers(workers, full, configuration, engine, files, skip)
+        nights = _on_workers(workers, full, folding, engine)
     elif sum(rows) < SMALL:
-        nights = [_fold(one, configuration, alone, files, skip=skip) for one in full]
+        nights = [folding.fold(one, alone) for one in full]
     elif len(full) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
-        nights = engine.each(lambda one: _fold(one, configuration, alone, files, skip=skip), full, "partition")
+        nights = engine.each(partial(folding.fold, engine=alone), full, "partition")
     else:
-        nights = [_fold(one, configuration, engine, files, skip=skip) for one in full]
+        nights = [folding.fold(one, engine) for one in full]
     folded = {(found.partition if isinstance(found, Bad) else found.entry.partition): found for found in nights}
     every = [folded.get(p.name) or _empty(p, plans[p.name], configuration) for p in partitions]
     good = [found for found in every if isinstance(found, Night)]
@@ -235,12 +237,7 @@ def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
 
 
 def _on_workers(
-    workers: Workers,
-    planned: Sequence[tuple[Partition, scan.Scan]],
-    configuration: Configuration,
-    engine: ThreadEngine,
-    files: StateFiles,
-    skip: bool,
+    workers: Workers, planned: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
 ) -> list[Night | Bad]:
     """Fold each partition on a worker; if there are few partitions, each uses several threads."""
     from streameval.engine.cluster import mapped
@@ -249,106 +246,89 @@ def _on_workers(
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.memory // at_once), "spill": workers.spill, "threads": threads}
-    task = partial(_fold_on_worker, configuration=configuration, files=files, options=options, skip=skip)
+    task = partial(_fold_on_worker, folding=folding, options=options)
     items = [(found.pieces, (partition, found)) for partition, found in planned]
     nights: list[Night | Bad] = mapped(connection, task, items, "partition", engine.progress)
-    absent = files.absent([kept.file for night in nights if isinstance(night, Night) for kept in night.entry.states])
+    written = [kept.file for night in nights if isinstance(night, Night) for kept in night.entry.states]
+    absent, store = folding.files.absent(written), folding.files.location.name
     if absent:
         msg = (
-            f"{files.location.name}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
+            f"{store}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
             "in a location that all workers and this process share"
         )
         raise ClusterError(msg)
     return nights
 
 
-def _fold_on_worker(
-    planned: tuple[Partition, scan.Scan],
-    configuration: Configuration,
-    files: StateFiles,
-    options: dict[str, Any],
-    skip: bool,
-) -> Night | Bad:
+def _fold_on_worker(planned: _Planned, folding: _Folding, options: dict[str, Any]) -> Night | Bad:
     """Fold a partition with an engine of the worker."""
-    return _fold(planned, configuration, ThreadEngine.start(**options), files, skip=skip)
+    return folding.fold(planned, ThreadEngine.start(**options))
 
 
-def _fold(
-    planned: tuple[Partition, scan.Scan], configuration: Configuration, engine: Engine, files: StateFiles, *, skip: bool
-) -> Night | Bad:
-    """Fold one partition, write its states, and compute its own metrics.
+@dataclass(frozen=True)
+class _Folding:
+    """How partitions are folded.
 
-    If a file turns out to be damaged, the partition is read again, file by file, to leave out or list all such files.
-    """
-    partition, found = planned
-    try:
-        return _folded(partition, found, configuration, engine, files, skip=bool(found.skipped))
-    except CorruptFileError:
-        pass
-    except DataError as error:
-        return Bad(partition.name, error)
-    return _tried(partition, lambda: _sifted(partition, found, configuration, engine, files, skip=skip))
-
-
-def _sifted(
-    partition: Partition,
-    found: scan.Scan,
-    configuration: Configuration,
-    engine: Engine,
-    files: StateFiles,
-    *,
-    skip: bool,
-) -> Night | Bad:
-    """Fold the readable files of a partition; the partition is bad if others may not be left out."""
-    night = _folded(partition, found, configuration, engine, files, skip=True)
-    if skip or not night.entry.left_out:
-        return night
-    files.delete(kept.file for kept in night.entry.states)
-    return Bad(partition.name, _lost(night.entry.left_out), tuple(night.entry.left_out))
-
-
-def _folded(
-    partition: Partition,
-    found: scan.Scan,
-    configuration: Configuration,
-    engine: Engine,
-    files: StateFiles,
-    *,
-    skip: bool,
-) -> Night:
-    """Fold a partition.
-
-    Parameters
+    Attributes
     ----------
-    skip : whether to leave damaged files out
-
-    Raises
-    ------
-    DataError
-        If it cannot be folded.
+    configuration : of the store
+    files : takes the states
+    skip : whether to leave out files that cannot be read; otherwise their partition is bad
     """
-    request = configuration.folding
-    request.slicing.check(found.schema, found.pieces[0].name)
-    where = None if request.where is None else request.where.bound(found.schema)
-    asked = planned_metrics(request, found)
-    kept = [
-        w
-        for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
-        if configuration.due is None or (w.group, w.of) in configuration.due
-    ]
-    wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
-    specs = tuple({w.spec: None for w in kept})
-    plan = Plan(found.schema, request.label, request.weight, specs, skip, where=where, derived=request.slicing.derived)
-    needed = _pruned(found, where)
-    folded = engine.read(needed.pieces, needed.rows, plan)
-    if fingerprint(partition.files)[0] != partition.fingerprint:
-        msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
-        raise DataError(msg)
-    written = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in kept)
-    evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
-    pairs = [(w, folded.states[w.spec]) for w in wanted]
-    facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
-    return Night(_entry(partition, folded.states[request.label], written, facts), evaluation)
+
+    configuration: Configuration
+    files: StateFiles
+    skip: bool
+
+    def fold(self, planned: _Planned, engine: Engine) -> Night | Bad:
+        """Fold one partition, write its states, and compute its own metrics.
+
+        If a file turns out to be damaged, the partition is read again, file by file, to leave out or list all such
+        files.
+        """
+        partition, found = planned
+        try:
+            return self._folded(partition, found, engine, skip=bool(found.skipped))
+        except CorruptFileError:
+            pass
+        except DataError as error:
+            return Bad(partition.name, error)
+        return _tried(partition, lambda: self._sifted(partition, found, engine))
+
+    def _sifted(self, partition: Partition, found: scan.Scan, engine: Engine) -> Night | Bad:
+        """Fold the readable files of a partition; the partition is bad if others may not be left out."""
+        night = self._folded(partition, found, engine, skip=True)
+        if self.skip or not night.entry.left_out:
+            return night
+        self.files.delete(kept.file for kept in night.entry.states)
+        return Bad(partition.name, _lost(night.entry.left_out), tuple(night.entry.left_out))
+
+    def _folded(self, partition: Partition, found: scan.Scan, engine: Engine, *, skip: bool) -> Night:
+        """Fold a partition; damaged files are left out, or raise `DataError`."""
+        configuration = self.configuration
+        request = configuration.folding
+        request.slicing.check(found.schema, found.pieces[0].name)
+        where = None if request.where is None else request.where.bound(found.schema)
+        asked = planned_metrics(request, found)
+        kept = [
+            w
+            for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
+            if configuration.due is None or (w.group, w.of) in configuration.due
+        ]
+        wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
+        specs = tuple({w.spec: None for w in kept})
+        label, derived = request.label, request.slicing.derived
+        plan = Plan(found.schema, label, request.weight, specs, skip, where=where, derived=derived)
+        needed = _pruned(found, where)
+        folded = engine.read(needed.pieces, needed.rows, plan)
+        if fingerprint(partition.files)[0] != partition.fingerprint:
+            msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
+            raise DataError(msg)
+        written = tuple(StoredState(w.group, w.of, w.spec.kind, *self.files.write(folded.states[w.spec])) for w in kept)
+        evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
+        pairs = [(w, folded.states[w.spec]) for w in wanted]
+        facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
+        return Night(_entry(partition, folded.states[label], written, facts), evaluation)
 
 
 def _pruned(found: scan.Scan, where: scan.Test | None) -> scan.Scan:
