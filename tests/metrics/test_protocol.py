@@ -1,0 +1,83 @@
+"""What a metric has by default, and what a user's own object gets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streameval
+from streameval import evaluate
+from streameval.metrics.catalogue import CATALOGUE
+from streameval.metrics.protocol import Metric, as_metric
+
+PACKAGE = Path(streameval.__file__).parent
+DATA = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.9, math.nan], "group": ["a", "a", "b", "b"]})
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A user's own metric: distinct scores, counted again in each step."""
+
+    steps: int = 0
+    counts_nan: bool = False
+    name: str = "groups"
+    family: str = "score"
+
+    def partial(self, part: Any) -> int:
+        """Distinct scores of a part."""
+        return int(part.rows.size)
+
+    def combine(self, partials: Any, state: Any) -> Any:
+        """Their sum, or the metric of the next step."""
+        return Groups(self.steps - 1, self.counts_nan) if self.steps else sum(partials)
+
+
+@pytest.mark.parametrize("entry", [entry for entry in CATALOGUE if entry.metric], ids=lambda entry: entry.name)
+def test_metrics_of_the_catalogue_have_every_member(entry: Any) -> None:
+    """Each derives from `Metric`, so that nobody has to ask whether a member is there."""
+    assert isinstance(entry.metric, Metric)
+    assert as_metric(entry.metric) is entry.metric
+    assert not entry.metric.user_defined
+
+
+def test_a_users_object_gets_the_defaults() -> None:
+    """It takes its own partials, of all rows, and equal objects make equal metrics."""
+    metric = as_metric(Groups())
+    assert metric.basis(None) is metric
+    assert metric.shrunk(0.5) is metric
+    assert (metric.points(10), metric.scores, metric.reads, metric.drawn) == (None, None, None, None)
+    assert metric.user_defined
+    assert (metric, hash(metric)) == (as_metric(Groups()), hash(as_metric(Groups())))
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_users_object_may_take_several_steps(steps: int) -> None:
+    """Its `combine` may give the metric of the next step; of all rows and of every slice."""
+    found = evaluate(DATA, score="score", by="group", nan="drop", metrics=[Groups(steps)])
+    assert [(one.value, one.slice) for one in found.results] == [
+        (2.0, None),
+        (2.0, {"group": "a"}),
+        (1.0, {"group": "b"}),
+    ]
+
+
+def test_a_users_object_says_what_halved_scores_mean() -> None:
+    """As `Metric.counts_nan`: without it the metric is undefined as soon as NaN scores count as halves."""
+    values = [
+        evaluate(DATA, score="score", nan="half", metrics=[Groups(counts_nan=counted)]).value("groups")
+        for counted in (False, True)
+    ]
+    assert math.isnan(values[0])
+    assert values[1] == 2.0
+
+
+@pytest.mark.parametrize("room", ["evaluation", "metrics"])
+def test_nobody_asks_a_metric_what_it_has(room: str) -> None:
+    """Only the adapter of a user's own object looks whether a member is there."""
+    asking = [path for path in (PACKAGE / room).rglob("*.py") if "hasattr(" in path.read_text()]
+    assert asking == [PACKAGE / "metrics" / "protocol.py"] * (room == "metrics")
