@@ -51,6 +51,7 @@ def _table(rows: int) -> pa.Table:
         "f8": score,
         "i8": (score * 1000).astype(np.int64),
         "share": np.minimum(score, 1.0),
+        "narrow": np.minimum(score, 1.0).astype(np.float32),
         "cluster": ids[0],
         "campaign": np.where(rng.random(rows) < 0.9, ids[0], ids[1]),
         "text": pa.array(few),
@@ -66,6 +67,7 @@ def _scores(table: pa.Table) -> None:
     scores = ["f4", "f8", "i8"]
     evaluate(table, score=scores, truncate=[0.1, 100], at=["fpr=0.01", "recall=0.9", "k=1000", "threshold=0.5"])
     evaluate(table, score="share", metrics="*", truncate=0.1)
+    evaluate(table, score="narrow", metrics="calibration")
     evaluate(table, score=scores[:2], weight="weight", at="fpr=0.01", truncate=0.1)
     evaluate(table, score="share", weight="weight", metrics="*")
     evaluate(table, score=scores[:2], approx=True)

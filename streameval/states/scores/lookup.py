@@ -52,6 +52,8 @@ class ScoreLookup:
             return self._one(int(groups))
         if isinstance(groups, slice):
             start, stop, step = groups.indices(self.size)
+            if (start, stop, step) == (0, self.size, 1):
+                return self  # which knows its ends
             if step == 1:
                 return ScoreLookup(self._decode, self._start + start, self._start + max(start, stop))
             return np.asarray(self)[groups]

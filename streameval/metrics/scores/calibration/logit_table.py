@@ -125,7 +125,7 @@ def _room(scores: Any) -> Bins:
     """Empty bins for scores that descend between 0 and 1."""
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
-    ends = [float(np.log(s / (1.0 - s))) for s in scores[[-1, 0]]]
+    ends = [float(np.log(s / (1.0 - s))) for s in (scores[-1], scores[0])]
     first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
     # rounding may move an end to the next bin
     return first - 1, np.zeros((_COLUMNS, last - first + 3), np.int64), (ends[0], ends[1])

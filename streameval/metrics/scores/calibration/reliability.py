@@ -176,7 +176,7 @@ class ReliabilityBins(Metric):
         """The bins of scores that descend: the number and where it stands."""
         if not scores.size:
             return
-        last, first = self._of_scores(scores[[-1, 0]]).tolist()
+        last, first = self._of_scores(np.array([scores[-1], scores[0]])).tolist()
         if first == last:
             yield first, slice(0, scores.size)
             return
