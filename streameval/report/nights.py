@@ -28,7 +28,7 @@ _FAILED = 5  # nights that a sentence names
 _SAID = 4  # metrics that get a sentence
 
 
-class Judged(Ruled, Protocol):
+class JudgedNight(Ruled, Protocol):
     """The outcome of a rule for a night."""
 
     @property
@@ -118,7 +118,7 @@ def nights_section(
     series: Sequence[Nightly],
     failing: Mapping[str, Sequence[str]],
     incomplete: Sequence[str],
-    judgements: Sequence[Judged],
+    judgements: Sequence[JudgedNight],
 ) -> Section:
     """The nights of a store.
 
@@ -167,7 +167,7 @@ def _table(
     return Table("Every night", heads, tuple(rows))
 
 
-def _rules(judgements: Sequence[Judged]) -> Table:
+def _rules(judgements: Sequence[JudgedNight]) -> Table:
     """The outcome of each rule; columns in which nothing is said are left out."""
     heads = (
         Head("night"),
@@ -223,7 +223,7 @@ def check_page(found: Checked, source: Source) -> Page:
     )
 
 
-def _recent(judgements: Sequence[Judged]) -> Iterator[Block]:
+def _recent(judgements: Sequence[JudgedNight]) -> Iterator[Block]:
     """A picture for each rule: its value in the last nights, and what it was compared with."""
     names = list(dict.fromkeys(one.partition for one in judgements))
     rules = dict.fromkeys((one.rule, one.text) for one in judgements)
