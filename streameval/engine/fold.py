@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.engine.scratch import LONG_BATCH_ROWS, scratch_bytes
+from streameval.engine.scratch import LONG_BATCH_ROWS, scratch_bytes, text_rows
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
@@ -160,7 +160,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
-            for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget)):
+            for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces)):
                 for rows_ready in prepared(piece, row, batch, plan, reader):
                     hand_over(rows_ready, builders)
                 budget.relieve()
@@ -198,8 +198,10 @@ def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterat
             row += batch.num_rows
 
 
-def batch_rows(schema: pa.Schema, capacity: int, budget: Budget) -> int:
+def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequence[Piece] = ()) -> int:
     """Rows to read at a time; fewer if a column has values of variable length, or the builders or the budget are small.
+
+    Footers of the pieces may tell that texts are long.
 
     Examples
     --------
@@ -210,7 +212,7 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget) -> int:
     """
     long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
     if any(test(kind) for kind in schema.types for test in long):
-        return LONG_BATCH_ROWS
+        return text_rows(pieces)
     fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
     return min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.protocol import Spec
 
-__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "warn_of_little"]
+__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_little"]
 
 LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
+_TEXT_BYTES = 1 << 24  # largest texts of a batch of more than one row
+_PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers look at its size no more often
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
 _BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # bytes for each of a bounded state: its builder and itself; at most for a row
@@ -29,8 +31,8 @@ def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: 
     """Bytes that all threads take while they read, without states that grow, their builders and batches of numbers.
 
     Each takes twice the largest row group, as it is stored, twice the texts of a batch, which may be many times what is
-    stored of them, tables of a few megabytes, and the states of those specs that have a largest one, with their
-    builders; for few rows, less.
+    stored of them, a page of texts, tables of a few megabytes, and the states of those specs that have a largest one,
+    with their builders; for few rows, less.
     """
     tables, bounded = _TABLES, int(_BOUNDED * sum(spec.largest or 0 for spec in specs))
     if all(piece.rows >= 0 for piece in pieces):
@@ -46,9 +48,27 @@ def _group_bytes(piece: Piece) -> int:
 
 
 def _text_bytes(piece: Piece) -> int:
-    """Bytes of the texts in a batch as they are decoded, by what the footer tells of their mean length."""
-    row_text: int = getattr(_stored(piece), "row_text", 0)
-    return row_text * min(LONG_BATCH_ROWS, max(piece.rows, 0))
+    """Bytes of the texts that are decoded for a batch, by what the footer tells of their mean length."""
+    rows, longest = max(piece.rows, 0), text_rows([piece])
+    return _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
+
+
+def text_rows(pieces: Iterable[Piece]) -> int:
+    """Rows to read at a time of pieces with strings or binaries; fewer if these are long, as the footers tell.
+
+    Examples
+    --------
+    >>> text_rows([]) == LONG_BATCH_ROWS
+    True
+    """
+    longest = max(map(_row_text, pieces), default=0)
+    return max(1, min(LONG_BATCH_ROWS, _TEXT_BYTES // max(1, longest)))
+
+
+def _row_text(piece: Piece) -> int:
+    """Mean bytes of the texts of a row."""
+    mean: int = getattr(_stored(piece), "row_text", 0)
+    return mean
 
 
 def _stored(piece: Piece) -> Any:

@@ -255,6 +255,18 @@ def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
     assert scratch.scratch_bytes(pickle.loads(pickle.dumps([both]))) == scratch.scratch_bytes([both])
 
 
+def test_long_texts_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    """A file of some kilobytes may expand to gigabytes; a batch of 32,768 such rows would be 8 GiB."""
+    table = pa.table({"label": [0, 1] * 200, "long": ["x" * (1 << 18)] * 400})
+    pq.write_table(table, tmp_path / "0.parquet", compression="zstd", use_dictionary=False)
+    pieces = scan.plan(tmp_path, table.schema.names).pieces
+    rows = fold.batch_rows(table.schema, 1 << 20, Budget(1 << 28), pieces)
+    assert 16 <= rows < 64
+    sizes = [batch.num_rows for _, _, batch in fold.raw_batches(pieces, table.schema, rows)]
+    assert (sum(sizes), max(sizes)) == (400, rows)
+    assert evaluate(tmp_path, cluster="long", threads=1).rows == 400
+
+
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
     """A stream whose rows are unknown needs full tables, whatever else is read."""
     pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
