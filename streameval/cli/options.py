@@ -143,12 +143,13 @@ def _option(option: Option) -> Callable[[Command], Command]:
     if kind.word is bool:
         facts = {"is_flag": True}
         spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
+    if not option.required:  # click takes a default of None for a value
+        facts |= {"default": None}
     if option.bare is not None:
         facts |= {"is_flag": False, "flag_value": option.bare}
     return click.option(
         spelling,
         option.name,
-        default=None,
         required=option.required,
         metavar=option.metavar,
         help=option.help if silent else f"{option.help} [default: {option.default}]",

@@ -85,7 +85,7 @@ def test_help_tells_the_defaults_of_the_function(verb: str, function: Any) -> No
     defaults = {name: p.default for name, p in inspect.signature(function).parameters.items()}
     silent = set()
     for option in options_of(verb).values():
-        assert option.multiple or not option.expose_value or option.default is None
+        assert option.multiple or option.required or not option.expose_value or option.default is None
         said = re.search(r"\[default: ([^ \]]+)\]", option.help or "")
         if said:
             assert said[1] == str(defaults[str(option.name)]), option.name
@@ -168,3 +168,12 @@ def test_every_verb_reads_its_config_file(data: str, tmp_path: Path) -> None:
     assert run("check", store, "--config", str(config)).exit_code == 3
     config.write_text('column = "s"\nquantile = [0.5]\n')
     assert "0.5" in run("sketch", data, "--config", str(config)).stdout
+
+
+@pytest.mark.parametrize("verb", ["simulate", "history", "sketch"])
+def test_what_a_verb_requires_is_asked_for_by_name(verb: str) -> None:
+    """Before a function gets None for its value."""
+    done = run(verb, "place")
+    required = [option for option in options_of(verb).values() if option.required]
+    assert done.exit_code == 2
+    assert f"Missing option '{required[0].opts[0]}'" in done.stderr
