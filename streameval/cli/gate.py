@@ -244,7 +244,8 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
-    remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
+    accept = f"streameval check {name} --accept {night} --reason '…'"
+    remedy = f"next: {'replace or remove the night, or ' * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
     parts: list[RenderableType] = [head, *map(Text, judged), facts, *map(Text, one.files)]

@@ -160,7 +160,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
-            for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces)):
+            for piece, row, batch in raw_batches(
+                pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces)
+            ):
                 for rows_ready in prepared(piece, row, batch, plan, reader):
                     hand_over(rows_ready, builders)
                 budget.relieve()
