@@ -71,6 +71,11 @@ class ValuesSpec(PlainSpec):
         """Columns to read."""
         return tuple(dict.fromkeys((*(key.name for key in self.keys), self.column)))
 
+    @property
+    def counts_unlabelled(self) -> bool:
+        """Whether rows without a label have values, as they are counted in pairs; the label may be asked for."""
+        return not self.by_label
+
     @cached_property
     def wanted(self) -> Array:
         """The groups, as a uint64 array of shape (n_groups, n_words)."""

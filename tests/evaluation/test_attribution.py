@@ -623,3 +623,15 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_read(tmp_
         ended = CliRunner().invoke(main, ["attribute", *asked])
         assert ended.exit_code == 2
         assert reason in " ".join(ended.output.split())
+
+
+def test_ids_of_rows_without_a_label_are_named() -> None:
+    """They are counted in pairs, so their texts are read too, where no other row has them."""
+    table = pa.table({
+        "id": ["a", "a", "a", "b", "b", "b"],
+        "kind": ["x", "x", "y", "y", "z", "z"],
+        "label": pa.array([0, 1, 1, None, None, None], pa.int8()),
+    })  # fmt: skip
+    found = attribute(table, cluster="id", classes="kind", label="label", unlabelled="drop", threads=1)
+    assert found.merges is not None
+    assert sorted(found.merges["cluster"].to_pylist()) == ["a", "b"]
