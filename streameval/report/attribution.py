@@ -200,14 +200,22 @@ def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
 def _sliced(rows: pa.Table, found: Attributed) -> str:
     """A sentence that says what the slices are compared with, and how many were left out."""
     totals = found.totals
-    shown = plural(rows.num_rows, "slice") if rows.num_rows else _NONE["slices"]
-    of_all = f"{found.slice_metric} of all rows {totals['whole']:.6f}"
-    left = int(totals["slices_left_out"])
-    out = f"; {left:,} left out: too few positives or negatives, or no value" if left else ""
+    slices, left = int(totals["slices"]), int(totals["slices_left_out"])
+    if rows.num_rows:
+        shown = f"{plural(rows.num_rows, 'slice')} of {slices:,}"
+    else:
+        shown = _NONE["slices"] if slices > left else f"none of {plural(slices, 'slice')} can be ranked"
+    said = [shown, f"{found.slice_metric} of all rows {totals['whole']:.6f}"]
+    if left:
+        units = totals["slices_least_units"]
+        said.append(
+            f"{left:,} left out: no value, or fewer than {units:g} effective units of rows, positives or negatives"
+        )
     if "slices_ci_level" in totals:
         unit = found.options.get("unit") or "row"
-        out += f"; {totals['slices_ci_level'] * 100:.4g} % intervals by {unit}, widened for having been selected"
-    return f"{shown} of {int(totals['slices']):,}; {of_all}{out}" if rows.num_rows else f"{shown}; {of_all}{out}"
+        level = totals["slices_ci_level"] * 100
+        said.append(f"{level:.4g} % intervals by {unit}, widened for having been selected")
+    return "; ".join(said)
 
 
 def stayed(found: Attributed) -> str:

@@ -546,6 +546,16 @@ def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
     assert (found.totals["slices"], found.totals["slices_left_out"], found.slice_metric) == (4, 1, name)
 
 
+def test_slices_that_are_all_left_out_are_not_said_to_reach_the_whole() -> None:
+    """The sentence says how many, and what they lack."""
+    rows = {"label": [0, 1] * 10, "score": np.linspace(0, 1, 20), "country": ["DE", "FR"] * 10}
+    found = attribute(pa.table(rows), score="score", by="country")
+    assert found.slices is not None
+    said = conclusion("slices", found.slices, found)
+    assert said.startswith("none of 2 slices can be ranked; roc_auc of all rows ")
+    assert said.endswith("2 left out: no value, or fewer than 20 effective units of rows, positives or negatives")
+
+
 def test_slices_fall_short_only_in_metrics_with_a_better_end() -> None:
     """A share of flagged rows is neither good nor bad: refused before the data are read."""
     with pytest.raises(OptionError, match=r"metric='flagged@threshold=0.5' has no better end"):

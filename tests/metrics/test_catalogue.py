@@ -319,6 +319,8 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
             evaluate(data, score="score", metrics=name)
     with pytest.raises(OptionError, match="no metric is named 'gian'"):
         evaluate(data, score="score", metrics="gian")
+    with pytest.raises(OptionError, match="'roc_auc,agc'; name each by a --metric, or give a list"):
+        evaluate(data, score="score", metrics="roc_auc,agc")
     with pytest.raises(OptionError, match=r"groups are ranking, gain, thresholds, calibration$"):
         evaluate(data, score="score", metrics="all")
 

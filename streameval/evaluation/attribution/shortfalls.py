@@ -98,7 +98,13 @@ def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any])
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
     )  # fmt: skip
-    totals = {**base.totals, "slices": len(slices), "slices_left_out": len(slices) - len(fit), "whole": whole.value}
+    totals = {
+        **base.totals,
+        "slices": len(slices),
+        "slices_left_out": len(slices) - len(fit),
+        "slices_least_units": LEAST,
+        "whole": whole.value,
+    }
     if found.ci_level is not None and shown:
         totals["slices_ci_level"] = level
     return replace(base, slices=_table(shown), totals=totals, slice_metric=metric)
