@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import os
 import signal
 import sys
@@ -38,10 +39,10 @@ class _Lean:
 
 def _importer() -> str:
     """The module whose import statement is being run."""
-    frame = sys._getframe(2)  # noqa: SLF001 - only the stack tells who imports; `inspect` is slow to import
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("importlib."):
-        frame = frame.f_back
-    return str(frame.f_globals["__name__"])
+    name, frame = __name__, inspect.currentframe()
+    while frame is not None and (name == __name__ or name.startswith("importlib.")):
+        name, frame = str(frame.f_globals["__name__"]), frame.f_back
+    return name
 
 
 def run() -> None:
@@ -89,8 +90,8 @@ def _leave(status: Any) -> None:
     """
     if not isinstance(status, int | None):
         return
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public waits for all threads
-    atexit._run_exitfuncs()  # noqa: SLF001 - nothing public runs exit handlers and returns
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as in `multiprocessing.process`: nothing public waits for all threads
+    atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out, and nothing public runs them
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

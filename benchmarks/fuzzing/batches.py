@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import pickle
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from distributed.protocol import deserialize, serialize
 
 from fuzzing.cases import Tally, drawn, seeded
 from fuzzing.slices import told
@@ -35,7 +36,7 @@ def batches_case(seed: int, folder: Path, tally: Tally) -> None:
             at = rng.randrange(len(made))
             made[at].update(case.table.slice(start, stop - start))
             if rng.random() < 0.3:
-                made[at] = pickle.loads(pickle.dumps(made[at]))  # noqa: S301 - the bytes are made on this line
+                made[at] = deserialize(*serialize(made[at]))  # as Dask sends it to a worker
             if rng.random() < 0.3:
                 made[at].save(folder / str(at))
                 made[at] = Accumulator.load(folder / str(at), threads=1)

@@ -100,7 +100,7 @@ class Case:
 
 def seeded(seed: int) -> random.Random:
     """Random numbers that follow from the seed."""
-    return random.Random(seed)  # noqa: S311 - a seed must give its cases again; a secure generator takes none
+    return random.Random(seed)  # noqa: S311 - draws test cases, which a seed must give again; nothing is secret
 
 
 def drawn(rng: random.Random) -> Case:

@@ -195,7 +195,7 @@ class Accumulator:
             raise IncompatibleStatesError(msg)
         with self._lock:
             self._check()
-            given, schema, added = other._held()  # noqa: SLF001 - the other is of this class
+            given, schema, added = Accumulator._held(other)
             mine, theirs = recorded(self._request.options), recorded(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))

@@ -32,7 +32,7 @@ class SpillFile:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - closed by a finalizer
+            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - open as long as this object: a finalizer closes it
         except OSError as error:
             raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)

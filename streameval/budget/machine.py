@@ -33,7 +33,7 @@ __all__ = [
 
 _LARGE_PAGE = 1 << 21  # bytes; an array of fewer is not aligned
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name cannot be taken; /tmp is often memory
+_DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` makes spill files there, which have no name; /tmp is often memory
 _PAGES = Path("/proc/self/statm")
 
 

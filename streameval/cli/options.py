@@ -157,7 +157,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     )
 
 
-class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # click 8.1 cannot be subscripted
+class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent releases, not in 8.1, the oldest taken
     """A value for all columns, or ``COLUMN=VALUE``; it becomes a pair of column and value."""
 
     name = "column"

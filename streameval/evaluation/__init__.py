@@ -245,7 +245,7 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    raise NotImplementedError  # a signature for editors and type checkers: the decorator calls `_evaluated` instead
+    raise NotImplementedError  # never called: `gathered` hands all options to `_evaluated`
 
 
 @called_as(evaluate)

@@ -145,7 +145,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
         made._cache = cached(function)  # noqa: SLF001 - as ``cache=True`` does, with a class of ours
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
-        made._cache = uncached(function)  # noqa: SLF001
+        made._cache = uncached(function)  # noqa: SLF001 - as above
     return made
 
 
@@ -159,7 +159,7 @@ def _cache_classes() -> tuple[Any, Any]:
     from numba.core.caching import FunctionCache, NullCache
     from numba.core.runtime import rtsys
 
-    class LoadingCache(FunctionCache):  # type: ignore[misc]
+    class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba has no types
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)
             found = None
@@ -169,7 +169,7 @@ def _cache_classes() -> tuple[Any, Any]:
                 _make_room(self._name)
             return found
 
-    class NoCache(NullCache):  # type: ignore[misc]
+    class NoCache(NullCache):  # type: ignore[misc]  # as above
         def __init__(self, function: Callable[..., Any]) -> None:
             self._name = function.__name__
 

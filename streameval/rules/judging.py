@@ -183,7 +183,8 @@ def _undecided(rule: Rule, value: float, nights: int, reason: str) -> Verdict:
 
 def _ends(result: Scalar) -> tuple[float, float]:
     """The certain interval of a value; an estimate has only the value."""
-    return tuple(result.value if math.isnan(end) else end for end in (result.lower, result.upper))  # type: ignore[return-value]
+    lower, upper = (result.value if math.isnan(end) else end for end in (result.lower, result.upper))
+    return lower, upper
 
 
 def _strict(rule: Rule) -> bool:

@@ -192,7 +192,7 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     """
     if not any(metric.user_defined for metric in metrics):
         return metrics
-    import cloudpickle  # type: ignore[import-untyped]  # there are no stubs of it
+    import cloudpickle
 
     try:
         data: bytes = cloudpickle.dumps(tuple(metrics))
@@ -213,7 +213,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
         If their module cannot be imported here.
     """
     try:
-        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - from the client, which may run any code here
+        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - a client may run any code on its workers anyway
     except (ImportError, AttributeError) as error:
         from distributed import get_worker
 

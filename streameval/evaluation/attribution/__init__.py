@@ -156,7 +156,7 @@ def attribute(
     >>> found.splits["class"].to_pylist(), found.totals["missed_pairs"]
     ([1, 2], 3)
     """
-    raise NotImplementedError  # a signature for editors and type checkers: the decorator calls `_attributed` instead
+    raise NotImplementedError  # never called: `gathered` hands all options to `_attributed`
 
 
 def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:

@@ -32,6 +32,11 @@ class CachedEvaluation:
         """The evaluation."""
         return self._make()
 
+    @property
+    def resampled(self) -> Mapping[tuple[str, str], Resampled]:
+        """The replicates of its curves."""
+        return self.evaluation._resampled  # noqa: SLF001 - for the field of that name of the evaluation that it replaces
+
 
 class CachedEstimates(Sequence["Estimated"]):
     """The replicates of its values."""
@@ -61,10 +66,10 @@ class CachedStates(Mapping[tuple[str, str], "Resampled"]):
         self._recalled = recalled
 
     def __getitem__(self, key: tuple[str, str]) -> Resampled:
-        return self._recalled.evaluation._resampled[key]  # noqa: SLF001 - an evaluation shares them with its stand-in
+        return self._recalled.resampled[key]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._recalled.evaluation._resampled)  # noqa: SLF001 - as above
+        return iter(self._recalled.resampled)
 
     def __len__(self) -> int:
-        return len(self._recalled.evaluation._resampled)  # noqa: SLF001 - as above
+        return len(self._recalled.resampled)

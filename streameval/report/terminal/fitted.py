@@ -131,9 +131,10 @@ class Points:
         from rich.markup import escape
 
         table = new_table(plain=self.plain)
-        for columns, justify in ((named, "left"), (taken, "right")):
-            for column in columns:
-                table.add_column(escape(column[0]), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for column in named:
+            table.add_column(escape(column[0]), no_wrap=True)
+        for column in taken:
+            table.add_column(escape(column[0]), justify="right", no_wrap=True)
         for row in list(zip(*named, *taken, strict=True))[1:]:
             table.add_row(*map(escape, row))
         return table

@@ -82,7 +82,7 @@ class Configuration:
             raise OptionError(msg, "where")
         made = cls(options, {})
         made.request()
-        made.folding  # noqa: B018 - refuses invalid slicings and filters
+        made.folding  # noqa: B018 - made once, and invalid slicings and filters are refused here
         return made
 
     @classmethod
@@ -267,11 +267,11 @@ class Configuration:
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
         """Group and column of every state, with its specs before and now if these differ."""
-        old, new = (made._sketched.specs(["_"]) for made in (before, self))  # noqa: SLF001  another of this class
+        old, new = (made.with_placeholders.specs(["_"]) for made in (before, self))
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in new.items()}
 
     @property
-    def _sketched(self) -> Configuration:
+    def with_placeholders(self) -> Configuration:
         """The configuration with a placeholder key type for columns that have none yet."""
         return replace(self, types={n: "f8" if n in self.numbers else "hash" for n in self.key_columns} | self.types)
 
