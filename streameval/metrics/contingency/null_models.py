@@ -25,17 +25,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from operator import floordiv
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency.mutual_information import Entropies, entropies, entropy_of_sizes
 from streameval.metrics.contingency.twoway import TwoWay
 from streameval.states.contingency.size_counts import Number, Sizes, aligned_sum
-from streameval.states.contingency.size_squares import SizeSquares
 from streameval.states.contingency.summary import INERTIA_BITS, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "MODELS",
@@ -169,17 +168,17 @@ class CountedStatistics:
         return known[0] if known is not None and known[0] == known[1] else self.solve()
 
 
-def _divided_floats(squares: SizeSquares) -> float:
-    return math.fsum(s / size for size, s in squares.pairs())
+def _divided_floats(squares: Mapping[Number, Number]) -> float:
+    return math.fsum(s / size for size, s in squares.items())
 
 
-def _divided_integers(squares: SizeSquares) -> Number:
-    total = sum(map(floordiv, [s << INERTIA_BITS for s in squares.sums.tolist()], squares.sizes.tolist()))
+def _divided_integers(squares: Mapping[Any, Any]) -> Number:
+    total = sum(map(floordiv, [s << INERTIA_BITS for s in squares.values()], squares))
     return Fraction(total, 1 << INERTIA_BITS)
 
 
-def _divided(squares: SizeSquares) -> Number:
-    total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.pairs())
+def _divided(squares: Mapping[Number, Number]) -> Number:
+    total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.items())
     return Fraction(total, 1 << INERTIA_BITS)
 
 
@@ -326,7 +325,7 @@ def diagonal(sizes: Sizes) -> CountedStatistics:
     >>> perfect.matching, perfect.chi_square, float(perfect.entropies.variation)
     (4, Fraction(4, 1), 0.0)
     """
-    squares = SizeSquares.from_mapping({size: size * size * times for size, times in sizes.pairs()})
+    squares = {size: size * size * times for size, times in sizes.pairs()}
     summary = Summary(
         sizes, sizes, sizes, squares, squares, sizes.count << INERTIA_BITS, sizes.total, sizes.total,
         (sizes.total, sizes.total),

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streameval.kernels.clustering import cell_sums, margin_sums, squares_by_size
-from streameval.states.contingency.size_squares import SizeSquares
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval.states.contingency.size_counts import Number, Values
 
 __all__ = ["INERTIA_BITS", "Codes", "compiled_sums", "exact_sum", "exact_sums", "float_sums", "margin"]
@@ -36,7 +37,7 @@ def compiled_sums(
     row_totals: Values,
     col_totals: Values,
     times: Codes = _ONCE,
-) -> tuple[SizeSquares, SizeSquares, int]:
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
     """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; with multiplicities.
 
     Parameters
@@ -51,38 +52,31 @@ def compiled_sums(
     row_squares, col_squares = (np.zeros((t.size, 2 if wide else 1), np.int64) for t in (row_totals, col_totals))
     words = np.zeros(4, np.int64)
     cell_sums(rows, cols, counts, times, row_totals, col_totals, row_squares, col_squares, words)
-    by_class, by_cluster = _large_sums(row_totals, row_squares), _large_sums(col_totals, col_squares)
+    by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
     for i in np.flatnonzero(counts >= 2**31) if counts.size else ():
         square = int(counts[i]) ** 2 * (int(times[i]) if times.size else 1)
         by_class[int(row_totals[rows[i]])] += square
         by_cluster[int(col_totals[cols[i]])] += square
     h0, l0, h1, l1 = words.tolist()
     inertia = (((h0 << 32) + l0) << 52) + (h1 << 32) + l1
-    small = _small_sums(row_totals, row_squares), _small_sums(col_totals, col_squares)
-    large = SizeSquares.from_mapping(by_class), SizeSquares.from_mapping(by_cluster)
-    return small[0].merge(large[0]), small[1].merge(large[1]), inertia
+    return _positive(by_class), _positive(by_cluster), inertia
 
 
-def _small_sums(totals: Values, squares: NDArray[np.int64]) -> SizeSquares:
-    """Σ n² of the classes (or clusters) of each size below `_TABLE`."""
+def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
+    """Group Σ n² of the classes (or clusters) by size."""
     table = np.zeros(min(_TABLE, int(totals.max(initial=0)) + 1), np.int64)
     squares_by_size(totals, squares, table)
-    return SizeSquares.of(np.arange(table.size), table)
-
-
-def _large_sums(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
-    """Σ n² of the classes (or clusters) of each larger size."""
-    result: defaultdict[Number, Number] = defaultdict(int)
-    large = np.flatnonzero(totals >= _TABLE)
-    high = squares[large, 0] if squares.shape[1] == 2 else np.zeros(large.size, np.int64)
-    for size, above, low in zip(totals[large].tolist(), high.tolist(), squares[large, -1].tolist(), strict=True):
-        result[size] += (above << 32) + low
+    sizes = np.flatnonzero(table)
+    result: defaultdict[Number, Number] = defaultdict(int, zip(sizes.tolist(), table[sizes].tolist(), strict=True))
+    for i in np.flatnonzero(totals >= _TABLE) if table.size == _TABLE else ():
+        high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
+        result[int(totals[i])] += (high << 32) + low
     return result
 
 
 def exact_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[SizeSquares, SizeSquares, int]:
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
     """The same in Python numbers: counts beyond 2^53, and fractions."""
     by_class: defaultdict[Number, Number] = defaultdict(int)
     by_cluster: defaultdict[Number, Number] = defaultdict(int)
@@ -93,21 +87,25 @@ def exact_sums(
         by_class[r[row]] += square
         by_cluster[c[col]] += square
         inertia += math.floor(Fraction(square) / Fraction(r[row] * c[col]) * unit)
-    return SizeSquares.from_mapping(by_class), SizeSquares.from_mapping(by_cluster), inertia
+    return _positive(by_class), _positive(by_cluster), inertia
 
 
 def float_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[SizeSquares, SizeSquares, int]:
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
     """The same for fractional float64 counts."""
     squares = counts * counts
     sides = []
     for codes, totals in ((rows, row_totals), (cols, col_totals)):
         sizes, position = np.unique(totals, return_inverse=True)
         sums = np.bincount(position[codes], weights=squares, minlength=sizes.size)
-        sides.append(SizeSquares.from_mapping(dict(zip(sizes.tolist(), sums.tolist(), strict=True))))
+        sides.append(_positive(dict(zip(sizes.tolist(), sums.tolist(), strict=True))))
     inertia = math.fsum((squares / (row_totals[rows] * col_totals[cols])).tolist())
     return sides[0], sides[1], int(inertia * 2.0**INERTIA_BITS)
+
+
+def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
+    return dict(sorted(item for item in sums.items() if item[1]))
 
 
 def margin(codes: Codes, counts: Values) -> tuple[Values, Values]:

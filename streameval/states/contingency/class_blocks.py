@@ -16,7 +16,6 @@ cluster's id, or 0 for rows without a cluster. Blocks of such rows do not match 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,11 +34,11 @@ from streameval.kernels.blocks.changes import (
 )
 from streameval.states.blocks import BLOCKS, BlockSums, Tally, blocks_of
 from streameval.states.contingency.size_counts import Sizes
-from streameval.states.contingency.size_squares import SizeSquares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from streameval.states.contingency.size_counts import Number
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
@@ -298,9 +297,13 @@ def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
     return Sizes(values[kept], times[kept])
 
 
-def _moved(whole: SizeSquares, sizes: Array, change: Array) -> SizeSquares:
+def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
     """Sums by size after changes of some; the last two columns of `change` are the words of an integer."""
-    found = defaultdict(int, whole.pairs())
+    found = dict(whole)
     for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):
-        found[size] += (high << _WORD) + low
-    return SizeSquares.from_mapping(found)
+        total = found.get(size, 0) + (high << _WORD) + low
+        if total:
+            found[size] = total
+        else:
+            found.pop(size, None)
+    return found

@@ -25,7 +25,7 @@ float64 cells carry the rounding of their margins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -41,10 +41,9 @@ from streameval.states.contingency.cell_sums import (
     margin,
 )
 from streameval.states.contingency.size_counts import Number, Sizes, Values
-from streameval.states.contingency.size_squares import SizeSquares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "INERTIA_BITS",
@@ -57,7 +56,6 @@ __all__ = [
 
 _SAFE = 2**53
 _NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-_NO_SQUARES = SizeSquares()
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ class Summary:
     ----------
     cells, classes, clusters : Sizes
         Of the non-zero cell counts n, class sizes r and cluster sizes c.
-    class_squares, cluster_squares : SizeSquares
-        Σ n² over the cells of all classes (clusters) of each size, exact.
+    class_squares, cluster_squares : dict
+        Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
     inertia : int or None
         Σ n²/(r·c) over the cells, in units of 2^-104; None if unknown, as in a table without a block of classes.
     row_maxima, column_maxima : int, float or Fraction
@@ -89,8 +87,8 @@ class Summary:
     cells: Sizes = _NONE
     classes: Sizes = _NONE
     clusters: Sizes = _NONE
-    class_squares: SizeSquares = _NO_SQUARES
-    cluster_squares: SizeSquares = _NO_SQUARES
+    class_squares: Mapping[Number, Number] = field(default_factory=dict)
+    cluster_squares: Mapping[Number, Number] = field(default_factory=dict)
     inertia: int | None = 0
     row_maxima: Number = 0
     column_maxima: Number = 0
@@ -125,8 +123,8 @@ class Summary:
             Sizes.merge(*(part.cells for part in parts)),
             Sizes.merge(*(part.classes for part in parts)),
             Sizes.merge(*(part.clusters for part in parts)),
-            SizeSquares.merge(*(part.class_squares for part in parts)),
-            SizeSquares.merge(*(part.cluster_squares for part in parts)),
+            _added(part.class_squares for part in parts),
+            _added(part.cluster_squares for part in parts),
             _sum_known(part.inertia for part in parts),
             sum(part.row_maxima for part in parts),
             sum(part.column_maxima for part in parts),
@@ -145,8 +143,8 @@ class Summary:
             self.cells.scaled(times),
             self.classes.scaled(times),
             self.clusters.scaled(times),
-            self.class_squares.scaled(times),
-            self.cluster_squares.scaled(times),
+            {size: squares * times for size, squares in self.class_squares.items()},
+            {size: squares * times for size, squares in self.cluster_squares.items()},
             None if self.inertia is None else self.inertia * times,
             self.row_maxima * times,
             self.column_maxima * times,
@@ -168,6 +166,17 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
             return None
         total += value
     return total
+
+
+def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
+    result: dict[Number, Number] = {}
+    for part in parts:
+        if not result:
+            result = dict(part)
+            continue
+        for size, squares in part.items():
+            result[size] = result.get(size, 0) + squares
+    return dict(sorted(result.items()))
 
 
 def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summary:
