@@ -89,10 +89,10 @@ class Selection:
         for pattern in self.patterns:
             if not self.known(pattern):
                 self._refuse_without_input(pattern)
-                names = list(self._names_of_all())
                 if "," in pattern and all(self.known(name.strip()) for name in pattern.split(",")):
                     msg = f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])"
                     raise OptionError(msg)
+                names = list(self._names_of_all())
                 near = self._forms(pattern) or [repr(name) for name in get_close_matches(pattern, names, 1)]
                 hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
                 msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"

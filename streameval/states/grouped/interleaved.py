@@ -181,7 +181,7 @@ class Interleaved(CodedGroups):
         words, kind = segment.words.read(), self.keyed.layout.dtype.type
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         weights = segment.weights.read() if segment.weights else NO_WEIGHTS
-        low, shift = kind((1 << self.words.cell_bits) - 1), kind(self.words.cell_bits)
+        low, shift = self.words.low, kind(self.words.cell_bits)
         sizes = kernels.part_sizes(words, segment.starts, low, len(self.group_codes))
         ends = np.cumsum(sizes, axis=1)
         items = np.empty(words.size, self.inner.layout.dtype), np.empty_like(counts), np.empty_like(weights)

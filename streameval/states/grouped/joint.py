@@ -214,12 +214,10 @@ def side_by_side(
     states = iter(held)
     first = next(states)
     if isinstance(first, Joint):
+        if first.further or first.spec.inner.weighted:
+            return []
         parts = [first.spec.part(key) for key in keys]
-        return (
-            []
-            if first.further or first.spec.inner.weighted
-            else [GroupSweep.tallied(first.interleaved, each, parts, budget)]
-        )
+        return [GroupSweep.tallied(first.interleaved, each, parts, budget)]
     if not isinstance(first, Grouped):
         return []
     if not isinstance(first.interleaved, Interleaved):
