@@ -18,6 +18,7 @@ import tracemalloc
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from streameval.budget import Budget, parse_bytes
 from streameval.engine import fold, scratch
 from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
+from streameval.kernels import jit
 from streameval.scan.pieces import Piece, TableSource
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import By, GroupedSpec, shared_clusters
@@ -144,6 +146,7 @@ def fresh_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     memory._warn_of_compiling.cache_clear()
+    monkeypatch.setattr(jit, "_KEEPERS", WeakSet())  # budgets of earlier tests may not have been collected
     yield import_module(name).double
     sys.modules.pop(name)
 
