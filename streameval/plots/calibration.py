@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_corp", "draw_reliability", "plot_corp", "plot_reliability"]
 
+_HIDDEN = 30  # times the rows of another bin, which is then too low to be seen
+
 
 def plot_reliability(
     found: Evaluated | Curve | Sequence[Curve],
     of: str | None = None,
     *,
-    log: bool = False,
+    log: bool | None = None,
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
@@ -56,8 +58,9 @@ def plot_reliability(
         For an evaluation, all scores are drawn, or the one that `of` names.
     of : str, optional
         A score column.
-    log : bool
-        Whether the rows below are on a logarithmic axis.
+    log : bool, optional
+        Whether the rows below are on a logarithmic axis. By default they are where a linear one would hide some: where
+        the fullest bin has more than 30 times the rows of the emptiest.
     ax : matplotlib Axes, optional
         Axes to draw on; the rows are drawn below it. By default, those of a new figure.
     save_to : path, optional
@@ -89,7 +92,9 @@ def plot_reliability(
     return finish(ax, path)
 
 
-def draw_reliability(ax: Axes, curves: Sequence[Reliability], colors: Sequence[int], *, log: bool = False) -> None:
+def draw_reliability(
+    ax: Axes, curves: Sequence[Reliability], colors: Sequence[int], *, log: bool | None = None
+) -> None:
     """As `plot_reliability`, each curve in the colour of its number."""
     _diagonal(ax, "Reliability", "Mean score of the bin")
     rows = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
@@ -97,8 +102,10 @@ def draw_reliability(ax: Axes, curves: Sequence[Reliability], colors: Sequence[i
         _line(ax, curve, i, "ECE", marker="o", markersize=4)
         _bars(ax, curve, color(i))
         _rows(rows, curve, color(i))
-    if log:
+    counts = np.concatenate([curve.counts[curve.counts > 0] for curve in curves])
+    if log or (log is None and counts.max() > _HIDDEN * counts.min()):
         rows.set_yscale("log")
+        rows.set_ylim(bottom=counts.min() / 2)
         plain_log(rows.yaxis)
     else:
         plain_numbers(rows.yaxis)

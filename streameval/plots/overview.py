@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.plots.calibration import plot_corp, plot_reliability
+from streameval.plots.calibration import draw_corp, draw_reliability
 from streameval.plots.canvas import checked_path, new_figure, save
 from streameval.plots.clusters import plot_purity_by_size
 from streameval.plots.comparisons import plot_differences, plot_slices
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from streameval.plots.sources import Evaluated
-    from streameval.results import Scalar
+    from streameval.results import Curve, Scalar
 
     Panel = tuple[str, Callable[[Axes], object]]
 
@@ -101,8 +101,8 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
     for of in scores:
         yield f"Distribution of {of}", _drawn(plot_score_distributions, found, of)
     if scores and any(fnmatchcase(r.metric, name) for r in found.results for name in _CALIBRATION):
-        yield "Reliability", _drawn(plot_reliability, found)
-        yield "Isotonic fit (CORP)", _drawn(plot_corp, found)
+        yield "Reliability", partial(_diagram, found, "reliability", draw_reliability)
+        yield "Isotonic fit (CORP)", partial(_diagram, found, "corp", draw_corp)
     pointed = {r.of for r in found.results if r.threshold is not None and "=" in r.metric and r.slice is None}
     for of in scores:
         if of in pointed:
@@ -131,15 +131,29 @@ def _differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
 
 
 def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:
-    """The curves of all columns on the same axes; undefined curves are left out unless all are undefined."""
-    refused = None
-    for of in columns:
+    """The curves of all columns on the same axes."""
+    for curve in _defined(found, name, columns).values():
+        plot_curve(curve, ax=ax)
+
+
+def _diagram(found: Evaluated, name: str, draw: Callable[..., None], ax: Axes) -> None:
+    """The calibration of all scores on the same axes, each in its own colour."""
+    curves = _defined(found, name, found.columns("score"))
+    draw(ax, list(curves.values()), list(curves))
+
+
+def _defined(found: Evaluated, name: str, columns: tuple[str, ...]) -> dict[int, Curve]:
+    """The curves of columns by the column's number; undefined curves are left out unless all are undefined."""
+    curves: dict[int, Curve] = {}
+    refused: OptionError | None = None
+    for i, of in enumerate(columns):
         try:
-            plot_curve(found.curve(name, of), ax=ax)
+            curves[i] = found.curve(name, of)
         except OptionError as error:
-            refused = error
-    if refused is not None and not ax.get_lines():
+            refused = refused or error
+    if refused is not None and not curves:
         raise refused
+    return curves
 
 
 def _sliced(found: Evaluated) -> list[tuple[str, str, str]]:

@@ -84,16 +84,15 @@ def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | N
 def one_curve(found: Evaluated | Curve, name: str, of: str | None, picture: str | None = None) -> Curve:
     """The one curve of a name; `OptionError` as `curves_of`, and where an evaluation has several columns.
 
-    `picture` is what a picture calls itself that is drawn from another curve, such as thresholds from the gain curve.
+    `picture` names in messages a picture that is drawn from another curve, such as thresholds from the gain curve.
     """
-    if isinstance(found, Evaluated):
-        family = _FAMILIES.get(name, "score")
-        columns = found.columns(family)
-        if picture and columns and (len(columns) > 1 if of is None else of not in columns):
-            msg = f"name the {family} column of the {picture} with of=; there are: {', '.join(columns)}"
-            raise OptionError(msg)
+    if not isinstance(found, Evaluated):
+        return curves_of(found, name, of)[0]
+    try:
         return found.curve(name, of)
-    return curves_of(found, name, of)[0]
+    except OptionError as error:
+        msg = str(error).replace(f"{name} curve", picture or f"{name} curve")
+        raise OptionError(msg, *error.arguments) from error
 
 
 def distribution_of(found: object, of: str | None) -> Distribution:

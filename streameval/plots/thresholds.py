@@ -20,7 +20,7 @@ from streameval.plots.canvas import (
     plain_frame,
     plain_log,
 )
-from streameval.plots.labels import CURVE, arrange
+from streameval.plots.labels import CURVE
 from streameval.plots.sources import distribution_of, one_curve
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_score_distributions", "plot_thresholds"]
 
-_MARKS = 8  # most operating points drawn
+_MARKS = 12  # most thresholds drawn
 _FONT = 7  # points, of their names
+_LONG = 16  # letters, from which on a name reaches into the rows of names above and below
 
 
 def plot_score_distributions(
@@ -95,7 +96,7 @@ def plot_score_distributions(
         ax.set_ylim(bottom=lowest / 2)
     plain_frame(ax)
     ax.margins(x=0.02)
-    ax.set(title=f"Distribution of {drawn.of}", xlabel=drawn.of, ylabel="Density, each class apart")
+    ax.set(title=f"Distribution of {drawn.of}", xlabel=drawn.of, ylabel="Density within each class")
     ax.legend(loc="best", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
     return finish(ax, path)
 
@@ -110,7 +111,8 @@ def plot_thresholds(
 ) -> Axes:
     """Precision, recall and the share of rows flagged, against the threshold.
 
-    Rows whose score is at or above the threshold are flagged. Dotted lines are the operating points of an evaluation.
+    Rows whose score is at or above the threshold are flagged. Dotted lines are the operating points of an
+    evaluation, and the thresholds that its metrics choose, such as `f1_max`; at most twelve.
 
     Parameters
     ----------
@@ -156,11 +158,8 @@ def plot_thresholds(
     ax.margins(x=0.02)
     _name(ax, marks)
     ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")
-    ax.set_title("What a threshold gives")
-    if log:
-        ax.legend(loc="center left", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
-    else:
-        arrange(figure_of(ax), ax, float(at[-1]), "center left")
+    ax.set_title("What a threshold gives", pad=24)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9, frameon=False)
     return finish(ax, path)
 
 
@@ -176,8 +175,9 @@ def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
     free: dict[int, float] = {}
     for i, (threshold, name) in reversed([*enumerate(marks)]):
         at, row = scale * float(ax.transData.transform((threshold, 0.5))[0]), (i + 1) % 3 - 1
-        end = min(at - 1.5, free.get(row, math.inf))
-        free[row] = end - 1.7 * _FONT
+        rows = (row - 1, row, row + 1) if len(name) > _LONG else (row,)
+        end = min(at - 1.5, *(free.get(taken, math.inf) for taken in rows))
+        free |= dict.fromkeys(rows, end - 1.7 * _FONT)
         point, offset = (threshold, 0.5 + 0.3 * row), (end - at, 0)
         if end < at - _FONT:
             ax.annotate("", point, offset, textcoords="offset points", arrowprops=leader, zorder=4)
@@ -199,11 +199,13 @@ def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
 
 
 def _marks(found: Evaluated | Curve, of: str | None) -> list[tuple[str, float]]:
-    """Operating points of a score: the request and its threshold."""
-    asked = {
-        result.metric.partition("@")[2]: result.threshold
-        for result in getattr(found, "results", ())
-        if result.of == of and result.slice is None and result.threshold is not None
-        if "=" in result.metric.partition("@")[2] and "," not in result.metric
-    }
-    return [(name, threshold) for name, threshold in asked.items() if np.isfinite(threshold)][:_MARKS]
+    """Operating points of a score, then metrics that choose a threshold: the name and the threshold of each."""
+    points: dict[str, float] = {}
+    chosen: dict[str, float] = {}
+    for result in getattr(found, "results", ()):
+        if result.of == of and result.slice is None and result.threshold is not None and np.isfinite(result.threshold):
+            stem, _, asked = result.metric.partition("@")
+            asked = f"share={asked}" if stem == "lift" else asked
+            is_point = "=" in asked and "," not in asked
+            (points if is_point else chosen)[asked if is_point else result.metric] = result.threshold
+    return [*points.items(), *chosen.items()][:_MARKS]

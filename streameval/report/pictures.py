@@ -122,7 +122,7 @@ def distributions(found: Sequence[Distribution]) -> Iterator[Figure]:
     for i, one in enumerate(found):
         sizes = [f"{side.sum():,.6g}" for side in (one.negatives, one.positives)]
         key = [Key("negative", sizes[0], "s1"), Key("positive", sizes[1], "s2")]
-        told = f"Densities of {one.of}, each class apart: {sizes[0]} negative, {sizes[1]} positive."
+        told = f"Densities of {one.of} within each class: {sizes[0]} negative, {sizes[1]} positive."
         yield from _figure(
             f"scores-{i}",
             one.of,

@@ -151,9 +151,20 @@ def test_reliability_draws_the_bins() -> None:
     [rows] = ax.child_axes
     assert rows.get_ylabel() == "Rows"
     assert line(rows, 0)[1].max() == curve.counts.max()
+    assert rows.get_yscale() == "linear"
     both = plot_reliability(everything(), log=True)
     assert len(legend(both)) == 3
     assert both.child_axes[0].get_yscale() == "log"
+
+
+def test_reliability_hides_no_bin() -> None:
+    """Where a bin has few of the rows, their axis is logarithmic and begins below it, unless another is asked for."""
+    data = pa.table({"label": [0, 1] * 50, "score": [0.05] * 97 + [0.35, 0.35, 0.95]})
+    found = evaluate(data, score="score")
+    [rows] = plot_reliability(found).child_axes
+    assert rows.get_yscale() == "log"
+    assert 0 < rows.get_ylim()[0] < 1
+    assert plot_reliability(found, log=False).child_axes[0].get_yscale() == "linear"
 
 
 def test_bars_under_approx_are_certain() -> None:
@@ -189,6 +200,10 @@ def test_a_curve_is_drawn_by_its_own_function() -> None:
     for of in (None, "missing"):
         with pytest.raises(OptionError, match="name the score column of the plot of thresholds with of=; there are: "):
             plot_thresholds(everything(), of)
+    with pytest.raises(OptionError, match="no plot of thresholds, since no score column was evaluated"):
+        plot_thresholds(evaluate(DATA, cluster="cluster"))
+    with pytest.raises(OptionError, match="plot of thresholds of 'score' is not defined: one class only"):
+        plot_thresholds(evaluate(pa.table({"label": [0, 0], "score": [0.1, 0.5]}), score="score"))
     given: Any = everything().curve("gain", "score")
     with pytest.raises(OptionError, match=r"not a distribution; give an evaluation, or take evaluation.distribution"):
         plot_score_distributions(given)
@@ -234,6 +249,19 @@ def test_names_of_close_thresholds_stand_apart(log: bool) -> None:
     named = {text.get_text(): text.get_window_extent() for text in ax.texts}
     assert {*at} <= named.keys()
     for one, other in combinations([named[name] for name in at], 2):
+        assert not one.overlaps(other)
+
+
+def test_thresholds_that_metrics_choose_are_marked() -> None:
+    """After the operating points; long names stand apart, and the legend hides none."""
+    costs = [f"cost_min@fp=1,fn={fn}" for fn in (10, 11, 12, 13)]
+    found = evaluate(DATA, score="score", at=["recall=0.9", "share=0.2"], metrics=["f1_max", *costs])
+    ax = plot_thresholds(found)
+    named = {text.get_text(): text.get_window_extent() for text in ax.texts if text.get_text()}
+    assert named.keys() == {"recall=0.9", "share=0.2", "f1_max", *costs}
+    box = ax.get_legend()
+    assert box is not None
+    for one, other in combinations([*named.values(), box.get_window_extent()], 2):
         assert not one.overlaps(other)
 
 
@@ -391,6 +419,11 @@ def test_one_figure_of_everything(tmp_path: Path) -> None:
     panels = {ax.get_title(): texts(ax) for ax in plot(one).axes}
     assert "one class only" in panels["ROC curve"][0].replace("\n", " ")
     assert not panels["Distribution of score"]
+    logits = DATA.append_column("logit", [np.log(DATA["score"].to_numpy())])
+    panels_of_two = {ax.get_title(): ax for ax in plot(evaluate(logits, score=["logit", "score"], metrics="ece")).axes}
+    for title in ("Reliability", "Isotonic fit (CORP)"):  # of the score that is a probability, in its colour
+        [curve] = [drawn for drawn in panels_of_two[title].get_lines() if "score" in str(drawn.get_label())]
+        assert to_hex(curve.get_color()) == COLORS[1].lower()
     nothing = evaluate(pa.table({"label": [1, 0], "x": [0.5, 0.7]}), sketch="x")
     with pytest.raises(OptionError, match="nothing to draw"):
         plot(nothing)
