@@ -164,7 +164,7 @@ def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
     _diagonal(ax, "Isotonic fit (CORP)", "Score")
     ax.set_aspect("equal")
     for curve, i in zip(curves, colors, strict=True):
-        _line(ax, curve, i, "MCB")
+        _line(ax, curve, i, "MCB", marker="o" if curve.x.size == 1 else None)
     arrange(figure_of(ax), ax, 1.0, "upper left")
 
 

@@ -105,9 +105,12 @@ def plain_frame(ax: Axes) -> None:
 
 
 def plain_log(axis: Axis) -> None:
-    """Plain numbers along a logarithmic axis: 0.01, 10, 1,000."""
-    from matplotlib.ticker import NullFormatter
+    """Plain numbers along a logarithmic axis: 0.01, 10, 1,000; also 2 and 5 where it spans less than two decades."""
+    from matplotlib.ticker import LogLocator, NullFormatter
 
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     plain_numbers(axis)
     axis.set_minor_formatter(NullFormatter())
 

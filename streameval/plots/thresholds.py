@@ -81,19 +81,19 @@ def plot_score_distributions(
     path = None if save_to is None else checked_path(save_to)
     drawn = distribution_of(found, of)
     ax = ax or new_axes(6.0, 4.0)
-    sides = zip(
-        drawn.densities(), (drawn.negatives, drawn.positives), (BLUE, RED), ("negative", "positive"), strict=True
-    )
+    counted = zip((drawn.negatives, drawn.positives), drawn.infinite, strict=True)
+    sides = zip(drawn.densities(), counted, (BLUE, RED), ("negative", "positive"), strict=True)
     lowest = np.inf
-    for density, counts, line, name in sides:
-        size = f"{counts.sum():,.6g}" if drawn.weighted else f"{counts.sum():,.0f}"
+    for density, (counts, infinite), line, name in sides:
+        size, more = (f"{rows:,.6g}" if drawn.weighted else f"{rows:,.0f}" for rows in (counts.sum(), infinite))
+        size += f", {more} more infinite" if infinite else ""
         ax.stairs(density, drawn.edges, color=line, alpha=0.25, fill=True)
         ax.stairs(density, drawn.edges, color=line, linewidth=1.4, label=f"{name} ({size})")
         lowest = min(lowest, density[density > 0].min(initial=np.inf))
     if log and np.isfinite(lowest):
         ax.set_yscale("log")
-        plain_log(ax.yaxis)
         ax.set_ylim(bottom=lowest / 2)
+        plain_log(ax.yaxis)
     plain_frame(ax)
     ax.margins(x=0.02)
     ax.set(title=f"Distribution of {drawn.of}", xlabel=drawn.of, ylabel="Density within each class")
@@ -146,8 +146,9 @@ def plot_thresholds(
     curve = one_curve(found, "gain", of, "plot of thresholds")
     at, lines = _by_threshold(curve, log=log)
     ax = ax or new_axes(6.0, 4.0)
+    look: Any = {"drawstyle": "steps-pre", "linewidth": 1.6, "gid": CURVE, "zorder": 3}
     for (name, values), line in zip(lines.items(), COLORS, strict=False):
-        ax.plot(at, values, drawstyle="steps-pre", color=line, linewidth=1.6, label=name, gid=CURVE, zorder=3)
+        ax.plot(at, values, color=line, label=name, marker="o" if at.size == 1 else None, **look)
     if log:
         ax.set_xscale("log")
         plain_log(ax.xaxis)

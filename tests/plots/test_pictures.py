@@ -219,6 +219,25 @@ def test_distributions_by_class() -> None:
     assert ax.get_yscale() == "log"
     one = plot_score_distributions(evaluate(pa.table({"label": [1, 1], "score": [0.5, 0.5]}), score="score"), log=True)
     assert legend(one) == ["negative (0)", "positive (2)"]
+    odd = evaluate(pa.table({"label": [0, 1, 1, 1], "score": [0.5, 0.7, np.inf, -np.inf]}), score="score")
+    assert legend(plot_score_distributions(odd)) == ["negative (1)", "positive (1, 2 more infinite)"]
+
+
+def test_one_score_is_seen() -> None:
+    """A line of one point has a marker, and the distribution a readable axis."""
+    one = evaluate(pa.table({"label": [0, 1], "score": [0.5, 0.5]}), score="score")
+    drawn = [*plot_corp(one).get_lines()[1:], *plot_thresholds(one).get_lines()[:3]]
+    assert [line.get_marker() for line in drawn] == ["o"] * 4
+    low, high = plot_score_distributions(one).get_xlim()
+    assert 0.3 < low < 0.46 < 0.54 < high < 0.7
+
+
+def test_short_logarithmic_axes_have_enough_numbers() -> None:
+    """Densities within a decade."""
+    data = pa.table({"label": [0, 0, 0, 1], "score": [0.1, 0.5, 0.5, 0.9]})
+    ax = plot_score_distributions(evaluate(data, score="score"), log=True)
+    low, high = ax.get_ylim()
+    assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 2
 
 
 def test_thresholds_give_what_a_count_gives() -> None:

@@ -71,7 +71,7 @@ class ScoreRange(Metric):
             msg = f"the distribution of {state.spec.column!r} is not defined: {reason}"
             raise OptionError(msg)
         if low == high:
-            width = max(abs(low) * 2**-20, 2**-20)
+            width = max(abs(low), 1.0) / 8
             low, high = low - width / 2, high + width / 2
         return ScoreBins(low, high, int(self.bins))
 
