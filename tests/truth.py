@@ -215,6 +215,7 @@ def calibration_truth(rows: Sequence[Row], bins: Sequence[int] = (10,)) -> dict[
         "corp.mcb": brier - fitted / size,
         "ecce_mad": max(map(abs, steps)),
         "ecce_range": max(steps) - min(steps),
+        "calibration_bias": -steps[-1],
         "log_loss": _log_loss(rows, size),
     }
     ranks = sorted(score for score, *_ in rows)

@@ -45,7 +45,7 @@ from streameval.metrics.contingency.clustering import (
 )
 from streameval.metrics.entry import Entry
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
-from streameval.metrics.scores.calibration.cumulative import CumulativeError
+from streameval.metrics.scores.calibration.cumulative import CumulativeError, MeanBias
 from streameval.metrics.scores.calibration.isotonic import Corp
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
@@ -207,6 +207,10 @@ CATALOGUE: tuple[Entry, ...] = (
           scale="plain"),
     Entry("corp.unc", "score", "calibration", False, 0, 0.25, None,
           "Uncertainty: the Brier score of the share of positives.", _CORP, Corp("unc"),
+          scale="plain"),
+    Entry("calibration_bias", "score", "calibration", False, -1, 1, None,
+          "Mean score less the share of positives: above 0 scores are too high on the whole.", "Van Calster 2016",
+          MeanBias(),
           scale="plain"),
     Entry("calibration_slope", "score", "calibration", False, -math.inf, math.inf, None,
           "Slope of a logistic recalibration: 1 is perfect, below 1 scores are too extreme.", _COX,

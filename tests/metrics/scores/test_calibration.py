@@ -64,6 +64,8 @@ def test_peers_agree(weighted: bool) -> None:
     isotonic = brier_score_loss(label, IsotonicRegression().fit(score, label, **given).predict(score), **given)
     assert math.isclose(value("corp.mcb"), brier - isotonic, rel_tol=1e-9)
     assert math.isclose(value("corp.mcb") - value("corp.dsc") + value("corp.unc"), brier, rel_tol=1e-12)
+    bias = np.average(score, weights=weight) - np.average(label, weights=weight)
+    assert math.isclose(value("calibration_bias"), bias, rel_tol=1e-9)
     logit = np.log(score / (1 - score))[:, None]
     fit = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky").fit(logit, label, **given)
     assert math.isclose(value("calibration_slope"), fit.coef_[0, 0], rel_tol=1e-6)

@@ -2,7 +2,7 @@
 
 With the distinct scores in ascending order, C_j = Σ_{k ≤ j} (p_k − (p_k + n_k)·s_k) / (P + N), and C_0 = 0.
 ``ecce_mad`` is max |C_j|, ``ecce_range`` is max C_j − min C_j. Rows of one score enter together: one by one they would
-give another number in every order.
+give another number in every order. ``calibration_bias`` is −C_last, the mean score less the share of positives.
 
 Parts come from the best score to the worst, so their running sums H are C_last − C. Sums of counts are integers in
 fixed point; a part hands on its last, least and greatest sum.
@@ -21,22 +21,23 @@ from streameval.kernels.calibration.strides import drift_weights
 from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.calibration.strides import strides
-from streameval.metrics.scores.sums import counted, mean, running
+from streameval.metrics.scores.sums import counted, mean, running, total
+from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.results import Scalar
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["CumulativeError", "Drift"]
+__all__ = ["CumulativeError", "Drift", "MeanBias"]
 
 
 class _Ends(NamedTuple):
-    """Of a histogram: ends of max |C| and of max C − min C, and whether they agree because every bin is one score."""
+    """Of a histogram: ends of max |C|, max C − min C and −C_last, and whether they agree as every bin is one score."""
 
     distance: tuple[float, float]
     reach: tuple[float, float]
+    bias: tuple[float, float]
     exact: bool
 
 
@@ -85,7 +86,8 @@ def _ends(part: ScorePart, found: Probabilities) -> _Ends:
     most = np.append(highs, (highs[:-1] + p * (1.0 - low) / size)[is_open]).max()
     sure = max(0.0, float(lows.max()), float(-highs.min()))
     reach = max(0.0, float(lows.max())) - min(0.0, float(highs.min()))
-    return _Ends((sure, float(max(-least, most))), (reach, float(most - least)), not is_open.any())
+    bias = -float(highs[-1]), -float(lows[-1])
+    return _Ends((sure, float(max(-least, most))), (reach, float(most - least)), bias, not is_open.any())
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,6 @@ class CumulativeError(Metric):
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """Shift each part's sums by those above it."""
-        from streameval.results import Scalar
-
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
         size = state.totals().n + state.totals().p
@@ -137,3 +137,35 @@ class CumulativeError(Metric):
             return Scalar.certain(self.name, min(1.0, value))
         lower, upper = ends.reach if self.reach else ends.distance
         return spread(self.name, (lower, value, upper))
+
+
+@dataclass(frozen=True)
+class MeanBias(Metric):
+    """Mean score less the share of positives, in [−1, 1]: above 0 scores are too high on the whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([1, 0, 1, 0], np.uint8), np.array([0.25, 0.25, 0.5, 0.75]))
+    >>> compute(state, MeanBias()).value
+    -0.0625
+    """
+
+    name: str = "calibration_bias"
+
+    def basis(self, part: ScorePart) -> Drift:
+        """The running sums, of which it takes the last."""
+        return _DRIFT
+
+    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+        """Divide by the rows."""
+        if reason := missing(partials, state):
+            return Scalar.undefined(self.name, reason)
+        value = mean(total([-part.last for part in partials]), state.totals().n + state.totals().p)
+        ends = next((part.ends for part in partials if part.ends), None)
+        if ends is None or ends.exact:
+            return Scalar.certain(self.name, value)
+        lower, upper = ends.bias
+        return spread(self.name, (lower, value, upper), least=-1.0)
