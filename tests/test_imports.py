@@ -36,7 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "options": set(),
     "kernels": set(),
     "budget": {"kernels"},
-    "scan": set(),
+    "scan": {"kernels"},
     "rules": {"results"},
     "plots": {"results"},
     "report": {"plots", "results"},

@@ -212,8 +212,9 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequenc
     >>> batch_rows(schema, RUN_ROWS, Budget(1 << 30)), batch_rows(schema, RUN_ROWS, Budget(1 << 26))
     (1048576, 93206)
     """
-    long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-    if any(test(kind) for kind in schema.types for test in long):
+    whole = pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary
+    views = pa.types.is_string_view, pa.types.is_binary_view
+    if any(test(kind) for kind in schema.types for test in (*whole, *views)):
         return text_rows(pieces)
     fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
     return min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))

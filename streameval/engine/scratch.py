@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import LEAST_ROOM
+from streameval.scan.pages import TEXT_BYTES
 from streameval.scan.pieces import LARGE_CHUNK
 from streameval.wording import plural, size
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_little"]
 
 LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
-_TEXT_BYTES = 1 << 24  # largest texts of a batch of more than one row
 _PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers look at its size no more often
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
@@ -48,9 +48,13 @@ def _group_bytes(piece: Piece) -> int:
 
 
 def _text_bytes(piece: Piece) -> int:
-    """Bytes of the texts that are decoded for a batch, by what the footer tells of their mean length."""
+    """Bytes of the texts that are decoded for a batch, by what the footer tells of their mean length.
+
+    Long texts that are read as codes are decoded once, in a dictionary.
+    """
     rows, longest = max(piece.rows, 0), text_rows([piece])
-    return _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
+    dictionaries: int = getattr(_stored(piece), "dictionaries", 0)
+    return dictionaries + _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
 
 
 def text_rows(pieces: Iterable[Piece]) -> int:
@@ -62,7 +66,7 @@ def text_rows(pieces: Iterable[Piece]) -> int:
     True
     """
     longest = max(map(_row_text, pieces), default=0)
-    return max(1, min(LONG_BATCH_ROWS, _TEXT_BYTES // max(1, longest)))
+    return max(1, min(LONG_BATCH_ROWS, TEXT_BYTES // max(1, longest)))
 
 
 def _row_text(piece: Piece) -> int:

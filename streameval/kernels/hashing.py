@@ -11,7 +11,7 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit, read_only
 from streameval.kernels.prefetch import byte_at, eight_at
 
-__all__ = ["hash_bytes", "hash_strings"]
+__all__ = ["hash_bytes", "hash_strings", "longest_framed"]
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
@@ -81,6 +81,18 @@ def hash_strings(data, offsets):
         start = np.int64(offsets[i])
         first[i], second[i] = _murmur(address, start, np.int64(offsets[i + 1]) - start)
     return first, second
+
+
+@jit
+def longest_framed(data):
+    """Bytes of the longest of the strings in a uint8 array, each with its length in front as a little-endian uint32."""
+    longest = at = 0
+    while at + 4 <= data.size:
+        size = 0
+        for i in range(4):
+            size |= np.int64(data[at + i]) << (8 * i)
+        longest, at = max(longest, size), at + 4 + size
+    return longest
 
 
 def hash_bytes(data: bytes) -> tuple[int, int]:

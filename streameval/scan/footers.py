@@ -12,9 +12,11 @@ than it computes.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -24,6 +26,7 @@ from streameval.scan.deferred_footers import Sample
 from streameval.scan.files.paths import File, labels
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.pages import Dictionary
 from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
 
 if TYPE_CHECKING:
@@ -111,12 +114,20 @@ def _footer(file: File) -> Any:
 def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
     """The file's row groups that are wanted."""
     wanted = None if file.fragment is None else {group.id for group in file.fragment.row_groups}
-    groups = list(layout.groups(footer, wanted))
+    groups = list(layout.groups(footer, wanted, partial(_dictionary, file)))
     held = sum(group.rows for group in groups)
     if wanted is None and held != footer.num_rows:
         msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold {held:,}"
         raise OSError(msg)
     return groups
+
+
+def _dictionary(file: File, chunk: Any) -> Dictionary:
+    """The dictionary of a column chunk; of an object it is not asked for, since that takes a request."""
+    if not isinstance(file.filesystem, fs.LocalFileSystem):
+        return Dictionary()
+    with pa.OSFile(file.path) as handle:
+        return Dictionary.of(handle, chunk)
 
 
 def _pieces(
@@ -131,8 +142,8 @@ def _pieces(
         rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
         listed = file.size, file.mtime
-        row_text = max(group.row_text for group in run)
-        plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept, row_text)
+        texts = max(group.row_text for group in run), max(group.dictionaries for group in run)
+        plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept, *texts)
         source: Source = plain
         left = rows
         if file.deleted:

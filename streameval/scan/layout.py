@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from streameval.scan.columns import find
 from streameval.scan.fields import nested_path
+from streameval.scan.pages import Dictionary
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from streameval.scan.pieces import Constant
@@ -21,6 +22,7 @@ __all__ = ["Group", "Layout", "encoded_in"]
 
 
 _PLAIN_BYTES = 4  # a text that is not written as a code takes at least the bytes of its length
+_LONG = 64  # mean bytes of the texts of a dictionary from which they are kept as codes, however few rows share one
 
 
 class Group(NamedTuple):
@@ -32,6 +34,7 @@ class Group(NamedTuple):
     nbytes : compressed bytes of the requested columns
     encoded : names of the columns of texts that are read as codes
     row_text : mean bytes of the other texts in a row, without compression
+    dictionaries : bytes of dictionaries of long texts, without compression
     """
 
     number: int
@@ -40,6 +43,7 @@ class Group(NamedTuple):
     nbytes: int
     encoded: frozenset[str]
     row_text: int = 0
+    dictionaries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +89,37 @@ class Layout:
         absent = tuple(column for column in columns if not nested_path(schema, column))
         return cls(writer, kinds, leaves, texts, absent)
 
-    def groups(self, footer: Any, wanted: set[int] | None = None) -> Iterator[Group]:
+    def groups(
+        self,
+        footer: Any,
+        wanted: set[int] | None = None,
+        dictionary: Callable[[Any], Dictionary] = lambda _: Dictionary(),
+    ) -> Iterator[Group]:
         """The row groups that have rows, of those wanted where not all are.
 
         A column of texts is *encoded* if it was written as a dictionary and codes. A writer that gives up on a
-        dictionary goes on with plain texts, which the footer does not always tell, but its bytes do.
+        dictionary goes on with plain texts, which the footer does not always tell, but its bytes do. How many of them
+        a dictionary takes is told by `dictionary`, if it reads the file.
         """
         row = 0
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             if group.num_rows and (wanted is None or number in wanted):
-                chunks = {leaf: group.column(leaf) for leaf in self.leaves}
-                nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
-                encoded = frozenset(name for leaf, name in self.texts.items() if _is_encoded(chunks[leaf]))
-                texts = (
-                    chunks[leaf].total_uncompressed_size for leaf, name in self.texts.items() if name not in encoded
-                )
-                yield Group(number, row, group.num_rows, nbytes, encoded, -(-sum(texts) // group.num_rows))
+                yield self._group(number, row, group, dictionary)
             row += group.num_rows
+
+    def _group(self, number: int, row: int, group: Any, dictionary: Callable[[Any], Dictionary]) -> Group:
+        """What a row group holds of the requested columns."""
+        chunks = {leaf: group.column(leaf) for leaf in self.leaves}
+        coded = {leaf for leaf in self.texts if _is_encoded(chunks[leaf], dictionary)}
+        plain = {leaf for leaf, chunk in chunks.items() if chunk.physical_type == "BYTE_ARRAY"} - coded
+        texts, long = (
+            sum(chunks[leaf].total_uncompressed_size for leaf in leaves)
+            for leaves in (plain, {leaf for leaf in coded if not _is_short(chunks[leaf])})
+        )
+        nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
+        encoded = frozenset(self.texts[leaf] for leaf in coded)
+        return Group(number, row, group.num_rows, nbytes, encoded, -(-texts // group.num_rows), long)
 
     def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
         """The types of the requested columns where some of them are read as codes."""
@@ -115,7 +132,17 @@ def encoded_in(groups: Sequence[Group]) -> frozenset[str]:
     return frozenset.intersection(*(group.encoded for group in groups)) if groups else frozenset()
 
 
-def _is_encoded(chunk: Any) -> bool:
+def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
     """Whether the texts of a column chunk were written as codes."""
-    few = chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values
-    return bool(few and chunk.has_dictionary_page)
+    if not chunk.has_dictionary_page:
+        return False
+    if _is_short(chunk):
+        return True
+    found = dictionary(chunk)
+    codes = chunk.total_uncompressed_size - found.nbytes
+    return found.nbytes >= _LONG * max(found.texts, 1) and codes < _PLAIN_BYTES * chunk.num_values
+
+
+def _is_short(chunk: Any) -> bool:
+    """Whether a chunk has fewer bytes than plain texts take."""
+    return bool(chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values)

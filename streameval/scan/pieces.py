@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from streameval.errors import MissingInputError
 from streameval.scan.fields import column_of, nested_path
 from streameval.scan.messages import READ_ERRORS, unreadable
+from streameval.scan.pages import fitting_rows
 from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
 
@@ -158,6 +159,7 @@ class RowGroups:
     encoded : columns to read as dictionaries: decoding a code costs a fifth of what a string costs
     footer : where it is kept
     row_text : mean bytes of texts that are not encoded in a row, of the row group where they are longest
+    dictionaries : bytes of dictionaries of long texts, of the row group where they are largest
     """
 
     filesystem: Any
@@ -168,10 +170,11 @@ class RowGroups:
     encoded: frozenset[str] = frozenset()
     footer: Any = None
     row_text: int = 0
+    dictionaries: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded, None, self.row_text
-        return RowGroups, given
+        given = self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded
+        return RowGroups, (*given, None, self.row_text, self.dictionaries)
 
     def read_footer(self) -> Any:
         """The file's footer: the one that is kept, else read again."""
@@ -203,7 +206,7 @@ def row_group_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of some row groups of an open file, `nbytes` in all; the footer may be None for a local file.
 
-    Columns that are `encoded` are dictionaries.
+    Columns that are `encoded` are dictionaries; where texts of others are long, batches have fewer rows.
     """
     large = nbytes > LARGE_CHUNK * len(groups)
     if not local:
@@ -216,9 +219,8 @@ def row_group_batches(
         buffer_size=STREAM_BUFFER if large else 0,
         page_checksum_verification=True,
     )
-    yield from file.iter_batches(
-        batch_size=batch_rows, row_groups=list(groups), columns=list(columns), use_threads=False
-    )
+    rows = fitting_rows(handle, file.metadata, groups, set(columns).difference(encoded), batch_rows)
+    yield from file.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns), use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,7 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
         sizes=one.sizes + two.sizes,
         encoded=one.encoded & two.encoded,
         row_text=max(one.row_text, two.row_text),
+        dictionaries=max(one.dictionaries, two.dictionaries),
     )
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
 

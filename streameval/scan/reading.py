@@ -14,8 +14,9 @@ import pyarrow as pa
 from streameval.errors import CorruptFileError, DataError
 from streameval.scan.fields import column_of
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.versions import ChangedFileError
-from streameval.scan.widen import conform
+from streameval.scan.widen import conform, is_text
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     rows = 0
     try:
         raw = piece.source.batches(columns, batch_rows)
-        for batch in _sized((_unified(batch, schema, constants) for batch in raw), batch_rows):
+        short = (part for batch in raw for part in _shortened(batch, schema))
+        for batch in _sized((_unified(batch, schema, constants) for batch in short), batch_rows):
             rows += batch.num_rows
             yield batch
     except DataError:
@@ -92,22 +94,41 @@ def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Cons
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _shortened(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batch in parts whose texts take at most `TEXT_BYTES`, if dictionaries of them are decoded by the schema."""
+    pairs = zip(batch.schema.names, batch.columns, strict=True)
+    rows = decodable_rows(array for name, array in pairs if _is_plain(schema, name))
+    yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
+
+
+def _is_plain(schema: pa.Schema, name: str) -> bool:
+    """Whether the schema has a column of that name that is not a dictionary."""
+    at = schema.get_field_index(name)
+    return at >= 0 and not pa.types.is_dictionary(schema.field(at).type)
+
+
 def _sized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most `batch_rows`, small neighbours put together."""
+    """The same rows in batches of at most `batch_rows`, small neighbours put together, unless their texts are long."""
     small: list[pa.RecordBatch] = []
-    held = 0
+    held = texts = 0
     for whole in batches:
         for start in range(0, whole.num_rows, batch_rows):
             batch = whole.slice(start, batch_rows)
-            if held + batch.num_rows > batch_rows:
+            more = _text_bytes(batch)
+            if held + batch.num_rows > batch_rows or texts + more > TEXT_BYTES:
                 yield from _together(small)
-                small, held = [], 0
+                small, held, texts = [], 0, 0
             small.append(batch)
-            held += batch.num_rows
+            held, texts = held + batch.num_rows, texts + more
             if 2 * held >= batch_rows:
                 yield from _together(small)
-                small, held = [], 0
+                small, held, texts = [], 0, 0
     yield from _together(small)
+
+
+def _text_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the plain texts of a batch."""
+    return sum(array.nbytes for array in batch.columns if is_text(array.type))
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -33,7 +33,7 @@ from pyarrow import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["conform", "is_text", "plain", "widen"]
+__all__ = ["conform", "is_text", "occurring", "plain", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -96,6 +96,16 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_dictionary(array.type) and array.type.value_type != kind:
         return pa.DictionaryArray.from_arrays(array.indices, conform(array.dictionary, kind)).dictionary_decode()
     return array.dictionary_decode() if types.is_dictionary(array.type) else array.cast(kind)
+
+
+def occurring(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The array with a dictionary of those values alone that occur in it.
+
+    >>> occurring(pa.DictionaryArray.from_arrays([2, 2, 0], ["a", "b", "c"])).dictionary.to_pylist()
+    ['c', 'a']
+    """
+    coded = array.indices.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:

@@ -247,8 +247,9 @@ class LabelReader:
 
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
         """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
+        codes = None
         if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array, codes = _values_and_codes(array)
         if array.type == pa.float16():  # Arrow does not compare half floats
             array = array.cast(pa.float32())
         if pa.types.is_floating(array.type):
@@ -260,10 +261,13 @@ class LabelReader:
                 msg = f"{name}: label column {self.spec.column!r} has nulls; {remedy}"
                 raise NullError(msg)
             keep = array.is_valid().to_numpy(zero_copy_only=False)
+            if codes is not None:
+                keep, codes = keep[codes], (np.cumsum(keep) - 1)[codes[keep[codes]]]
             array = array.drop_null()
         label, values = self._labels(array)
+        label = label if codes is None else label[codes]
         positive = int(np.count_nonzero(label))
-        null = 0 if keep is None else len(keep) - len(array)
+        null = 0 if keep is None else len(keep) - len(label)
         self._counts = self._counts.merge(
             LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values))
         )
@@ -312,10 +316,20 @@ class LabelReader:
 
 def _there(array: pa.Array) -> Array | None:
     """Which values are neither null nor NaN, as a boolean array; None if all are."""
+    codes = None
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array, codes = _values_and_codes(array)
     if array.type == pa.float16():
         array = array.cast(pa.float32())
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)
-    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    if not array.null_count:
+        return None
+    there: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    return there if codes is None else there[codes]
+
+
+def _values_and_codes(array: pa.DictionaryArray) -> tuple[pa.Array, Array]:
+    """The values that occur, null too, and which of them each row has; texts that are repeated may be long."""
+    coded = array.indices.dictionary_encode(null_encoding="encode")
+    return array.dictionary.take(coded.dictionary), coded.indices.to_numpy()

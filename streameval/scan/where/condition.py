@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.messages import reason
+from streameval.scan.pages import decodable_rows
 from streameval.scan.where.expressions import expression_columns
 from streameval.scan.where.sql import column_names, parsed
 from streameval.scan.where.translation import decides_by_nan, translated
+from streameval.scan.widen import occurring
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval.typing import Array
 
 __all__ = ["Test", "Where"]
@@ -129,11 +134,27 @@ class Test:
         SchemaError
             If the values cannot be evaluated; `name` is the file in the message.
         """
-        columns = [batch.column(column).cast(self.schema.field(column).type) for column in self.schema.names]
+        columns = [batch.column(column) for column in self.schema.names]
         try:
-            found = self._evaluated(pa.table(columns, schema=self.schema))
+            if len(columns) == 1 and types.is_dictionary(columns[0].type):
+                return self._of_codes(occurring(columns[0]))
+            rows = decodable_rows(columns)
+            parts = ([column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows))
+            return np.concatenate([np.zeros(0, np.bool_), *map(self._of_plain, parts)])
         except pa.ArrowException as error:
             msg = f"{name}: where: {self.text} cannot be evaluated: {reason(error)}"
             raise SchemaError(msg) from None
+
+    def _of_codes(self, array: pa.DictionaryArray) -> Array:
+        """Which rows of one column meet the condition, which is tested on each value, and on null, once."""
+        values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
+        codes = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy()
+        kept: Array = self._of_plain([values])[codes]
+        return kept
+
+    def _of_plain(self, columns: Sequence[pa.Array]) -> Array:
+        """Which rows meet the condition."""
+        columns = [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)]
+        found = self._evaluated(pa.table(columns, schema=self.schema))
         kept: Array = pc.fill_null(found, False).to_numpy()
         return kept

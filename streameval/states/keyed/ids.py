@@ -109,7 +109,8 @@ def identify(array: pa.Array, kind: str, scope: str = "global", partition: str =
 
 def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
     if pa.types.is_dictionary(array.type) and len(array.dictionary) > len(array):  # of a whole column, say
-        array = array.dictionary_decode()
+        coded = array.indices.dictionary_encode()  # texts that are repeated may be long: they are not decoded
+        array = pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
     if pa.types.is_dictionary(array.type):
         first, rest = _words(array.dictionary, kind)
         index = array.indices.to_numpy(zero_copy_only=False)

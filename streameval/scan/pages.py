@@ -1,0 +1,143 @@
+"""Dictionary pages: how large they are, and how many rows to decode at a time where their texts are long.
+
+A footer tells the bytes of a column chunk, not how long its texts are. A chunk that repeats one text of a megabyte
+takes little more than a megabyte, but decodes to gigabytes. Such a chunk stores each distinct text once, in its first
+page. The header of that page tells its size and its number of texts, and the page itself their lengths.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.kernels.hashing import longest_framed
+from streameval.scan.widen import is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+__all__ = ["TEXT_BYTES", "Dictionary", "decodable_rows", "fitting_rows"]
+
+TEXT_BYTES = 1 << 23  # largest texts of a batch of more than one row
+_HEADER = 64  # bytes; a header of a dictionary page takes about 20
+_STOP, _FLAGS, _INTEGER, _STRUCT = 0, (1, 2), 5, 12  # types of Thrift's compact protocol
+_DICTIONARY_PAGE = 2
+_CODECS = {"LZ4": "lz4_raw"}  # names that differ from those of Arrow's codecs
+_TYPE, _SIZE, _STORED, _TEXTS = (0, 1), (0, 2), (0, 3), (7, 1)  # fields of a page's header, and of the struct in it
+
+
+class Dictionary(NamedTuple):
+    """The dictionary of a column chunk, as the header of its page describes it.
+
+    Attributes
+    ----------
+    nbytes : size without compression; 0 if there is no dictionary
+    texts : number of texts
+    start, stored : offset and size of the page in the file, without its header
+    """
+
+    nbytes: int = 0
+    texts: int = 0
+    start: int = 0
+    stored: int = 0
+
+    @classmethod
+    def of(cls, handle: Any, chunk: Any) -> Dictionary:
+        """Read the header of the chunk's first page.
+
+        Parameters
+        ----------
+        handle : pyarrow.NativeFile
+        chunk : pyarrow.parquet.ColumnChunkMetaData
+        """
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        handle.seek(start)
+        found, size = _integers(handle.read(_HEADER))
+        if found.get(_TYPE) != _DICTIONARY_PAGE or not size:
+            return cls()
+        return cls(found.get(_SIZE, 0), found.get(_TEXTS, 0), start + size, found.get(_STORED, 0))
+
+    def longest(self, handle: Any, chunk: Any) -> int:
+        """Bytes of the longest text; of all texts where the page cannot be read."""
+        if self.nbytes <= 0 or self.stored <= 0:
+            return 0
+        handle.seek(self.start)
+        page = handle.read(self.stored)
+        try:
+            if chunk.compression != "UNCOMPRESSED":
+                page = pa.Codec(_CODECS.get(chunk.compression, chunk.compression.lower())).decompress(page, self.nbytes)
+        except (pa.ArrowException, ValueError, OSError):
+            return self.nbytes
+        return min(self.nbytes, int(longest_framed(np.frombuffer(page, np.uint8))))
+
+
+def _integers(header: bytes) -> tuple[dict[tuple[int, int], int], int]:
+    """The integers of a page's header and its size, 0 if it is not understood.
+
+    An integer is found by the field of the struct that it is in, 0 outside, and its own field.
+    """
+    found: dict[tuple[int, int], int] = {}
+    inside = field = at = 0
+    while at < len(header):
+        field, kind, at = field + (header[at] >> 4), header[at] & 15, at + 1
+        if kind == _STOP:
+            if not inside:
+                return found, at
+            inside, field = 0, inside
+        elif kind == _STRUCT and not inside:
+            inside, field = field, 0
+        elif kind == _INTEGER:
+            found[inside, field], at = _integer(header, at)
+        elif kind not in _FLAGS:
+            break
+    return {}, 0
+
+
+def _integer(header: bytes, at: int) -> tuple[int, int]:
+    """The integer that begins at an offset, seven bits a byte, zigzag, and the offset after it."""
+    value = shift = 0
+    while at < len(header):
+        value, shift, at = value | (header[at] & 127) << shift, shift + 7, at + 1
+        if header[at - 1] < 128:
+            break
+    return value >> 1 ^ -(value & 1), at
+
+
+def decodable_rows(arrays: Iterable[pa.Array]) -> int:
+    """Rows of these columns whose dictionaries of texts decode to at most `TEXT_BYTES`, at least one.
+
+    >>> decodable_rows([pa.array(["a" * 1000, "b"]).dictionary_encode()]) == TEXT_BYTES // 1000
+    True
+    """
+    coded = (array.dictionary for array in arrays if pa.types.is_dictionary(array.type))
+    longest = sum(pc.max(pc.binary_length(texts)).as_py() or 0 for texts in coded if is_text(texts.type))
+    return max(1, TEXT_BYTES // max(1, longest))
+
+
+def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Collection[str], most: int) -> int:
+    """Rows to decode at a time so that texts take at most `TEXT_BYTES`, by the longest one in each dictionary.
+
+    Parameters
+    ----------
+    handle, footer : of the file
+    groups : numbers of the row groups
+    columns : those whose texts are decoded to plain values
+    most : the most rows to decode at a time
+    """
+    longest = 0
+    for number in groups:
+        chunks = _doubtful(footer.row_group(number), columns, most)
+        longest = max(longest, sum(Dictionary.of(handle, chunk).longest(handle, chunk) for chunk in chunks))
+    return max(1, min(most, TEXT_BYTES // max(1, longest)))
+
+
+def _doubtful(group: Any, columns: Collection[str], rows: int) -> Iterator[Any]:
+    """Chunks of texts whose dictionaries may decode to more than `TEXT_BYTES` in that many rows."""
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        texts = chunk.physical_type == "BYTE_ARRAY" and chunk.path_in_schema in columns
+        if texts and min(rows, group.num_rows) * chunk.total_uncompressed_size > TEXT_BYTES:
+            yield chunk
