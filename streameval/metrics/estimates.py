@@ -217,9 +217,12 @@ class Estimate:
         ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
         bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
         sure = np.zeros(replicates.size)
-        doubts = (sure if e.doubt is None or e.doubt.size != sure.size else e.doubt for e in (self, other))
+        doubts = [sure if e.doubt is None or e.doubt.size != sure.size else e.doubt for e in (self, other)]
+        apart = bool(scalar.value) or bool(np.nan_to_num(replicates).any())
+        shared = not apart and np.array_equal(doubts[0], doubts[1], equal_nan=True)  # of identical columns
+        doubt = sure if shared else np.hypot(*doubts)
         grid = self.grid - other.grid
-        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=np.hypot(*doubts))
+        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt)
 
     def _apart(self, other: Estimate) -> Array:
         """The difference of the replicates, NaN where neither side has rows of the block; empty if one side has none.

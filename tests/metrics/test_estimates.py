@@ -140,6 +140,16 @@ def test_identical_columns_have_no_p_and_are_equivalent():
     assert compared([(difference, "higher")], 0.95)[0].verdict == "not shown"
 
 
+def test_identical_columns_share_what_is_unknown_of_their_scores():
+    """Where a row lies in its bin of the grid is unknown, but the same for both: their difference is 0 all the same."""
+    one = mean_estimate(RNG.normal(size=5000), 1 + RNG.integers(0, 127, 5000))
+    one = replace(one, doubt=np.full(128, 0.1))
+    told = one.minus(one).scalar_with(0.95)
+    assert (told.ci_lower, told.ci_upper, told.ci_reason) == (0, 0, None)
+    other = replace(one, doubt=np.full(128, 0.2))
+    assert "depends on where rows lie" in str(one.minus(other).scalar_with(0.95).ci_reason)
+
+
 def test_a_block_that_one_side_lacks_leaves_its_value_as_it_is():
     """A block that one side lacks leaves its value unchanged."""
     a, b = mean_estimate(np.ones(4), np.array([0, 0, 1, 1])), mean_estimate(np.arange(2.0), np.array([0, 2]))
