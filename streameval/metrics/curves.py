@@ -39,6 +39,7 @@ class CurveKind:
     metrics : what to finalize, given the threshold of `aul`
     make : the curve, from the values of these metrics, the state, its column and the threshold of `aul`; it raises
         `OptionError` if the curve is not defined
+    point : the metric that y is at an x, such as ``tpr@fpr=0.5``: its interval follows the same rules; empty for none
     """
 
     name: str
@@ -46,13 +47,14 @@ class CurveKind:
     default: str
     metrics: Callable[[float], Sequence[Metric]]
     make: Callable[[Sequence[Any], Any, str, float], Curve]
+    point: str = ""
 
     def drawn(self, state: Any) -> Any:
         """The state behind the curve: that of a score without its missing scores."""
         return state if self.family == "cluster" else numbers_only(state)
 
 
-def _of_path(name: str) -> CurveKind:
+def _of_path(name: str, point: str) -> CurveKind:
     """A view of the path of a score."""
     return CurveKind(
         name,
@@ -60,6 +62,7 @@ def _of_path(name: str) -> CurveKind:
         "roc_auc",
         lambda _: (ScorePath(), RocAuc(), PrAuc()),
         lambda values, state, *_: score_curve(name, values[0], state, *values[1:]),
+        point,
     )
 
 
@@ -84,7 +87,9 @@ def _lift(values: Sequence[Any], _: Any, of: str, aul_threshold: float) -> Curve
 CURVES = {
     kind.name: kind
     for kind in (
-        *map(_of_path, ("roc", "precision_recall", "gain")),
+        _of_path("roc", "tpr@fpr=0.5"),
+        _of_path("precision_recall", "precision@recall=0.5"),
+        _of_path("gain", "recall@share=0.5"),
         _of_bins(),
         CurveKind(
             "corp",

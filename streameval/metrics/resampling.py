@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-__all__ = ["FEW_BLOCKS", "SplitState", "certificates", "estimates", "without_replicates"]
+__all__ = ["FEW_BLOCKS", "SplitState", "certificates", "estimates", "units_beyond", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
@@ -315,8 +315,8 @@ def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -
         return at_end(value.value)
     if not estimate.deviations.any():
         return "the value is the same without any block"
-    if kind.beyond and not math.isnan(value.value):
-        units = _beyond(value, kind, split)
+    if not math.isnan(value.value):
+        units = units_beyond(value.threshold, kind, split)
         if units < FEW_UNITS:
             return too_few(units, f"{kind.beyond} ({split.sizes.unit}) beyond the threshold", str(FEW_UNITS))
     if abs(value.value - metric.useless(split.sizes)) < _FAR * estimate.stderr:
@@ -324,11 +324,14 @@ def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -
     return None
 
 
-def _beyond(value: Scalar, kind: Entry, split: Resampled) -> float:
-    """Effective units beyond the threshold; of positives on the side that has fewer."""
-    if value.threshold is None:
+def units_beyond(threshold: float | None, kind: Entry, split: Resampled) -> float:
+    """Effective units beyond a threshold, of those that decide a metric; of positives on the side that has fewer.
+
+    Infinite where no threshold decides it.
+    """
+    if not kind.beyond or threshold is None:
         return math.inf
-    above = cast("Thresholded", split).beyond(value.threshold)[kind.beyond]
+    above = cast("Thresholded", split).beyond(threshold)[kind.beyond]
     sides = [above, split.sizes.counts[kind.beyond] - above] if kind.beyond == "positives" else [above]
     if split.sizes.single:
         return min(float(side.sum()) for side in sides)

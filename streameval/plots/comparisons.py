@@ -144,8 +144,10 @@ def plot_differences(
     ax.axvline(0.0, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
     _dots(ax, at, shown, [_VERDICTS.get(str(r.verdict), _VERDICTS["not shown"]) for r in shown])
     ax.set_yticks(at, [_difference(result) for result in shown], fontsize=8)
+    several = len(_units(shown)) > 1
     for y, result in zip(at, shown, strict=True):
-        ax.annotate(_said(result), (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+        by = f", by {_shortened(str(result.unit), _NAME)}" if several and result.unit and not _lacks(result) else ""
+        ax.annotate(f"{_said(result)}{by}", (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
     more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
     ax.set_title(f"Differences{more}", fontsize=11)
     ends = [end for r in shown for end in (r.ci_lower, r.ci_upper) if end is not None]
@@ -156,9 +158,16 @@ def plot_differences(
 
 
 def _with_interval(shown: Sequence[Scalar]) -> str:
-    """What the bars are, if all are sampling intervals of one level."""
+    """What the bars are, if all are sampling intervals of one level, and their unit, if all have the same."""
     levels = {r.ci_level for r in shown if r.ci_level is not None and not _lacks(r)}
-    return f", with its {levels.pop():.0%} interval" if len(levels) == 1 else ""
+    units = _units(shown)
+    by = f" by {_shortened(units[0], _NAME)}" if len(units) == 1 else ""
+    return f", with its {levels.pop():.0%} interval{by}" if len(levels) == 1 else ""
+
+
+def _units(shown: Sequence[Scalar]) -> list[str]:
+    """The units of the intervals."""
+    return list(dict.fromkeys(str(r.unit) for r in shown if r.unit is not None and not _lacks(r)))
 
 
 def _lacks(result: Scalar) -> bool:
@@ -215,7 +224,8 @@ def _difference(result: Scalar) -> str:
 def _said(result: Scalar) -> str:
     """The verdict of a difference with its p-value, the value of one without an interval, or why there is none."""
     p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
-    verdict = f"{result.value:+.4g}, no interval" if result.verdict and _lacks(result) else result.verdict
+    value = f"{result.value:+.4g}".replace("-", "−")
+    verdict = f"{value}, no interval" if result.verdict and _lacks(result) else result.verdict
     return f"{verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
 
 _POINTS = 5_000
+_FEW_UNITS = 50  # effective units below which a legend tells their number
 
 
 class BaseStyle(TypedDict, total=False):
@@ -164,10 +165,18 @@ class Drawing:
             self.ax.fill_between(self.x, self.y, color=color, alpha=0.12, linewidth=0)
         band = self.style.get("band")
         if band is not None:
-            shown = band.x <= self.limit
-            ends = band.lower[shown], band.upper[shown]
-            told = f"{band.level:.0%} at each point, by {band.unit}"
-            self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
+            self._shade(band, color)
+
+    def _shade(self, band: Band, color: str) -> None:
+        """Shade a band where it has intervals; the legend says what they are, or that there are none."""
+        shown = band.x <= self.limit
+        ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
+        few = band.effective_units is not None and band.effective_units < _FEW_UNITS
+        units = f" ({band.effective_units:.0f} effective units)" if few else ""
+        told = f"{level} at each point, by {band.unit}{units}"
+        if np.isnan(ends).all():
+            told, color = f"no {level} intervals by {band.unit}{units}", "none"
+        self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
 
     def _entry(self, area: float | None, name: str | None) -> str:
         """The curve's line in the legend: the score and the area."""

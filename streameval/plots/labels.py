@@ -18,7 +18,6 @@ from streameval.plots.placement import along, dense_lines, label_box, legend_pla
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -119,17 +118,23 @@ def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
     return figure.dpi / 72 / width, figure.dpi / 72 / height
 
 
-def _entries(ax: Axes) -> list[Artist]:
-    """Entries of the legend, curves first."""
+def _entries(ax: Axes) -> tuple[list[Any], list[str]]:
+    """Handles and texts of the legend, curves first; bands of one text share an entry with all their colours."""
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    entries: list[Any] = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
-    entries.sort(key=lambda line: line.get_gid() != CURVE)
+    lines: list[Any] = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    lines.sort(key=lambda line: line.get_gid() != CURVE)
     if any(curve in _THRESHOLDS for curve in curves_on(ax)):
-        entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
-    bands = [band for band in ax.collections if not str(band.get_label()).startswith("_")]
-    by_name = {str(band.get_label()): band for band in reversed(bands)}  # the first of several alike
-    return [*entries, *reversed(by_name.values())]
+        lines.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
+    bands: dict[str, list[Any]] = {}
+    for band in ax.collections:
+        if not str(band.get_label()).startswith("_"):
+            faces: Any = band.get_facecolor()
+            face = tuple(faces[0]) if len(faces) else "none"  # without a colour there is no face
+            bands.setdefault(str(band.get_label()), []).append(face)
+    shades = [tuple(Patch(facecolor=face, linewidth=0) for face in dict.fromkeys(faces)) for faces in bands.values()]
+    return [*lines, *shades], [*(str(line.get_label()) for line in lines), *bands]
 
 
 def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
@@ -137,13 +142,17 @@ def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
 
     If even a small legend would hide a curve, and the axes are the only ones in their figure, it goes below them.
     """
+    from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
     curves = curves_on(ax)
     shown = dense_lines(ax, curves)
     others = dense_lines(ax, [line for line in ax.get_lines() if line not in curves])
+    handles, texts = _entries(ax)
     look: dict[str, Any] = {
-        "handles": _entries(ax),
+        "handles": handles,
+        "labels": texts,
+        "handler_map": {tuple: HandlerTuple(ndivide=None, pad=0)},
         "framealpha": 0.92,
         "edgecolor": "#D0D0D0",
         "borderaxespad": 0.0,

@@ -70,10 +70,13 @@ def plot_series(
         axes.plot(xs, value, marker="o", markersize=3, color=colour, label=name)
         if np.any(upper > lower):
             axes.fill_between(xs, lower, upper, color=colour, alpha=0.25, linewidth=0)
-    for place in marked:
-        axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    for i, place in enumerate(marked):
+        label = "_" if i else "failed"  # one entry of the legend for all
+        axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)
     shown = xs[:: max(1, -(-len(names) // _TICKS))]
     axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")
+    keys = {name.partition("=")[0] if "=" in name else "partition" for name in names}
+    axes.set_xlabel(keys.pop() if len(keys) == 1 else "partition")
     axes.set_title(title)
     plain_frame(axes)
     axes.legend()

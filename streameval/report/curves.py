@@ -47,9 +47,12 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
 
 
 def bands_said(curves: Sequence[Curve]) -> str:
-    """A sentence that explains the shaded bands; empty if no curve has one."""
-    told = [f"{band.level:.0%} intervals at each point, by {band.unit}" for c in curves if (band := c.band) is not None]
-    return f"Shaded: {'; '.join(dict.fromkeys(told))}. They do not hold for a whole curve." if told else ""
+    """Sentences that explain the shaded bands, and which curves have none though asked for; empty if none was."""
+    bands = [(curve, curve.band) for curve in curves if curve.band is not None]
+    told = [f"{band.level:.0%} intervals at each point, by {band.unit}" for _, band in bands if band.reason is None]
+    none = [f"{_TITLES[c.name][0]} of {c.of} ({band.reason})" for c, band in bands if band.reason is not None]
+    said = [f"Shaded: {'; '.join(dict.fromkeys(told))}. They do not hold for a whole curve."] * bool(told)
+    return " ".join([*said, *[f"No intervals: {'; '.join(none)}."] * bool(none)])
 
 
 def _figure(name: str, curves: Sequence[Curve], colours: Mapping[str, int]) -> Figure:

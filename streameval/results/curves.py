@@ -20,6 +20,8 @@ class Band:
     x, lower, upper : float64 arrays of shape (n_points,)
     level : of each interval, such as 0.95; not of the whole curve
     unit : what is drawn together: a column, or ``row``
+    effective_units : effective number of units, the smallest of all rows, positives and negatives
+    reason : why there is no interval at any x; None where there is one at some
     """
 
     x: Array
@@ -27,6 +29,8 @@ class Band:
     upper: Array
     level: float
     unit: str
+    effective_units: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,21 +25,61 @@ def table():
 
 @pytest.mark.parametrize("name", ["roc", "precision_recall", "gain"])
 def test_bands_are_the_jackknife_of_curves(table, name):
-    """At some x, against curves of the rows of all other blocks."""
+    """At x that have an interval, against curves of the rows of all other blocks, merged to 32."""
     curve = evaluate(table, score="score", unit="unit", threads=1).curve(name)
-    split = Blocks("unit").split(Batch(np.zeros(2000, np.uint8), None, {"unit": table["unit"].combine_chunks()}))
-    x = curve.band.x[[60, 90, 110]]
+    blocks = Blocks("unit")
+    split = blocks.split(Batch(np.zeros(2000, np.uint8), None, {"unit": table["unit"].combine_chunks()}))
+    x = curve.band.x[np.isfinite(curve.band.lower)][::7]
+    assert x.size > 2
+    merged = np.array([blocks.group(each) % 32 for each in split.names.to_pylist()])[split.codes]
     without = []
-    for block in range(len(split.names)):
-        rest = evaluate(table.filter(pa.array(split.codes != block)), score="score", threads=1).curve(name)
-        without.append(np.interp(x, rest.x, rest.y))
-    count, y = len(without), np.interp(x, curve.x, curve.y)
-    stderr = np.sqrt((count - 1) / count * np.square(without - np.mean(without, axis=0)).sum(axis=0))
-    reach = stdtrit(count - 1, 0.975) * stderr / (y * (1 - y))
-    lower, upper = (np.interp(x, curve.band.x, ends) for ends in (curve.band.lower, curve.band.upper))
-    assert lower == pytest.approx(expit(logit(y) - reach), rel=0.01)
-    assert upper == pytest.approx(expit(logit(y) + reach), rel=0.01)
+    for block in range(32):
+        rest = evaluate(table.filter(pa.array(merged != block)), score="score", threads=1).curve(name)
+        without.append(read(rest, x))
+    y = read(curve, x)
+    stderr = np.sqrt(31 / 32 * np.square(without - np.mean(without, axis=0)).sum(axis=0))
+    reach = stdtrit(31, 0.975) * stderr / (y * (1 - y))
+    at = np.searchsorted(curve.band.x, x)
+    assert curve.band.lower[at] == pytest.approx(expit(logit(y) - reach), rel=0.01)
+    assert curve.band.upper[at] == pytest.approx(expit(logit(y) + reach), rel=0.01)
     assert (curve.band.level, curve.band.unit) == (0.95, "unit")
+
+
+def read(curve, x):
+    """The curve at some x; its precision is that of the first point with such a recall."""
+    if curve.name == "precision_recall":
+        return curve.y[np.searchsorted(curve.x, x)]
+    return np.interp(x, curve.x, curve.y)
+
+
+@pytest.mark.parametrize(("name", "metric"), [("roc", "tpr@fpr"), ("gain", "recall@share")])
+def test_a_band_has_an_interval_where_the_operating_point_has_one(table, name, metric):
+    """A point of a curve is an operating point: both have an interval, about the same, or neither has."""
+    at = [0.02, 0.1, 0.3, 0.5, 0.7, 0.95]
+    metrics = [f"{metric}={x:g}" for x in at]
+    found = evaluate(table, score="score", unit="unit", metrics=metrics, threads=1)
+    band = found.curve(name).band
+    given = [found.ci(each) for each in metrics]
+    lacking = np.isnan(given).any(axis=1)
+    assert 0 < lacking.sum() < len(at)
+    for x, ends in zip(at, given, strict=True):
+        i = np.argmin(abs(band.x - x))
+        assert (band.lower[i], band.upper[i]) == pytest.approx(ends, abs=0.03, nan_ok=True)
+
+
+def test_a_curve_without_enough_units_says_so(table):
+    """The gain curve of eleven effective units filled everything from 0 to 1; now it says why it has no band."""
+    few = table.filter(pa.array(table["unit"].to_numpy() < 40))
+    found = evaluate(few, score="score", unit="unit", threads=1)
+    band = found.curve("gain").band
+    assert np.isnan(band.lower).all()
+    assert "effective units (unit) beyond a threshold: 50 are needed" in band.reason
+    assert band.effective_units < 40
+    legend = [text.get_text() for text in plot_curve(found.curve("gain")).get_legend().get_texts()]
+    assert legend[-1].startswith("no 95% intervals by unit (")
+    page = found.to_html()
+    assert "No intervals: " in page
+    assert "Gain curve of score (at most" in page
 
 
 def test_bands_are_drawn_where_there_are_intervals(table):

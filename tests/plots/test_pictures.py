@@ -13,6 +13,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from streameval import Scalar, attribute, evaluate
 from streameval.errors import OptionError
@@ -411,13 +412,41 @@ def test_a_figure_divides_many_differences_among_panels() -> None:
 
 
 def test_bands_by_different_units_are_all_in_the_legend() -> None:
-    """Bands of lift curves are by the clusters of each; bands by the same unit are named once."""
+    """Bands of lift curves are by the clusters of each; those by one unit share an entry with all their colours."""
     x = np.array([0.0, 1.0])
     ax = None
     for unit in ("loose", "tight", "tight"):
         ax = plot_curve(Curve("lift", unit, x, x, x, 0.5, band=Band(x, x / 2, x, 0.95, unit)), ax=ax)
     assert ax is not None
     assert legend(ax)[-2:] == ["95% at each point, by loose", "95% at each point, by tight"]
+    drawn = [tuple(band.get_facecolor()[0]) for band in ax.collections if str(band.get_label()).startswith("95%")]
+    found_legend = ax.get_legend()
+    assert found_legend is not None
+    patches = found_legend.findobj(Rectangle)
+    assert [patch.get_facecolor() for patch in patches if isinstance(patch, Rectangle)] == drawn
+    assert len(set(drawn)) == 3
+
+
+def test_a_band_says_how_few_units_it_rests_on_and_where_it_is_missing() -> None:
+    """A reader would take a missing band for certainty."""
+    x = np.array([0.0, 1.0])
+    few = Band(x, x / 2, x, 0.95, "campaign", effective_units=11.4)
+    assert legend(plot_curve(Curve("roc", "s", x, x, x, 0.5, band=few)))[-1] == (
+        "95% at each point, by campaign (11 effective units)"
+    )
+    none = replace(few, lower=x * np.nan, upper=x * np.nan, reason="at most 11.4 effective units")
+    ax = plot_curve(Curve("gain", "s", x, x, x, 0.5, band=none))
+    assert legend(ax)[-1] == "no 95% intervals by campaign (11 effective units)"
+    assert not any(path.vertices.size for band in ax.collections for path in band.get_paths())
+
+
+def test_differences_name_the_unit() -> None:
+    """Once below the axis where all have the same, else at each."""
+    one, other, *_ = (replace(r, unit="campaign") for r in DIFFERENCES if r.ci_lower is not None)
+    assert plot_differences([one, other]).get_xlabel() == "Difference, with its 95% interval by campaign"
+    ax = plot_differences([one, replace(other, unit="sender")])
+    assert ax.get_xlabel() == "Difference, with its 95% interval"
+    assert [text.rpartition(", ")[2] for text in texts(ax)] == ["by sender", "by campaign"]
 
 
 def test_one_figure_of_everything(tmp_path: Path) -> None:

@@ -133,6 +133,15 @@ def test_every_line_of_a_series_is_drawn() -> None:
     assert len(plot_series(["night=1"], lines, "roc_auc").get_lines()) == 8
 
 
+def test_a_series_names_its_axis_and_what_it_marks() -> None:
+    """The key of the partitions is below, and all that fail share an entry of the legend."""
+    points = {"per night": [(0.9, 0.9, 0.9)] * 3}
+    ax = plot_series(["night=1", "night=2", "night=3"], points, "roc_auc", marked=[0, 2])
+    assert ax.get_xlabel() == "night"
+    assert entries(ax) == ["per night", "failed"]
+    assert plot_series(["a.parquet"], {"per night": points["per night"][:1]}, "roc_auc").get_xlabel() == "partition"
+
+
 def test_several_curves_on_one_axes() -> None:
     """A second curve gets another colour and shares the random and the best line."""
     ax = plot_curve(curve("roc"))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.metrics.bands import band_of
+from streameval.metrics.bands import band_of, no_band
+from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed
+from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
 from streameval.options.kinds import of_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.metrics.curves import CurveKind
@@ -89,14 +93,15 @@ def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float,
     """Curves of one column with their bands; each state without a block is read once for all."""
     kinds = [curve_kind(curve.name) for curve in curves]
     metrics = list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(aul_threshold)))
+    split = resampled.thresholded.merged(FEW_BLOCKS) if resampled.thresholded else resampled
     made: list[list[Curve | None]] = [[] for _ in curves]
     complete = [True] * len(curves)
-    for block, rows in enumerate(resampled.sizes.counts["rows"].tolist()):
+    for block, rows in enumerate(split.sizes.counts["rows"].tolist()):
         if not rows:
             for several in made:
                 several.append(None)
             continue
-        state = kinds[0].drawn(resampled.without(block))
+        state = kinds[0].drawn(split.without(block))
         values = dict(zip(metrics, computed(state, metrics), strict=True))
         for i, (kind, curve) in enumerate(zip(kinds, curves, strict=True)):
             own = [values[metric] for metric in kind.metrics(aul_threshold)]
@@ -104,7 +109,19 @@ def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float,
                 made[i].append(kind.make(own, state, str(curve.of), aul_threshold))
             except OptionError:
                 complete[i] = False  # a replicate of one class
-    return [
-        replace(curve, band=band_of(curve, several, resampled.sizes, level)) if whole else curve
-        for curve, several, whole in zip(curves, made, complete, strict=True)
-    ]
+    units, _ = resampled.sizes.governing
+    found = []
+    for curve, kind, several, whole in zip(curves, kinds, made, complete, strict=True):
+        if whole:
+            band = band_of(curve, several, split.sizes, level, _beyond(kind, split))
+        else:
+            band = no_band(split.sizes, level, "a replicate is undefined")
+        effective = units if math.isfinite(units) else None
+        found.append(replace(curve, band=replace(band, effective_units=effective)))
+    return found
+
+
+def _beyond(kind: CurveKind, split: Resampled) -> Callable[[float], float]:
+    """From a threshold of a curve to the effective units beyond it, as of the metric that a point stands for."""
+    entry = entry_of(kind.point) if kind.point else None
+    return lru_cache(None)(lambda threshold: math.inf if entry is None else units_beyond(threshold, entry, split))
