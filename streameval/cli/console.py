@@ -96,11 +96,14 @@ def tell_forecasts(found: Sequence[Forecast], json_to: str | None, quiet: bool) 
 
 def evaluation_tables(found: Evaluation) -> RenderableType:
     """The tables of an evaluation, with that of its operating points where some were asked for."""
+    from streameval.metrics.catalogue import CATALOGUE
     from streameval.report import render
 
-    asked = [r for r in found.results if r.slice is None and "=" in r.metric and "," not in r.metric]
+    usual = {entry.name for entry in CATALOGUE if entry.default}  # whose thresholds are shown with their values alone
+    others = (r for r in found.results if r.slice is None and r.metric not in usual)
+    asked = any(r.threshold is not None or "=" in r.metric for r in others)
     points = found.operating_points().to_pylist() if asked and found.columns("score") else []
-    points = [row for row in points if "=" in row["at"]]  # other thresholds are shown with their values
+    points = [row for row in points if row["at"] not in usual]
     return render(found, plain=piped(), points=points)
 
 

@@ -93,7 +93,7 @@ class Selection:
                     msg = f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])"
                     raise OptionError(msg)
                 names = list(self._names_of_all())
-                near = self._forms(pattern) or [repr(name) for name in get_close_matches(pattern, names, 1)]
+                near = self._forms(pattern) or [repr(name) for name in self._near(pattern)]
                 hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
                 msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"
                 if "cluster" in self.families and "classes" not in self.families:
@@ -130,6 +130,13 @@ class Selection:
         """How metrics that hold a value are written, of those that begin as a name does."""
         forms = [entry.name for entry in CATALOGUE if entry.made and entry.family in self.families]
         return [form for form in forms if form.partition("@")[0] == name.partition("@")[0]]
+
+    def _near(self, name: str) -> list[str]:
+        """The glob, the group or the metric that somebody may have meant."""
+        names = list(self._names_of_all())
+        if any(other.startswith(f"{name}.") for other in names):
+            return [f"{name}.*"]
+        return get_close_matches(name, [*names, *self._groups], 1)
 
     @property
     def _named(self) -> tuple[Any, ...]:

@@ -65,6 +65,15 @@ def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> No
             assert (run(*words, "--quiet").stdout, run(*words, "--quiet").stderr) == ("", "")
 
 
+def test_a_metric_that_chooses_a_threshold_has_its_counts(data: Path) -> None:
+    """As an operating point has; the default metrics have none."""
+    words = ["evaluate", data, "--score", "s"]
+    assert "operating point" not in run(*words).stdout
+    found = run(*words, "--metric", "f1_max", "--metric", "max_informedness").stdout
+    rows = found[found.index("operating point") :].splitlines()
+    assert [row.split()[1] for row in rows[1:] if row.strip()] == ["f1_max"]
+
+
 def test_json_is_alone_on_stdout(data: Path, store: str, tmp_path: Path) -> None:
     """With ``-`` there is no table; with a file both are there."""
     for words in (

@@ -319,6 +319,14 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
             evaluate(data, score="score", metrics=name)
     with pytest.raises(OptionError, match="no metric is named 'gian'"):
         evaluate(data, score="score", metrics="gian")
+    for name, meant in (("corp", r"corp\.\*"), ("calibraton", "calibration")):
+        with pytest.raises(OptionError, match=f"no metric is named '{name}'; did you mean '{meant}'"):
+            evaluate(data, score="score", metrics=name)
+    for name in ("recall@precision=1.2", "lift@0", "fpr@threshold=nan"):
+        with pytest.raises(OptionError, match=f"^{name} is not an operating point"):
+            evaluate(data, score="score", metrics=name)
+    with pytest.raises(OptionError, match=r"^at=precision=1\.2 is not an operating point"):
+        evaluate(data, score="score", at="precision=1.2")
     with pytest.raises(OptionError, match="'roc_auc,agc'; name each by a --metric, or give a list"):
         evaluate(data, score="score", metrics="roc_auc,agc")
     with pytest.raises(OptionError, match=r"groups are ranking, gain, thresholds, calibration$"):

@@ -109,10 +109,9 @@ class OperatingPoint(Metric):
             "k": 1 <= self.at < math.inf and self.at % 1 == 0,
             "threshold": -math.inf < self.at < math.inf,
         }
+        object.__setattr__(self, "measure", self.measure or KINDS.get(self.kind, ("",))[0])
         if not allowed.get(self.kind):
-            text = f"{self.kind}={self.at:g}"
-            raise _no_point(text)
-        object.__setattr__(self, "measure", self.measure or KINDS[self.kind][0])
+            raise _no_point(self.name)
 
     @property
     def name(self) -> str:
@@ -230,7 +229,7 @@ class OperatingPoint(Metric):
 
 def _no_point(text: str) -> OptionError:
     return OptionError(
-        f"at={text} is not an operating point; write fpr=X (0 to 1), tpr=X, recall=X, precision=X or share=X (above 0 "
+        f"{text} is not an operating point; write fpr=X (0 to 1), tpr=X, recall=X, precision=X or share=X (above 0 "
         "to 1), k=N (1, 2, …) or threshold=X"
     )
 
@@ -250,10 +249,10 @@ def parse_at(text: str) -> OperatingPoint:
     """
     kind, _, number = text.partition("=")
     try:
-        at = float(number)
+        return OperatingPoint(kind.strip(), float(number))
     except ValueError:
-        raise _no_point(text) from None
-    return OperatingPoint(kind.strip(), at)
+        given = f"at={text}"
+        raise _no_point(given) from None
 
 
 def operating_points(at: Sequence[str]) -> tuple[OperatingPoint, ...]:
