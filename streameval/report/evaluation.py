@@ -184,5 +184,5 @@ def _notes(found: Found) -> list[str]:
         certain
     )
     rest = len(results) - exact - certain
-    notes += list(means(found.results))
+    notes += list(means(found.results, found.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

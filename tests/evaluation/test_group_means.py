@@ -228,7 +228,7 @@ def test_results_say_what_they_are_means_of() -> None:
     told = {"mean_over": "user", "groups": 1, "groups_left_out": 1, "rows_left_out": 1, "value": 1.0}
     assert {name: result[name] for name in told} == told
     assert found.to_arrow().select(list(told)).to_pylist() == [told]
-    assert "mean over 1 group by user; left out 1 group without both classes (1 row)" in str(found)
+    assert "mean over 1 group by user, weighted by rows; left out 1 group without both classes (1 row)" in str(found)
     none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
     assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
 

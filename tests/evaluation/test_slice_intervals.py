@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +68,17 @@ def test_a_slice_has_the_intervals_of_its_rows_alone(data: pa.Table, more: dict[
     assert list(map(bare, whole)) == list(map(bare, evaluate(data, **options).results))
     assert any(r.ci_lower is not None for r in found.results if r.slice)
     assert all(r.ci_lower is not None or r.ci_reason for r in found.results)
+
+
+def test_notes_name_the_slices(data: pa.Table) -> None:
+    """Those without an interval, with the reason, and those whose intervals are rough; of many the first three."""
+    few = " ".join(str(evaluate(data, by="country", unit="kind", score="v1", metrics="roc_auc")).split())
+    assert "no value of roc_auc[v1] in {country=IT}: one class only" in few
+    slices = r"3 slices \({country=null}, {country=DE}, {country=FR}\)"
+    assert re.search(f"warning: fewer than 50 effective units in {slices}: rough intervals", few)
+    many = " ".join(str(evaluate(data, by="kind", unit="unit", score="v1", metrics="roc_auc")).split())
+    slices = r"20 slices \({kind=0}, {kind=3}, {kind=6}, …\)"
+    assert re.search(rf"no interval of roc_auc\[v1\] in {slices}: 1.0 to 3.0 effective units of positives", many)
 
 
 def test_differences_within_slices_are_adjusted_together(data: pa.Table) -> None:

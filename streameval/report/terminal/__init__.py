@@ -55,7 +55,7 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     compared = [result for result in whole if result.baseline is not None]
     parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
     parts += [escape(line) for line in sampling_notes(whole)]
-    parts += [escape(line) for line in means(found.results)]
+    parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
         parts += [escape(line) for line in slice_notes(rows)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING
 
-from streameval.wording import few, plural
+from streameval.results import slice_name
+from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.results import Scalar
 
@@ -15,10 +18,14 @@ __all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
 
 _MOST_REASONS = 4  # reasons listed for slices
 _FEW_UNITS = 50  # effective units below which intervals are rough
+_LONG = 60  # characters of a slice
+_UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # in reasons that are otherwise the same
 
 
-def means(results: Sequence[Scalar]) -> Iterator[str]:
-    """A line for each kind of mean over groups: how many groups there are, and what is left out.
+def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
+    """A line for each kind of mean over groups: how many groups there are, how they weigh, and what is left out.
+
+    `weight` is the option `mean_weight`.
 
     Examples
     --------
@@ -26,14 +33,15 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
     >>> from streameval.results import Scalar
     >>> auc = replace(Scalar.certain("roc_auc", 0.75), mean_over="user", groups=7, groups_left_out=1, rows_left_out=3)
     >>> list(means([auc]))
-    ['roc_auc: mean over 7 groups by user; left out 1 group without both classes (3 rows)']
+    ['roc_auc: mean over 7 groups by user, weighted by rows; left out 1 group without both classes (3 rows)']
     """
     told: dict[str, list[str]] = {}
+    weighted = "equally weighted" if weight == "equal" else f"weighted by {weight}"
     for result in results:
         if result.mean_over is not None:
             left = plural(result.groups_left_out or 0, "group")
             told.setdefault(
-                f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}"
+                f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}, {weighted}"
                 + (
                     f"; left out {left} without both classes ({plural(result.rows_left_out or 0, 'row')})"
                     * bool(result.groups_left_out)
@@ -50,31 +58,65 @@ def sampling_notes(results: Sequence[Scalar]) -> list[str]:
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
-    """Why slices have no value or no interval.
+    """Which slices have no value or no interval and why, and whose intervals are rough.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> from streameval.results import Scalar
     >>> auc = replace(Scalar.undefined("roc_auc", "one class only"), of="score")
-    >>> slice_notes([[auc], [auc], [Scalar.certain("roc_auc", 0.75)]])
-    ['no value of roc_auc[score] in 2 slices: one class only']
+    >>> slice_notes([[replace(auc, slice={"country": "FR"})], [Scalar.certain("roc_auc", 0.75)]])
+    ['no value of roc_auc[score] in {country=FR}: one class only']
+    >>> slice_notes([[replace(auc, slice={"country": name})] for name in ("FR", None)])
+    ['no value of roc_auc[score] in 2 slices ({country=FR}, {country=null}): one class only']
     """
-    why: dict[tuple[str, str], tuple[dict[str, None], set[int]]] = {}
-    for number, result in ((number, result) for number, results in enumerate(slices) for result in results):
+    why: dict[tuple[str, str], tuple[dict[str, None], dict[str, None], dict[str, None]]] = {}
+    for result in (result for results in slices for result in results):
         undefined = result.value != result.value
         missing = undefined or (result.ci_level is not None and result.ci_lower is None)
         reason = result.reason if undefined else result.ci_reason
         if missing and reason:
-            names, numbers = why.setdefault(("value" if undefined else "interval", reason), ({}, set()))
-            names[f"{result.metric}[{result.of}]"] = None
-            numbers.add(number)
+            what = "value" if undefined else "interval"
+            metrics, names, reasons = why.setdefault((what, _UNITS.sub("", reason)), ({}, {}, {}))
+            metrics[f"{result.metric}[{result.of}]"] = names[_slice(result)] = reasons[reason] = None
     told = [
-        f"no {what} of {few(list(names))} in {plural(len(numbers), 'slice')}: {reason}"
-        for (what, reason), (names, numbers) in why.items()
+        f"no {what} of {few(list(metrics))} in {_listed(names)}: {_joined(list(reasons))}"
+        for (what, _), (metrics, names, reasons) in why.items()
     ]
     left = len(told) - _MOST_REASONS
-    return told[:_MOST_REASONS] + [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
+    told = told[:_MOST_REASONS] + [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
+    rough = {_slice(result): None for results in slices for result in results if _is_rough(result)}
+    few_units = f"warning: fewer than {_FEW_UNITS} effective units in {_listed(rough)}: rough intervals"
+    return [*told, *[few_units] * bool(rough)]
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    """Reasons that differ at most in their units, as one.
+
+    >>> _joined(["4.9 effective units of rows: …", "3.0 effective units of rows: …", "4.0 effective units of rows: …"])
+    '3.0 to 4.9 effective units of rows: …'
+    """
+    if len(reasons) == 1:
+        return reasons[0]
+    units = sorted((reason.partition(" ")[0] for reason in reasons), key=float)
+    return f"{units[0]} to {units[-1]} {reasons[0].partition(' ')[2]}"
+
+
+def _slice(result: Scalar) -> str:
+    """The slice of a result, in at most 60 characters."""
+    name = visible(slice_name(result.slice))
+    return name if len(name) <= _LONG else f"{name[: _LONG - 2]}…}}"
+
+
+def _listed(slices: Mapping[str, None]) -> str:
+    """A slice, or how many there are and the first three."""
+    names = list(slices)
+    return names[0] if len(names) == 1 else f"{plural(len(names), 'slice')} ({few(names)})"
+
+
+def _is_rough(result: Scalar) -> bool:
+    """Whether a result has an interval from few effective units."""
+    return result.ci_lower is not None and (result.effective_units or math.inf) < _FEW_UNITS
 
 
 def _units(results: Sequence[Scalar]) -> Iterator[str]:
