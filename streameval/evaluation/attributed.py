@@ -60,7 +60,8 @@ class Attribution(AsJson):
     slices : pa.Table
         Slices that fall short of the whole in `slice_metric`: the slicing columns, `rows, value, ci_lower, ci_upper,
         shortfall`, in order of shortfall × rows. `totals` then has `whole` (the value of all rows), `slices`, and
-        `slices_left_out`: those without a value, or with fewer than `slices_least_units` effective units.
+        `slices_left_out`: those without a value (`slices_without_value`), or with fewer than `slices_least_units`
+        effective units.
     slice_metric : str
         The metric of the slices, None without them.
     source : Source

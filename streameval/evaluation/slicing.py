@@ -7,6 +7,7 @@ is not counted separately.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -125,8 +126,15 @@ class Slicing:
             derived = {spec.derived: state for spec, state in states.items()}
             return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
         for key in self.keys:
-            key.check(self._held(states, specs[0], key).count(key))
+            held = self._held(states, specs[0], key)
+            key.check(held.count(key), partial(_names, held, key))
         return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
+
+
+def _names(held: Any, key: By) -> tuple[bytes, ...]:
+    """The names of the groups of a slicing."""
+    names: tuple[bytes, ...] = held.slicing(key).names()
+    return names
 
 
 WHOLE = Slicing()  # no slices

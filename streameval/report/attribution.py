@@ -203,19 +203,28 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
     slices, left = int(totals["slices"]), int(totals["slices_left_out"])
     if rows.num_rows:
         shown = f"{plural(rows.num_rows, 'slice')} of {slices:,}"
+    elif slices == left:
+        shown = f"none of {plural(slices, 'slice')} can be ranked"
     else:
-        shown = _NONE["slices"] if slices > left else f"none of {plural(slices, 'slice')} can be ranked"
+        shown = "no slice that can be ranked falls short of the whole" if left else _NONE["slices"]
     said = [shown, f"{found.slice_metric} of all rows {totals['whole']:.6f}"]
     if left:
-        units = totals["slices_least_units"]
-        said.append(
-            f"{left:,} left out: no value, or fewer than {units:g} effective units of rows, positives or negatives"
-        )
+        said.append(f"{left:,} left out: {_left_out(totals)}")
     if "slices_ci_level" in totals:
         unit = found.options.get("unit") or "row"
         level = totals["slices_ci_level"] * 100
         said.append(f"{level:.4g} % intervals by {unit}, widened for having been selected")
     return "; ".join(said)
+
+
+def _left_out(totals: Mapping[str, float]) -> str:
+    """Why slices were left out."""
+    valueless = int(totals["slices_without_value"])
+    few = int(totals["slices_left_out"]) - valueless
+    units = f"fewer than {totals['slices_least_units']:g} effective units of rows, positives or negatives"
+    if valueless and few:
+        return f"{valueless:,} without a value, {few:,} with {units}"
+    return units if few else "no value"
 
 
 def stayed(found: Attributed) -> str:

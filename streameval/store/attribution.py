@@ -1,4 +1,4 @@
-"""Attribution from a store: the clusters and classes that lower the score of some nights, from their states alone.
+"""Attribution from a store: what lowers the score of some nights, from their states alone.
 
 States hold 64-bit ids. The texts of hashed ids, and examples, are read from the nights' files if these are given.
 """
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.run import Run, checked_options
+from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
 from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.finalize import check_labels
 from streameval.options import recorded
 from streameval.options.kinds import of_column
+from streameval.store.evaluate import evaluate
 from streameval.store.nights.given import ALL_STATES
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
@@ -26,9 +28,11 @@ from streameval.store.source import store_source
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
+    from streameval.evaluation.result import Evaluation
+    from streameval.results import Scalar
     from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
     from streameval.store.files.compaction import Compaction
@@ -48,7 +52,8 @@ _FIXED = (
     "cluster_scope",
 )  # options whose values the store fixes
 _REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors say why
-ATTRIBUTED = (*_FIXED[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
+_SLICED = ("score", "by", "ci", "unit")
+ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
 
 def attribute(
@@ -58,6 +63,18 @@ def attribute(
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
+    result = _of_clusters(context, configuration, entries, data, asked) if asked["cluster"] else None
+    if result is None or asked["by"]:
+        result = _with_slices(result, partial(evaluate, context, as_of, selection), asked)
+    return replace(
+        result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
+    )
+
+
+def _of_clusters(
+    context: StoreContext, configuration: Configuration, entries: Sequence[Entry], data: Any, asked: Mapping[str, Any]
+) -> Attribution:
+    """What clusters and classes cost."""
     read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
     attributed = partial(
         _attributed,
@@ -67,10 +84,21 @@ def attribute(
         files=context.compaction,
         place=context.location.name,
     )
-    result: Attribution = context.computed(attributed, entries)
-    return replace(
-        result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
-    )
+    found: Attribution = context.computed(attributed, entries)
+    return found
+
+
+def _with_slices(
+    result: Attribution | None, evaluated: Callable[[Mapping[str, Any]], Evaluation], asked: Mapping[str, Any]
+) -> Attribution:
+    """The result with the slices that fall short; `evaluated` evaluates the nights with some options."""
+    options = {name: of_slices(asked)[name] for name in ("score", "by", "metrics")}
+    found = evaluated({**options, "ci": asked["ci"]})
+
+    def at_level(level: float) -> list[Scalar]:
+        return [one for one in evaluated({**options, "ci": level}).results if one.slice is not None]
+
+    return with_slices(result, found, asked, at_level)
 
 
 def _attributed(
@@ -118,13 +146,19 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
     if given.get("where") is not None:
         msg = "states of a store cannot be filtered again: name the data for where (--where)"
         raise OptionError(msg, "where")
-    fixed = {name: given[name] for name in _FIXED if given.get(name) is not None}
+    if data is not None and not given.get("cluster"):
+        msg = "data after the store hold texts of clusters and examples: leave them out, or name a column (--cluster)"
+        raise OptionError(msg)
+    fixed = {name: given[name] for name in (*_FIXED, "unit") if given.get(name) is not None}
     configuration.asked(fixed)
     kept = {
         name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope", "where")
     }
+    label = configuration.folding.label.column
+    if not given.get("cluster"):
+        return {**given, "label": label}
     kept["nulls"] = of_column(kept["nulls"], given["cluster"])
-    classes, label = configuration.options["classes"], configuration.folding.label.column
+    classes = configuration.options["classes"]
     sized = kept["unlabelled"] == "size"
     tables = {name: given.get(name) for name in ("classes", "label")}
     if not any(tables.values()):

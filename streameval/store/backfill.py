@@ -100,10 +100,12 @@ def backfill(
         narrow = narrowed(widened, frozenset().union(*lacking.values()))
         found, gone = _there(due, place)
         has = [partition for partition in found if _has(partition, narrow, engine)]
-        if not has and (stale or not set(widened.key_columns) <= set(widened.types)):
-            new = sorted({*widened.folding.columns} - {*before.folding.columns}) or [of for _, of in sorted(stale)]
+        new = sorted({*widened.folding.columns} - {*before.folding.columns})
+        if not has and (new or stale):
+            new = new or [of for _, of in sorted(stale)]
             why = f" ({lack})" if found and (lack := _lack(found[-1], narrow, engine)) else ""
-            msg = f"no night at hand has a column {', '.join(new)}; add it once one has{why}"
+            what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
+            msg = f"no night at hand has {what} once one has{why}"
             raise MissingColumnError(msg)
         if has:
             narrow = typed(has, narrow, engine)

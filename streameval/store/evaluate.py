@@ -26,6 +26,7 @@ from streameval.store.nights.slices import kept_key, slices_of
 from streameval.store.page import nights
 from streameval.store.results.cache import key_of
 from streameval.store.source import store_source
+from streameval.wording import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -194,8 +195,9 @@ def _by_keys(
     except OptionError as error:
         have = "; ".join(configuration.options["by"])
         kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
-        msg = f"{error}; {kept} (add STORE DATA --by {names} lets slices of a column join)"
-        raise OptionError(msg, "by") from None
+        near = hint(names, configuration.options["by"])
+        msg = f"{error}; {kept}; {near}add them (add STORE DATA --by {names})"
+        raise OptionError(msg) from None
 
 
 def _recalled(

@@ -40,7 +40,8 @@ class Update:
     version : version of the ledger after it
     new, changed, removed : partitions that were folded for the first time, folded again, removed
     unchanged : number of partitions that were compared and left alone
-    gone : partitions that still count although their data are gone
+    gone : partitions that still count although their data are gone, or lack the columns that join
+    lacking : those of them that lack the columns
     rows : rows folded
     suspected : partitions that a dry run would fold again only to see whether they differ
     incomplete : partitions from which files were left out, now or before, of those that the data name
@@ -54,6 +55,7 @@ class Update:
     removed: tuple[str, ...] = ()
     unchanged: int = 0
     gone: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     rows: int = 0
     suspected: tuple[str, ...] = ()
     incomplete: tuple[str, ...] = ()
@@ -67,7 +69,9 @@ class Update:
         parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{'' if parts else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
-        parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
+        gone = [name for name in self.gone if name not in self.lacking]
+        parts += [f"{len(gone)} gone from the data but kept ({few(gone)})"] if gone else []
+        parts += [f"{len(self.lacking)} without the column ({few(self.lacking)})"] if self.lacking else []
         return ", ".join(parts) or "nothing to do"
 
 
@@ -226,7 +230,8 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     filled = backfill(before, after, entries, some, place, context.engine(), context.files, context.workers())
     news = filled.folded or filled.configuration.to_dict() != before.to_dict()
     rows = sum(snapshot.entries[name].rows for name in filled.folded)
-    facts: dict[str, Any] = {"changed": filled.folded, "gone": (*filled.gone, *filled.without), "rows": rows}
+    gone = (*filled.gone, *filled.without)
+    facts: dict[str, Any] = {"changed": filled.folded, "gone": gone, "lacking": filled.without, "rows": rows}
     done = Update(snapshot.version + bool(news), **facts, joined=joins)
     if news:
         context.commit(snapshot, filled.configuration, filled.entries, str(done))

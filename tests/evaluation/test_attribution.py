@@ -31,6 +31,7 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
+from streameval.evaluation.attribution import forecasts
 from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
@@ -553,7 +554,12 @@ def test_slices_that_are_all_left_out_are_not_said_to_reach_the_whole() -> None:
     assert found.slices is not None
     said = conclusion("slices", found.slices, found)
     assert said.startswith("none of 2 slices can be ranked; roc_auc of all rows ")
-    assert said.endswith("2 left out: no value, or fewer than 20 effective units of rows, positives or negatives")
+    assert said.endswith("2 left out: no value")
+    rows = {"label": [0, 1] * 60 + [0], "score": np.linspace(0, 1, 121), "country": ["DE"] * 90 + ["FR"] * 30 + ["IT"]}
+    found = attribute(pa.table(rows), score="score", by="country")
+    assert found.slices is not None
+    said = conclusion("slices", found.slices, found)
+    assert "2 left out: 1 without a value, 1 with fewer than 20 effective units" in said
 
 
 def test_slices_fall_short_only_in_metrics_with_a_better_end() -> None:
@@ -618,6 +624,8 @@ def test_slices_stand_beside_clusters() -> None:
     assert {"merges", "splits", "slices"} <= set(found.to_dict())
     assert found.slices is not None
     assert {"country", "k"} >= set(found.slices.column_names[:-5])
+    asked: dict[str, Any] = {"classes": "k", "score": "score", "by": "country", "metric": "pairwise.precision"}
+    assert len(forecasts(data, cluster="c", **asked)) == 2
 
 
 def test_a_target_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -411,6 +411,11 @@ def test_too_many_slices_are_refused(folder: Path) -> None:
     ):
         evaluate(folder, score="score", nan="drop", by="user", max_slices=29)
     assert evaluate(folder, score="score", nan="drop", by="user", max_slices=30).rows == 6_000
+    for by in ("country,user", ["country,user", "night"]):
+        with pytest.raises(
+            OptionError, match=r"by='country,user': \d+ slices or more \(user alone has 30 values or more"
+        ):
+            evaluate(folder, score="score", nan="drop", by=by, max_slices=29)
 
 
 @pytest.mark.parametrize("kind", ["float", "double"])
@@ -428,7 +433,7 @@ def test_a_column_of_ids_is_refused_early(kind: str) -> None:
     ("by", "error", "message"),
     [
         ("contry", MissingColumnError, "no column 'contry'; did you mean 'country'"),
-        ("country,country", OptionError, "each named once"),
+        ("country,country", OptionError, "names .country. twice"),
         ("minute(sent)", OptionError, "there is no part 'minute' of a time; there are hour, day, week, month"),
         ("hour(country)", SchemaError, "needs a column of timestamps; column 'country' has type string"),
         ("length=3,2", OptionError, "edges are ascending numbers"),

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, evaluate
-from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval import Store, attribute, evaluate
+from streameval.errors import MissingColumnError, MissingInputError, OptionError, SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +85,7 @@ def test_a_filter_is_answered_from_slices(store: Store, data: Path, where: str, 
     ("options", "error", "message"),
     [
         ({"where": "length > 3"}, OptionError, r"reads length, and the store keeps slices by country; country,length"),
+        ({"where": "contry = 'DE'"}, OptionError, r"did you mean 'country'\? add them"),
         ({"where": "country > 3"}, OptionError, "country"),
         ({"where": "country = 'XX'"}, MissingInputError, "no row meets where: country = 'XX'"),
         ({"where": "country = 'DE'", "by": "country"}, OptionError, r"leave out by \(--by\).*evaluate the files"),
@@ -149,6 +150,46 @@ def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> N
         store.evaluate(against="rest")
 
 
+@pytest.mark.parametrize("ci", [None, 0.9])
+def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float | None) -> None:
+    """Kept slices or nights, with the intervals of the store's unit at the widened level."""
+    rng, rows = np.random.default_rng(4), 1500
+    for night in (1, 2, 3):
+        label, country = rng.random(rows) < 0.4, rng.choice(["DE", "FR", "IT"], rows)
+        noise = rng.normal(size=rows) * np.where(country == "FR", night, 0.5)
+        columns = {"label": label, "s": label + noise, "country": country, "unit": rng.integers(0, 700, rows)}
+        (tmp_path / f"night=2026-01-0{night}").mkdir()
+        pq.write_table(pa.table(columns), tmp_path / f"night=2026-01-0{night}" / "part.parquet")
+    nights, store = sorted(tmp_path.glob("night=*")), Store(tmp_path / "store", threads=1)
+    store.update(nights, score="s", by="country", unit="unit")
+    for by, last in (("country", 2), ("night", 3)):
+        found = store.attribute(last=last, score="s", by=by, ci=ci, metric="average_precision")
+        same = attribute(nights[-last:], score="s", by=by, ci=ci, unit="unit", metric="average_precision")
+        assert (found.slices, found.totals) == (same.slices, same.totals)
+        assert found.slices is not None
+        assert 0 < found.slices.num_rows < found.totals["slices"]
+        assert found.totals["slices_ci_level"] > (ci or 0.95)
+        command = f"--last {last} --score s --by {by}{' --ci 0.9' * bool(ci)} --metric average_precision"
+        assert str(found.source.command).endswith(command)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "f4", "by": "contry"}, "did you mean 'country'"),
+        ({"score": "f4", "by": "country", "unit": "x"}, "unit='x' contradicts the store"),
+        ({"score": "f5", "by": "country"}, "score='f5' contradicts the store"),
+        ({"by": "country"}, "name a score"),
+        ({}, "nothing to attribute"),
+        ({"score": "f4", "by": "country", "data": "d"}, "hold texts of clusters and examples"),
+    ],
+)
+def test_slices_that_a_store_cannot_rank_are_refused(store: Store, options: dict[str, Any], message: str) -> None:
+    """By name."""
+    with pytest.raises(OptionError, match=message):
+        store.attribute(**options)
+
+
 def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
     """Set by the first update; a night of more slices is refused with the remedies."""
     with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
@@ -159,7 +200,7 @@ def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     """Nights are folded for the slices alone; a column takes its slicings with it."""
     store = Store(tmp_path / "s")
     store.update(data, **COLUMNS)
-    with pytest.raises(OptionError, match=r"keeps no slices \(add STORE DATA --by country"):
+    with pytest.raises(OptionError, match=r"keeps no slices; add them \(add STORE DATA --by country"):
         store.evaluate(by="country")
     before = {s.file for e in store.partitions() for s in e.states}
     assert store.add(data=data, by=["country"], since="2026-01-02").joined == ("country",)
@@ -173,6 +214,25 @@ def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     )
     store.remove((), columns=["length"])
     assert store.info().columns["by"] == ["country"]
+
+
+def test_slices_of_a_column_that_no_night_has_are_refused(data: Path, tmp_path: Path) -> None:
+    """Every later night would be refused for want of it; where some nights have it, the others are named."""
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS)
+    for by in ("contry", "country,contry", "contry=0,5"):
+        with pytest.raises(MissingColumnError, match=r"no night at hand has .*contry.*; add .*did you mean 'country'"):
+            store.add(data=data, by=by)
+    assert store.info().columns.get("by") is None
+    last, folder = data / "night=2026-01-05" / "part.parquet", tmp_path / "night=2026-01-06"
+    folder.mkdir()
+    pq.write_table(
+        pq.read_table(last, partitioning=None).append_column("region", pa.array(["N"] * 120)), folder / "a.parquet"
+    )
+    store.update(folder)
+    done = store.add(data=[data, folder], by="region")
+    assert (done.changed, len(done.lacking), done.gone) == (("night=2026-01-06",), 5, done.lacking)
+    assert "5 without the column (night=2026-01-01, night=2026-01-02, night=2026-01-03, …)" in str(done)
 
 
 def test_history_by_slice(store: Store, data: Path) -> None:
@@ -215,7 +275,7 @@ def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reas
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        ("roc_auc[f4]{nation=*} >= 0.9", "keeps slices by country; country,length=0,5"),
+        ("roc_auc[f4]{nation=*} >= 0.9", "keeps slices by country; country,length=0,5, not by nation; add them"),
         ("rows{country=*} >= 9", "rows is of the night"),
         ("roc_auc[f4]{country} >= 0.9", "a slice names columns and values"),
         ("roc_auc[f4]{country=DE} >= 0.9 @95%", "judged by their values"),

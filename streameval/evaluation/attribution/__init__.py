@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import start
-from streameval.evaluation import explain
+from streameval.evaluation import evaluate, explain
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
-from streameval.metrics.contingency.attribution import GAINS
 from streameval.options import command
 from streameval.options.gathered import gathered
 
@@ -38,8 +37,10 @@ def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
     found = _of_clusters(data, options, run) if clustered else None
     if found is not None and not options["by"]:
         return found
-    metric = None if options["classes"] and given["metric"] in GAINS else given["metric"]
-    made = with_slices(found, data, {**options, **run, "metric": metric})
+    sliced = evaluate(data, **of_slices({**options, **run}))
+    made = with_slices(
+        found, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
+    )
     asked = {**options, "classes": given["classes"]}  # an earlier clustering takes their place
     told = command("attribute", made.source.data, asked) if made.source.command else ""
     return replace(made, source=replace(made.source, command=told))

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.evaluation import evaluate
 from streameval.evaluation.intervals import better_end
 from streameval.metrics.catalogue import entry_of, usual
+from streameval.metrics.contingency.attribution import GAINS
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.evaluation.attributed import Attribution
-    from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.result import Evaluation
     from streameval.results import Scalar
 
 __all__ = ["LEAST", "of_slices", "with_slices"]
@@ -59,14 +59,15 @@ def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric(given: Mapping[str, Any]) -> str:
-    """The metric that slices fall short in.
+    """The metric that slices fall short in: the one asked for unless it is for the gains of classes.
 
     Raises
     ------
     OptionError
         If neither end of it is better.
     """
-    metric = str(given["metric"] or usual("score"))
+    asked = None if given.get("classes") and given["metric"] in GAINS else given["metric"]
+    metric = str(asked or usual("score"))
     entry = entry_of(canonical(metric))
     if entry is not None and entry.better is None:
         msg = f"metric={metric!r} has no better end, so no slice falls short in it; choose one that has"
@@ -74,40 +75,46 @@ def _metric(given: Mapping[str, Any]) -> str:
     return metric
 
 
-def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any]) -> Attribution:
+def with_slices(
+    result: Attribution | None,
+    found: Evaluation,
+    given: Mapping[str, Any],
+    at_level: Callable[[float], Sequence[Scalar]],
+) -> Attribution:
     """The result with a table of slices; without other tables it is made of this one alone.
 
     Parameters
     ----------
     result : what clusters cost; None where no cluster column was named
-    data : as `streameval.evaluate` takes it
+    found : the values of the slices, by the options of `of_slices`
     given : options of `streameval.attribute`
+    at_level : the results of all slices, in the order of `found`, with intervals at another level
     """
     from streameval.evaluation.attributed import Attribution
 
-    metric, found = _metric(given), evaluate(data, **of_slices(given))
+    metric = _metric(given)
     whole, slices = _split(found.results, metric)
     sign = -1 if better_end(whole.metric) == "lower" else 1
-    estimates: Sequence[Estimated | None] = found.slice_estimates or [None] * len(slices)
-    fit = [(one, own) for one, own in zip(slices, estimates, strict=True) if _fits(one)]
-    short = [(sign * (whole.value - one.value), one, own) for one, own in fit]
-    worst = sorted((each for each in short if each[0] > 0), key=lambda each: -each[0] * each[1].rows)[: given["top"]]
-    level = 1 - len(worst) * (1 - (found.ci_level or 0)) / max(1, len(fit))
-    shown = [(cost, one if own is None else own.own.scalar_with(level)) for cost, one, own in worst]
+    fit = [i for i, one in enumerate(slices) if _fits(one)]
+    short = [(sign * (whole.value - slices[i].value), i) for i in fit]
+    worst = sorted((each for each in short if each[0] > 0), key=lambda each: -each[0] * slices[each[1]].rows)
+    worst = worst[: given["top"]]
+    totals = {
+        "slices": len(slices),
+        "slices_left_out": len(slices) - len(fit),
+        "slices_without_value": sum(math.isnan(one.value) for one in slices),
+        "slices_least_units": LEAST,
+        "whole": whole.value,
+    }
+    if found.ci_level is not None and worst:
+        totals["slices_ci_level"] = level = 1 - len(worst) * (1 - found.ci_level) / len(fit)
+        slices = list(at_level(level))
     base = result or Attribution(
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
     )  # fmt: skip
-    totals = {
-        **base.totals,
-        "slices": len(slices),
-        "slices_left_out": len(slices) - len(fit),
-        "slices_least_units": LEAST,
-        "whole": whole.value,
-    }
-    if found.ci_level is not None and shown:
-        totals["slices_ci_level"] = level
-    return replace(base, slices=_table(shown), totals=totals, slice_metric=metric)
+    shown = _table([(cost, slices[i]) for cost, i in worst])
+    return replace(base, slices=shown, totals=base.totals | totals, slice_metric=metric)
 
 
 def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]]:

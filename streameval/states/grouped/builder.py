@@ -82,7 +82,7 @@ class GroupedBuilder:
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         split = self._key.split(batch)
-        self._key.check(self._found(len(split.names)), more=True)
+        self._key.check(self._found(len(split.names)), split.names.to_pylist, more=True)
         if self._interleaved is not None and self._interleaved.update(batch, split):
             return
         slots = self._slots(split.names)

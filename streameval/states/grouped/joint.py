@@ -191,7 +191,7 @@ class JointBuilder:
         self._known.update(new)
         for key, seen in zip(self._spec.keys, self._seen, strict=True):
             seen.update(map(self._spec.part(key), new))
-            key.check(len(seen), more=True)
+            key.check(len(seen), seen.copy, more=True)
 
     def state(self) -> Joint:
         """The state of everything folded; the builder is spent."""

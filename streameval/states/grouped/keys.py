@@ -31,6 +31,8 @@ from streameval.states.keyed.ids import id_type, identify
 from streameval.wording import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -82,8 +84,15 @@ class Key(Protocol):
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values, which `read_key` reads."""
 
-    def check(self, found: int, *, more: bool = False) -> None:
-        """Raise `OptionError` if these are too many groups; `more` says that there may be more."""
+    def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
+        """Raise `OptionError` if these are too many groups.
+
+        Parameters
+        ----------
+        found : number of groups
+        names : gives names of groups, for the message
+        more : whether there may be more groups
+        """
 
 
 @dataclass(frozen=True)
@@ -109,8 +118,12 @@ class By:
     most: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.columns, tuple) or not 0 < len(self.columns) == len(set(self.columns)):
-            msg = f"by={self.columns!r} is not a tuple of columns, each named once"
+        if not isinstance(self.columns, tuple) or not self.columns:
+            msg = f"by={self.columns!r} is not a tuple of columns"
+            raise OptionError(msg)
+        twice = [name for name in dict.fromkeys(self.columns) if self.columns.count(name) > 1]
+        if twice:
+            msg = f"by={','.join(self.columns)!r} names {twice[0]!r} twice; name each column once"
             raise OptionError(msg)
 
     def split(self, batch: Batch) -> Split:
@@ -131,15 +144,23 @@ class By:
         """The key as plain JSON values."""
         return {"by": list(self.columns)}
 
-    def check(self, found: int, *, more: bool = False) -> None:
-        """Raise `OptionError` if these are too many groups; `more` says that there may be more."""
+    def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
+        """Raise `OptionError` if these are too many groups; see `Key`."""
         if self.most is not None and found > self.most:
+            slices = f"{plural(found, 'slice')}{' or more' * more}{self._most_values(names())}"
             msg = (
-                f"by={','.join(self.columns)!r}: {plural(found, 'slice')}{' or more' * more}, more than "
-                f"max_slices={self.most:,}; slice by a column of fewer values, keep some with where (--where), take "
-                "the mean over them (--mean-over), or raise max_slices (--max-slices)"
+                f"by={','.join(self.columns)!r}: {slices}, more than max_slices={self.most:,}; slice by a column of "
+                "fewer values, keep some with where (--where), take the mean over them (--mean-over), or raise "
+                "max_slices (--max-slices)"
             )
-            raise OptionError(msg)
+            raise OptionError(msg, "max_slices")
+
+    def _most_values(self, names: Iterable[bytes]) -> str:
+        """Which of several columns has the most values among these groups."""
+        values = [len(set(column)) for column in zip(*map(parts_of, names), strict=True)]
+        if len(self.columns) == 1 or not values:
+            return ""
+        return f" ({self.columns[int(np.argmax(values))]} alone has {plural(max(values), 'value')} or more)"
 
 
 @dataclass(frozen=True)
@@ -214,7 +235,7 @@ class Blocks:
         """The number of a block."""
         return int(name.partition(b":")[2][1:])
 
-    def check(self, found: int, *, more: bool = False) -> None:
+    def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
         """Accept any number: the user chose it."""
 
     def fields(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class _Builder:
         counts = np.bincount(split.codes, minlength=len(names)).tolist()
         for name, rows in zip(names, counts, strict=True):
             self._rows[name] = self._rows.get(name, 0) + rows
-        self._spec.key.check(len(self._rows), more=True)
+        self._spec.key.check(len(self._rows), self._rows.keys, more=True)
         self._check_room()
         order, starts = ordered(split.codes, len(names))
         for name, (a, b) in zip(names, pairwise(starts.tolist()), strict=True):

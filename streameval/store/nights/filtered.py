@@ -24,7 +24,7 @@ from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.scores.counts import ScoreSpec
 from streameval.store.nights.merge import check_common, labels_of
 from streameval.store.nights.slices import KeptSlices
-from streameval.wording import few, plural
+from streameval.wording import few, hint, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,9 +99,11 @@ def _covering(configuration: Configuration, where: Where) -> By:
     keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
     if not keys:
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
+        sliced = dict.fromkeys(name for key in configuration.slicing.keys for name in key.columns)
+        near = "".join(hint(name, sliced) for name in where.columns if name not in sliced)
         msg = (
-            f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; add "
-            f"them (add STORE DATA --by {by}), or evaluate the files"
+            f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; "
+            f"{near}add them (add STORE DATA --by {by}), or evaluate the files"
         )
         raise OptionError(msg, "where")
     return min(keys, key=lambda key: len(key.columns))

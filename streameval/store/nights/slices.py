@@ -70,9 +70,9 @@ class KeptSlices:
         key = kept_key(configuration, list(slicing(text)))
         if key is None:
             have = configuration.options["by"]
-            there = f"slices by {'; '.join(have)}" if have else "no slices"
-            msg = f"by={text!r}: {hint(text, have)}the store keeps {there}; add them (add STORE DATA --by {text})"
-            raise OptionError(msg, "by")
+            there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
+            msg = f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})"
+            raise OptionError(msg)
         return cls(configuration, engine, files, key)
 
     def results(
@@ -129,7 +129,7 @@ class KeptSlices:
         [kept] = self.configuration.sliced([w], [self.key])
         self._check_kept(entries, kept.group, w.of)
         state = merged(kept, entries, self.engine, self.files)
-        self.key.check(len(state.groups()))
+        self.key.check(len(state.groups()), state.names)
         return state
 
     def of_night(self, entry: Entry, metric: str, w: MetricRequest, options: Mapping[str, Any]) -> list[Scalar]:

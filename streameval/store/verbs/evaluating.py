@@ -80,7 +80,7 @@ class Evaluating:
         self,
         partition: str | Sequence[str] = (),
         *,
-        cluster: str,
+        cluster: str | None = None,
         data: Any = None,
         since: str | date | None = None,
         until: str | date | None = None,
@@ -88,7 +88,7 @@ class Evaluating:
         as_of: str | int | date | None = None,
         **options: Any,
     ) -> Attribution:
-        """Name the clusters and classes that lower a clustering's score in all or some partitions, from their states.
+        """Name the clusters, classes and slices that lower the score of all or some partitions, from their states.
 
         The tables equal those of `streameval.attribute` on the files. States hold ids of 64 bits; without `data`, other
         ids are shown as hashes, such as ``#3f2a…``.
@@ -97,13 +97,14 @@ class Evaluating:
         ----------
         partition, since, until, last, as_of
             As `evaluate`.
-        cluster : str
-            The cluster column.
+        cluster : str, optional
+            The cluster column, for the costs of clusters and classes.
         data : path, URI, or list of those, optional
             The files of these partitions: the texts of hashed ids and the examples are read from them.
         **options
-            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``.
-            By default all tables that the store has states for.
+            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``;
+            ``score, by, ci, unit`` rank the slices that the store keeps, or keys in the names of the partitions. By
+            default all tables of the cluster column that the store has states for.
 
         Raises
         ------
