@@ -89,7 +89,7 @@ def plot_slices(
         lacks = f": {result.reason}" if not np.isfinite(result.value) else ", no interval" if _lacks(result) else ""
         said = plural(result.rows, "row") + lacks
         ax.annotate(said, (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#404040")
-    more = f"{len(shown)} of {len(sliced)} slices" if len(shown) < len(sliced) else ""
+    more = f"the {len(shown)} largest of {len(sliced):,} slices" if len(shown) < len(sliced) else ""
     title = [f"{metric} of {_shortened(str(shown[0].of), _WIDE)}", f"by {_shortened(column, _TITLE)}", more]
     ax.set_title(_lines(title), fontsize=11, pad=20)
     return _finished(ax, len(shown), f"{metric}{_with_interval(shown)}", path)

@@ -311,7 +311,7 @@ def test_slices_with_intervals_and_without_values() -> None:
     ]
     made[59] = replace(Scalar.undefined("roc_auc", "one class only"), of="s", rows=1000, slice={"c": 59})
     ax = plot_slices(replace(everything(), results=tuple(made)), "c", "roc_auc")
-    assert "40 of 60 slices" in ax.get_title()
+    assert "the 40 largest of 60 slices" in ax.get_title()
     assert texts(ax)[0] == "1,000 rows: one class only"
     assert line(ax, 1)[0].tolist() == [0.8, 0.95]
 
