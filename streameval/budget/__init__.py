@@ -192,6 +192,7 @@ class Budget:
         `overhead` bytes more live as long as the array, and are never spilled.
         """
         buffer = Buffer(array)
+        buffer.owner = weakref.ref(self)
         if not buffer.nbytes:
             return buffer
         with self._lock:

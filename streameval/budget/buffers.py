@@ -87,6 +87,10 @@ class Buffer:
 
     A part of a buffer keeps the whole buffer alive and is spilled with it; so does what is computed from one.
 
+    Attributes
+    ----------
+    owner : reference to the budget that holds it; None if none does
+
     Examples
     --------
     >>> import numpy as np
@@ -97,12 +101,13 @@ class Buffer:
     array([-6, -7])
     """
 
-    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "shape")
+    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "owner", "shape")
 
     def __init__(self, array: Array) -> None:
         self._data: Array | _Spilled = array
         self._whole: Buffer | None = None
         self._first = 0
+        self.owner: weakref.ref[Any] | None = None
         self.dtype = array.dtype
         self.shape = array.shape
 
@@ -110,7 +115,7 @@ class Buffer:
         """Rows from `start` to `stop`, without a copy."""
         whole = self._whole or self
         part = Buffer(np.empty((0, *self.shape[1:]), self.dtype))
-        part._whole, part._first = whole, self._first + start
+        part._whole, part._first, part.owner = whole, self._first + start, whole.owner
         part.shape = (stop - start, *self.shape[1:])
         return part
 

@@ -29,6 +29,7 @@ from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
+from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, interleaved, interleaved_clusters
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
@@ -502,3 +503,23 @@ def test_the_engine_folds_grouped_specs(tmp_path: Path) -> None:
     folded = fold(found.pieces, Plan(found.schema, LabelSpec("label"), None, specs), Budget(), 8, lambda _: None)
     assert folded.states[specs[1]].groups() == (("DE",), ("FR",), (None,))
     assert all(folded.states[spec].total() == folded.states[inner] for spec in specs[1:])
+
+
+@pytest.mark.parametrize(
+    "inner", [ContingencySpec("class", "cluster"), ScoreSpec("score", "f8"), ClusterSpec("cluster")]
+)
+def test_what_is_made_of_spilled_rows_is_held_by_the_budget_of_the_rows(inner: Any, tmp_path: Path) -> None:
+    """Totals and tables are asked for without a budget; they took whatever a quarter of the machine has."""
+    rng, rows = np.random.default_rng(0), 10_000
+    budget = Budget(1 << 18, tmp_path, threads=1)
+    builder = GroupedSpec(inner, By(("country",))).builder(budget, 1 << 13)
+    for _ in range(3):
+        ids = {name: pa.array(rng.integers(0, 1 << 40, rows)) for name in ("class", "cluster")}
+        columns = {**ids, "score": pa.array(rng.random(rows)), "country": pa.array(rng.integers(0, 80, rows))}
+        builder.update(Batch((rng.random(rows) < 0.3).astype(np.uint8), None, columns))
+    grouped = builder.state()
+    whole = [grouped.without((79,)), *grouped.several([(7,), (8,)]), grouped.parted().total()]
+    buffers = [segment.words for state in whole for run in state.runs().values() for segment in run.segments]
+    assert {buffer.owner() for buffer in buffers if buffer.nbytes and buffer.owner} == {budget}
+    assert all(buffer.owner for buffer in buffers if buffer.nbytes)
+    assert grouped.totals().rows == 3 * rows

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
@@ -42,6 +41,7 @@ from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
@@ -290,7 +290,7 @@ class ContingencyCounts(PlainState):
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of clusters that the first pass can take independently."""
-        return cluster_shards(self.cells, budget or Budget())
+        return cluster_shards(self.cells, self.cells.holding(budget))
 
     def first(
         self, shard: Interval, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget
 from streameval.kernels.blocks.clusters import (
     BLOCK_BITS,
     cell_bounds,
@@ -51,6 +50,7 @@ from streameval.states.protocol import PlainState, Totals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -256,12 +256,12 @@ class BlockedClusters(PlainState):
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
         """What each block has of the clusters of a shard, as inner states."""
-        groups = self._groups(shard, budget or Budget(), nulls=shard == self.shards()[0])
+        groups = self._groups(shard, self.keyed.holding(budget), nulls=shard == self.shards()[0])
         return ((group, groups.only(group)) for group in groups.groups())
 
     @cached_property
     def _grouped(self) -> Any:
-        return self._groups((0, self.keyed.layout.buckets), Budget(), nulls=True)
+        return self._groups((0, self.keyed.layout.buckets), self.keyed.holding(), nulls=True)
 
     def _groups(self, shard: Interval, budget: Budget, *, nulls: bool) -> Any:
         """The clusters of a shard as a `Grouped`, with the null ids or without."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.grouped.table import GroupTable, hashed
 from streameval.states.keyed.builder import SegmentBuilder
@@ -26,6 +25,7 @@ from streameval.states.keyed.layout import NO_WEIGHTS, Layout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from streameval.budget import Budget
     from streameval.typing import Array
 
 __all__ = ["CompositeGroups", "add_items", "composite_layout", "inner_facts", "inner_header", "read_composite"]
@@ -118,7 +118,7 @@ class CompositeGroups:
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the marked groups, at least one."""
-        inner, budget = self.inner, budget or Budget()
+        inner, budget = self.inner, self.keyed.holding(budget)
         header = inner_header(inner, self.table.facts[marks].sum(axis=0))
         first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
         found = (part for part, _ in self.items(marks, (first, last + 1), budget))

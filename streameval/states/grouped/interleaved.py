@@ -142,7 +142,7 @@ class Interleaved(CodedGroups):
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
-        budget = budget or Budget()
+        budget = self.keyed.holding(budget)
         segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, budget)) is not None]
         return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
@@ -166,7 +166,7 @@ class Interleaved(CodedGroups):
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
-        budget = budget or Budget()
+        budget = self.keyed.holding(budget)
         segments: dict[int, list[Segment]] = {}
         for each in self.keyed.segments:
             for group, own in self._parted(each, budget):
@@ -202,7 +202,7 @@ class Interleaved(CodedGroups):
 
     def composite(self) -> CompositeGroups:
         """The same groups one after the other."""
-        builder = SegmentBuilder(composite_layout(self.inner), Budget(), SLAB // 4, counted=True)
+        builder = SegmentBuilder(composite_layout(self.inner), self.keyed.holding(), SLAB // 4, counted=True)
         tags = np.zeros((len(self.group_codes.names), 2), np.uint64)
         tags[self.named_codes()[1]] = self.table.words
         for each, keys, groups in self._rows():

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget
 from streameval.kernels.grouped.interleave import ordered, recoded_rows
 from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.clusters.counts import ClusterSpec
@@ -34,6 +33,7 @@ from streameval.states.keyed.layout import NO_COUNTS, Segment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval.budget import Budget
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -111,7 +111,7 @@ class InterleavedClusters(CodedGroups):
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
-        budget, segments = budget or Budget(), []
+        budget, segments = self.keyed.holding(budget), []
         for each in self.keyed.segments:
             at = np.flatnonzero(marks[codes_of(each)])
             segments += [taken(each, at, budget)] if at.size else []
@@ -119,7 +119,7 @@ class InterleavedClusters(CodedGroups):
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
-        budget, (names, codes) = budget or Budget(), self.named_codes()
+        budget, (names, codes) = self.keyed.holding(budget), self.named_codes()
         segments: dict[int, list[Segment]] = {code: [] for code in codes}
         for each in self.keyed.segments:
             order, starts = ordered(codes_of(each).astype(np.int64), len(self.group_codes))

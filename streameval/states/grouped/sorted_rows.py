@@ -54,7 +54,7 @@ def sorted_rows(
 ) -> Iterator[SortedRows | Counts]:
     """The rows of some buckets of narrow or long words, sorted; one bucket of very many in several passes."""
     items = int(keyed.items_in(start, stop).sum())
-    most = keyed.most(budget or Budget())
+    most = keyed.most(keyed.holding(budget))
     passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
     keyed = keyed.range(start, stop)
     for low, high in _ranges(keyed, passes):

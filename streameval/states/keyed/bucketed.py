@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.budget import Budget
 from streameval.errors import ClusterError
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import add_at
@@ -51,6 +52,11 @@ class Bucketed:
         if self.full_outline is not None:
             return self.full_outline
         return BucketCounts(self._codes, self._rows, self._items, self._sums, self.nbytes)
+
+    def holding(self, budget: Budget | None = None) -> Budget:
+        """The given budget, else the one that holds the rows, else a new one: for what is made of the rows."""
+        owners = (segment.words.owner for segment in self.segments)
+        return budget or next((found for owner in owners if owner and (found := owner())), None) or Budget()
 
     @property
     def rows(self) -> Array:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.budget import Budget
 from streameval.errors import IncompatibleStatesError
 from streameval.kernels import segments as kernels
 from streameval.states.keyed.bucketed import Bucketed, check_items
@@ -52,6 +51,7 @@ from streameval.states.keyed.layout import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streameval.budget import Budget
     from streameval.typing import Array
 
 __all__ = ["KeyedCounts"]
@@ -139,7 +139,7 @@ class KeyedCounts(Bucketed):
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
         """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
         start, stop = interval
-        budget = budget or Budget()
+        budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
         items = own[0::2] + own[1::2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > most:
