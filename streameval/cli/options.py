@@ -146,7 +146,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     if not option.required:  # click takes a default of None for a value
         facts |= {"default": None}
     if option.bare is not None:
-        facts |= {"is_flag": False, "flag_value": option.bare}
+        facts |= {"is_flag": False, "flag_value": option.bare, "type": _Bare(option)}
     return click.option(
         spelling,
         option.name,
@@ -176,6 +176,23 @@ class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent
             return value
         column, _, text = str(value).rpartition("=")
         return column or OTHERS, self.inner.convert(text, param, ctx)
+
+
+class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
+    """The value of an option that may be given alone: it takes the word that follows, whatever that was meant to be."""
+
+    name = "level"
+
+    def __init__(self, option: Option) -> None:
+        self.option, self.inner = option, click.types.convert_type(option.kind.word)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a word of another kind is told from a value that is out of range."""
+        try:
+            return self.inner.convert(value, param, ctx)
+        except click.BadParameter:
+            spelling, bare = self.option.spelling, self.option.bare
+            self.fail(f"{value!r} is not a number; write {spelling} {bare}, or put {spelling} last", param, ctx)
 
 
 def _by_column(*, many: bool) -> Callable[..., Any]:
