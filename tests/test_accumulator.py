@@ -26,6 +26,7 @@ from streameval.errors import (
     NullError,
     OptionError,
     SchemaError,
+    StoreError,
     WeightError,
 )
 from streameval.store.files.published import sealed, unsealed
@@ -380,6 +381,41 @@ def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
         state.write_bytes(state.read_bytes()[:-1])
     with pytest.raises(FormatError, match=r"damaged.*save the accumulator again"):
         Accumulator.load(tmp_path)
+    for state in tmp_path.glob("*.parquet"):
+        state.unlink()
+    with pytest.raises(FormatError, match=r"is not there any more; save the accumulator again$"):
+        Accumulator.load(tmp_path)
+
+
+def test_an_unknown_version_of_a_saved_one_is_refused(tmp_path: Path) -> None:
+    """By its number, although its checksum is right."""
+    Accumulator(score="score").save(tmp_path)
+    index = tmp_path / "accumulator.json"
+    index.write_text(sealed(unsealed(index.read_bytes()) | {"format": 9}))
+    with pytest.raises(FormatError, match="is of format 9; this version of streameval reads 1: upgrade it"):
+        Accumulator.load(tmp_path)
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file where the directory should be."""
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(StoreError, match=r"taken: cannot be written \(File exists\); choose another directory"):
+        Accumulator(score="score").save(tmp_path / "taken")
+
+
+@pytest.mark.parametrize(
+    "batch", [None, 3, "x.parquet", [{"label": [0]}], np.zeros(3), iter("x")], ids=lambda b: type(b).__name__
+)
+def test_what_holds_no_rows_is_refused(batch: Any) -> None:
+    """With what an accumulator takes, not what `evaluate` takes."""
+    with pytest.raises(OptionError, match=f"with data of type {type(batch).__name__}; give an Arrow table"):
+        Accumulator(score="score").update(batch)
+
+
+def test_an_operating_point_that_is_none_is_refused_at_once() -> None:
+    """Before the first batch."""
+    with pytest.raises(OptionError, match=r"at=precision=1\.2 is not an operating point"):
+        Accumulator(score="score", at="precision=1.2")
 
 
 def test_loading_takes_no_option_that_the_saved_one_decides(tmp_path: Path) -> None:

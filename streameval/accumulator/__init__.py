@@ -14,7 +14,6 @@ that of `evaluate` with one thread; states beyond `memory` are spilled.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,6 +47,7 @@ from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from streameval.evaluation.families import MetricRequest
@@ -112,13 +112,14 @@ class Accumulator:
         Raises
         ------
         OptionError
-            If it is a path or a list: an accumulator takes rows in memory, `streameval.evaluate` reads files.
+            If it is none of these, such as a path or a list: an accumulator takes rows in memory, `streameval.evaluate`
+            reads files.
         StreamevalError
             As `streameval.evaluate`; the batch is then left out as a whole. Where the machine fails while a batch is
             folded, as without memory or with a full disk, or an interrupt comes, the batch may be in part: then the
             accumulator refuses to go on.
         """
-        if batch is None or isinstance(batch, str | bytes | os.PathLike | list | tuple):
+        if not isinstance(batch, Mapping) and not scan.holds_rows(batch):
             msg = (
                 f"cannot update an Accumulator with data of type {type(batch).__name__}; give an Arrow table, batch or "
                 "reader, a frame, or a dict of arrays, one after the other (files are read by evaluate)"

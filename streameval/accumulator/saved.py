@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.accumulator.options import RUN_OPTIONS
-from streameval.errors import FormatError, OptionError
+from streameval.errors import FormatError, OptionError, SpillError, StoreError
 from streameval.store.files.location import Location
 from streameval.store.files.published import content_of, sealed, unsealed
 from streameval.store.files.states import StateFiles
@@ -31,7 +31,25 @@ _INDEX = "accumulator.json"
 
 
 def write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
-    """Write states and an index; the index is replaced in one step, then the files of the last one are deleted."""
+    """Write states and an index; the index is replaced in one step, then the files of the last one are deleted.
+
+    Raises
+    ------
+    OptionError
+        If the directory holds something else.
+    StoreError
+        If it cannot be written.
+    """
+    try:
+        _write(folder, options, schema, states)
+    except SpillError:
+        raise  # the directory is not at fault
+    except OSError as error:
+        msg = f"{folder}: cannot be written ({error.strerror or type(error).__name__}); choose another directory"
+        raise StoreError(msg) from error
+
+
+def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     held = {entry.name for entry in folder.iterdir()}
     if held and _INDEX not in held:
@@ -99,5 +117,5 @@ def _types(text: str) -> pa.Schema:
 
 def read_states(folder: Path, index: dict[str, Any], budget: Budget) -> list[Any]:
     """The states that an index names."""
-    files = StateFiles(Location.of(str(folder)), "save the accumulator again")
+    files = StateFiles(Location.of(str(folder)), "save the accumulator again", "is not there any more; ")
     return [files.read(name, budget) for name in index["states"]]

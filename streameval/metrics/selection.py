@@ -83,7 +83,8 @@ class Selection:
         return tuple(dict.fromkeys((*picked, *own)))
 
     def check(self) -> None:
-        """Raise `OptionError` if a pattern names nothing, or one of the user's own metrics cannot be taken."""
+        """Raise `OptionError` if a pattern or an operating point names nothing, or an own metric cannot be taken."""
+        operating_points(self.at)
         for metric in self.own:
             _check_own(metric, self.families)
         for pattern in self.patterns:

@@ -39,7 +39,7 @@ from streameval.scan.derived import Derived
 from streameval.scan.files.listing import details
 from streameval.scan.files.paths import File, locate, locate_all
 from streameval.scan.files.uris import shown
-from streameval.scan.in_memory import from_mapping
+from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.messages import READ_ERRORS, reason
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join, row_groups
@@ -64,6 +64,7 @@ __all__ = [
     "Where",
     "details",
     "from_mapping",
+    "holds_rows",
     "join",
     "locate",
     "locate_all",

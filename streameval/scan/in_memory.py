@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.paths import File
 
-__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding"]
+__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows"]
 
 SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
 
@@ -84,6 +84,18 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
 def as_table(data: Any) -> pa.Table:
     """A table, or a record batch as one, without a copy."""
     return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+
+
+def holds_rows(data: object) -> bool:
+    """Whether `data` is rows that can be read, not a path to them.
+
+    Examples
+    --------
+    >>> holds_rows(pa.table({"x": [1]})), holds_rows("x.parquet"), holds_rows([1])
+    (True, False, False)
+    """
+    members = ("__arrow_c_stream__", "__arrow_c_array__", "get_fragments", "to_delayed")  # Arrow, datasets, Dask
+    return _is_frame(data) or any(hasattr(data, name) for name in members)
 
 
 def _is_frame(data: object) -> bool:

@@ -32,8 +32,10 @@ TOGETHER = 32  # most files read as one state
 PARTS = 16  # fewest parts that are read in parallel, if there are as many files
 FEWEST = 4  # fewest histograms read as one: merging two takes as long as reading one
 _INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
-_MISSING = "is not there any more (vacuum --keep deletes exact scores, also those of earlier versions)"
-_AGAIN = "if a vacuum has just done so, run it again; otherwise "
+_GONE = (
+    "is not there any more (vacuum --keep deletes exact scores, also those of earlier versions); if a vacuum has just "
+    "done so, run it again; otherwise "
+)
 _REMEDY = "fold its partition again with replace"
 
 
@@ -44,6 +46,7 @@ class StateFiles(PublishedFiles):
     ----------
     location : Location
     remedy : what to do about a file that cannot be read, for messages
+    gone : what they say of a missing file, before the remedy
 
     Examples
     --------
@@ -57,9 +60,9 @@ class StateFiles(PublishedFiles):
     0
     """
 
-    def __init__(self, location: Location, remedy: str = _REMEDY) -> None:
+    def __init__(self, location: Location, remedy: str = _REMEDY, gone: str = _GONE) -> None:
         super().__init__(location)
-        self._remedy = remedy
+        self._remedy, self._gone = remedy, gone
 
     def write(self, state: State) -> tuple[str, int]:
         """Write a state; returns the name of its file, and its bytes.
@@ -95,7 +98,7 @@ class StateFiles(PublishedFiles):
             raise  # the file is not at fault
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
-            why = f"{_MISSING}; {_AGAIN}" if missing else f"{reason(error)}; "
+            why = self._gone if missing else f"{reason(error)}; "
             msg = f"{self.location.name}/{name}: {why}{self._remedy}"
             raise FormatError(msg) from error
 
