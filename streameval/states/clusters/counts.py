@@ -31,6 +31,7 @@ from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.clusters.tally import KEY_BITS, by_tables, clusters_of
 from streameval.states.compatible import mergeable, same_table
+from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts, run_sums
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type", "lone_rows"]
 
 _REPEATS = 4  # rows of a dictionary's entry, on average, from which rows are counted by entry
-_ENTRIES = 1 << 16  # counted entries that are collected at a time
+_ENTRIES = 1 << 16  # counted entries that are collected at a time, at least
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
 
 
@@ -149,7 +150,8 @@ class _ClusterBuilder:
     def __init__(self, spec: ClusterSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
         self._segments = SegmentBuilder(spec.layout, budget, capacity, spec=spec)
-        self._counted = SegmentBuilder(spec.layout, budget, min(capacity, _ENTRIES), counted=True)
+        entries = max(min(capacity, _ENTRIES), capacity // (2 * LONG_RUN))
+        self._counted = SegmentBuilder(spec.layout, budget, entries, counted=True)
         self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -174,6 +176,11 @@ class _ClusterBuilder:
             return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         rest = rest if bare is None else np.column_stack((rest, bare))
+        starts = run_starts((first, *rest.T))
+        if starts is not None:
+            rows, positive = run_lengths(starts, label.size), run_sums(label, starts)
+            self._add_counted(first[starts], rest[starts], (rows - positive, positive))
+            return
         first, label = read_only(first), read_only(label)
 
         def encode(part: slice, *out: Array) -> None:
@@ -191,9 +198,14 @@ class _ClusterBuilder:
     def _add_entries(self, array: pa.DictionaryArray, label: Array, partition: str) -> None:
         """Count rows by the entry of their dictionary."""
         first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, partition)
-        words, table = mixed(first), np.zeros((first.size, 2), np.int64)
+        table = np.zeros((first.size, 2), np.int64)
         tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
-        for value, counts in enumerate(table.T):
+        self._add_counted(first, rest, (table[:, 0], table[:, 1]))
+
+    def _add_counted(self, first: Array, rest: Array, table: tuple[Array, Array]) -> None:
+        """Take ids with their negatives and positives."""
+        words = mixed(first)
+        for value, counts in enumerate(table):
             used = np.flatnonzero(counts)
             codes = id_codes(words[used], value)
             self._counted.add_items(words[used], codes, rest[used], counts[used], NO_WEIGHTS)

@@ -32,6 +32,7 @@ from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster
 from streameval.states.contingency.rows import RowBuilder, distinct_pairs
 from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.contingency.watch import unwatched
+from streameval.states.keyed.adjacent import run_lengths, run_starts
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
@@ -199,7 +200,11 @@ class _ContingencyBuilder:
         clusters, classes, counts = distinct_pairs(clusters, classes)
         first, rest = self._cluster_words(clusters, partition)
         one, more = self._class_words(classes)
-        self._cells.add((first, *rest.T, one, *more.T), counts)
+        columns = (first, *rest.T, one, *more.T)
+        starts = None if counts.size else run_starts(columns)
+        if starts is not None:
+            columns, counts = tuple(column[starts] for column in columns), run_lengths(starts, first.size)
+        self._cells.add(columns, counts)
 
     def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
         """Rows without a class; each counts as a separate class."""
