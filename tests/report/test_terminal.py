@@ -15,6 +15,7 @@ from rich.console import Console
 from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.report import render, text
+from streameval.report.terminal.slices import slice_tables
 from streameval.results import Scalar
 from streameval.store.vacuum import Vacuumed
 
@@ -104,3 +105,15 @@ def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     assert text(found) == plain
     assert "\x1b" not in plain
     assert "0.123456" in plain
+
+
+def test_differences_of_slices_have_signs_as_those_of_all_rows() -> None:
+    """A reader takes +0.05 for a difference and 0.05 for a value; a minus is as wide as a plus."""
+    where = {"country": "DE"}
+    known = Scalar("roc_auc", 0.05, "b − a", baseline="a", slice=where, ci_lower=-0.01, ci_upper=0.11, ci_level=0.95)
+    shown = io.StringIO()
+    console = Console(file=shown, width=100)
+    for table in slice_tables("country", [[known], [Scalar("roc_auc", -0.04, "b − a", baseline="a", slice=where)]]):
+        console.print(table)
+    assert "+0.0500 [−0.0100, +0.1100]" in shown.getvalue()
+    assert "−0.040000" in shown.getvalue()

@@ -57,11 +57,7 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | 
     for name in (*(results[0].slice or ()), "metric", "difference", "value", "p", "verdict", "unit"):
         table.add_column(escape(name), justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
     for result in results:
-        value = "–"
-        if result.ci_lower is not None:
-            value = with_interval(replace(result, threshold=None), signed=True)
-        elif result.value == result.value:
-            value = f"{result.value:+.6f}".replace("-", "−")
+        value = _difference(result)
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
         named = map(slice_text, (result.slice or {}).values())
         cells = (*named, result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")
@@ -106,4 +102,13 @@ def _count(number: int | None) -> str:
 
 def _short(result: Scalar) -> str:
     """A value without its reason, which JSON has."""
+    if result.baseline is not None:
+        return _difference(result)
     return cell(result) if result.value == result.value else "–"
+
+
+def _difference(result: Scalar) -> str:
+    """A difference with its sign, and its interval if there is one."""
+    if result.ci_lower is not None:
+        return with_interval(replace(result, threshold=None), signed=True)
+    return f"{result.value:+.6f}".replace("-", "−") if result.value == result.value else "–"
