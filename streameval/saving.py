@@ -21,8 +21,8 @@ __all__ = ["TABULAR", "AsJson", "Saved", "check_writable", "ending", "save", "wr
 TABULAR = ("csv", "parquet")  # formats of one table
 
 
-def ending(path: str | os.PathLike[str], formats: Sequence[str]) -> str:
-    """What a file name ends in, without the dot.
+def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "out") -> str:
+    """What a file name ends in, without the dot; `option` is the one that named the file.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str]) -> str:
     if found not in formats:
         *others, last = (f".{name}" for name in formats)
         listed = f"{', '.join(others)} or {last}" if others else last
-        msg = f"out={os.fspath(path)!r} does not say in which format: end it in {listed}"
+        msg = f"{option}={os.fspath(path)!r} does not say in which format: end it in {listed}"
         raise OptionError(msg)
     return found
 

@@ -27,6 +27,7 @@ __all__ = [
     "PLAIN",
     "as_json",
     "check_out",
+    "check_plot",
     "deliver",
     "emit",
     "evaluation_tables",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
+_PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # of a line that is piped: no table is folded
 
 
@@ -54,6 +56,12 @@ def check_out(paths: Sequence[str], formats: Sequence[str] = ("json", "csv", "pa
     for path in paths:
         ending(path, formats)
     check_writable(*paths)
+
+
+def check_plot(path: str | None) -> None:
+    """Raise, before anything is read, if the file of ``--plot`` names no format of pictures."""
+    if path is not None:
+        ending(path, _PICTURES, "plot")
 
 
 def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], list[dict[str, Any]]]) -> None:

@@ -10,6 +10,7 @@ from streameval.cli.console import (
     PLAIN,
     as_json,
     check_out,
+    check_plot,
     deliver,
     progress_bar,
     refuse_directory,
@@ -56,6 +57,7 @@ def sketch(
 
     NaN and nulls are counted apart.
     """
+    check_plot(plot)
     refuse_directory(json_to, plot)
     check_out(out, PLAIN)
     for share in quantiles:

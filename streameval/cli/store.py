@@ -16,6 +16,7 @@ from streameval.cli.console import (
     PLAIN,
     as_json,
     check_out,
+    check_plot,
     deliver,
     emit,
     evaluation_tables,
@@ -266,6 +267,7 @@ def history(
 
     Each night's value is followed by the value over all nights up to it; with --since or --last, over those shown.
     """
+    check_plot(plot)
     refuse_directory(json_to, csv_to, plot)
     if json_to == csv_to == "-":
         from streameval.errors import OptionError

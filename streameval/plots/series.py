@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.errors import OptionError
-from streameval.plots.canvas import COLORS, RED, figure_of, plain_frame
+from streameval.plots.canvas import COLORS, RED, checked_path, figure_of, plain_frame, save
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +43,7 @@ def plot_series(
     ax : matplotlib Axes, optional
         Axes to draw on; by default, those of a new figure.
     save_to : path, optional
-        File to write; matplotlib chooses the format by its ending.
+        File to write, which ends in .png, .svg or .pdf.
 
     Returns
     -------
@@ -63,6 +62,7 @@ def plot_series(
     """
     from matplotlib.figure import Figure
 
+    path = None if save_to is None else checked_path(save_to)
     axes = ax or Figure(figsize=(8, 4), layout="constrained").subplots()
     xs = np.arange(len(names))
     for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):
@@ -80,10 +80,6 @@ def plot_series(
     axes.set_title(title)
     plain_frame(axes)
     axes.legend()
-    if save_to is not None:
-        try:
-            figure_of(axes).savefig(save_to)
-        except (OSError, ValueError) as error:
-            msg = f"{save_to}: cannot be written: {error}"
-            raise OptionError(msg) from error
+    if path is not None:
+        save(figure_of(axes), path)
     return axes

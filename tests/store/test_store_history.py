@@ -19,6 +19,7 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
+from streameval.plots.series import plot_series
 from streameval.store.context import StoreContext
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.states import StateFiles
@@ -232,6 +233,18 @@ def test_the_command_line_shows_a_series(nights, tmp_path):
     assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
     assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0
     assert (tmp_path / "h.svg").exists()
+
+
+def test_a_picture_of_an_unknown_format_is_refused_before_anything_is_read(tmp_path):
+    """There is no store here, and the message is about the option."""
+    words = [str(tmp_path / "none"), "--metric", "roc_auc"]
+    done = CliRunner().invoke(main, ["history", *words, "--plot", str(tmp_path / "x.foo")])
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"streameval: error: --plot '{tmp_path / 'x.foo'}' does not say in which format: end it in .png, .svg or .pdf\n"
+    )
+    with pytest.raises(OptionError, match=r"save_to='x.foo' does not say a format"):
+        plot_series(["night=1"], {"per night": [(0.9, 0.9, 0.9)]}, "roc_auc", save_to="x.foo")
 
 
 def test_history_follows_a_night_that_loses_its_rows(tmp_path):
