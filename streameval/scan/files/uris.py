@@ -16,11 +16,14 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
+__all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
 
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
 _USER, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 URI_OPTIONS = (*S3_OPTIONS.values(), _USER, _SECRET, "AWS_ALLOW_HTTP")  # the endpoint says the last
+
+_GOOGLE, _PATIENCE = ("gs", "gcs"), "retry_limit_seconds"  # pyarrow's name
+PATIENCE = 10  # seconds for which a request to Google's storage is repeated; its client takes minutes
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 # A secret may hold / and @: it ends where a name of a bucket or host can begin. A port is not a secret.
@@ -123,8 +126,11 @@ class Uri:
         return made.at(self.path)
 
     def opening(self, path: str) -> str:
-        """The URI of another path, as pyarrow reads it."""
-        return self.at(quote(path, safe="/:%@+,;=~"))
+        """The URI of another path, as pyarrow reads it; of Google's storage with how long a request is repeated."""
+        query = self.query
+        if self.scheme in _GOOGLE and _PATIENCE not in self.options:
+            query = f"{query}{'&' if query else '?'}{_PATIENCE}={PATIENCE}"
+        return replace(self, query=query).at(quote(path, safe="/:%@+,;=~"))
 
     def at(self, path: str) -> str:
         """The URI with another path, already quoted."""
