@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import dask
 import distributed
 from distributed.comm import CommClosedError
 
@@ -58,8 +59,12 @@ class Connection:
     left: tuple[str, ...] = ()
 
     def submit(self, nodes: Sequence[Any]) -> list[Any]:
-        """Submit the nodes as one graph; returns their futures."""
-        with self.errors():
+        """Submit the nodes as one graph; returns their futures.
+
+        Dask warns of large graphs. Ours is large where it carries tables that are in memory: each fold task brings its
+        rows along, so that another worker can repeat it if the first one dies. Scattered rows would die with it.
+        """
+        with self.errors(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             return list(self.client.compute(list(nodes), optimize_graph=False))
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:

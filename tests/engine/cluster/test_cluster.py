@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -245,6 +246,17 @@ def test_states_of_different_numbers_of_ranges(client: Any, monkeypatch: pytest.
     data = pa.table({"label": soft + rng.random(3000) > 1, "hard": soft > 0.5, "soft": soft, "one": np.zeros(3000)})
     there, here = (evaluate(data, score=["hard", "soft", "one"], **on) for on in ({"client": client}, {"threads": 1}))
     assert there.to_json() == here.to_json()
+
+
+def test_tables_in_memory_are_sent_without_a_warning(client: Any) -> None:
+    """Dask warns of graphs of 10 MB; the rows are part of the graph on purpose."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"label": rng.integers(0, 2, ROWS), "score": rng.random(ROWS)})
+    assert table.nbytes > 20 << 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = evaluate(table, score="score", metrics="roc_auc", client=client)
+    assert found.results == evaluate(table, score="score", metrics="roc_auc", threads=1).results
 
 
 def test_tables_of_classes_stay_on_the_workers(client: Any, simulated: Path) -> None:
