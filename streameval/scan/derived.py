@@ -8,7 +8,7 @@
 ``length=0,20,80``           ``<0``, ``[0, 20)``, ``[20, 80)``, ``>=80``; ``nan`` for a NaN
 ===========================  =====================================================================
 
-Times with a time zone are taken in their zone. A null stays null.
+Times with a time zone are taken in their zone. A null stays null. Hive keys whose values are all dates are dates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.integer_keys import is_integer_key
+from streameval.scan.marked_keys import is_date_key, is_integer_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +97,10 @@ class Derived:
             raise SchemaError(msg)
 
     def _read_as(self, field: pa.Field) -> pa.DataType:
-        """The column's type; int64 for a key of integers that edges divide."""
-        return pa.int64() if self.edges and is_integer_key(field) else field.type
+        """The column's type; int64 for a key of integers that edges divide, date32 for a key of dates."""
+        if self.edges:
+            return pa.int64() if is_integer_key(field) else field.type
+        return pa.date32() if is_date_key(field) else field.type
 
     def of(self, batch: pa.RecordBatch, name: str = "input") -> pa.Array:
         """The derived column of a batch."""

@@ -17,7 +17,7 @@ from streameval.scan.columns import Holding
 from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
-from streameval.scan.integer_keys import mark
+from streameval.scan.marked_keys import mark
 from streameval.scan.pieces import Scan, StreamSource
 from streameval.scan.widen import plain, widen
 
@@ -177,7 +177,7 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
 
 
 def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
-    """The mark of a Hive key of integers; None if a file, a dataset or a table tells its type."""
+    """The mark of a Hive key of integers or dates; None if a file, a dataset or a table tells its type."""
     values = set()
     for piece in itertools.chain.from_iterable(holding.pieces for holding in holdings):
         key = next((constant for name, constant in piece.constants if name == column), None)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError
-from streameval.scan.integer_keys import as_integers, is_integer_key, orders_as_text
+from streameval.scan.marked_keys import as_integers, is_integer_key, orders_as_text
 from streameval.scan.where.literals import Bounds, bounds, is_number, is_text
 from streameval.scan.where.sql import column_name, compares_columns, operands
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
 from streameval.evaluation.finalize import finalize_all
-from streameval.scan.integer_keys import mark
+from streameval.scan.marked_keys import mark
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of

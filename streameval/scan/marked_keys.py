@@ -1,15 +1,17 @@
-"""Integer keys: Hive keys whose values are all integers.
+"""Marked keys: Hive keys whose values are all integers, or all dates.
 
 A path says no type, so every Hive key is a column of texts; a type worked out from the values would change with the
 files at hand (``hour=unknown`` tomorrow). As texts, though, '10' is below '9'. So the schema of a scan marks a key
 whose values are all integers: conditions and edges of numbers read it as int64, and where texts would be ordered
-otherwise than the integers that they spell, the comparison is refused. Keys of a dataset or a Delta table have a type,
-which stands.
+otherwise than the integers that they spell, the comparison is refused. A key whose values are all dates is marked as
+well: days, weeks and months of it read it as dates. Keys of a dataset or a Delta table have a type, which stands.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,29 +19,45 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["as_integers", "is_integer_key", "mark", "orders_as_text"]
+__all__ = ["as_integers", "is_date_key", "is_integer_key", "mark", "orders_as_text"]
 
-_MARK = b"streameval.integer_key"
+_MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as int64 spells it: another spelling of a number would be another key
 
 
 def mark(values: Iterable[str | None]) -> dict[bytes, bytes] | None:
-    """The metadata of a key's field: the number of digits if all values have the same, else 0; None for other texts.
+    """The metadata of a key's field; None for texts that are neither all integers nor all dates.
+
+    For integers it tells the number of digits if all values have the same, else 0.
 
     Examples
     --------
     >>> mark(["9", "10", None]), mark(["10", "11"]), mark(["05", "10"]), mark(["10", "unknown"])
     ({b'streameval.integer_key': b'0'}, {b'streameval.integer_key': b'2'}, None, None)
+    >>> mark(["2026-01-31", None]), mark(["2026-01-32"])
+    ({b'streameval.date_key': b''}, None)
     """
     found = {value for value in values if value is not None}
-    if not found or not all(map(_INTEGER.fullmatch, found)):
-        return None
-    digits = {0 if value.startswith("-") else len(value) for value in found}
-    return {_MARK: str(digits.pop() if len(digits) == 1 else 0).encode()}
+    if found and all(map(_INTEGER.fullmatch, found)):
+        digits = {0 if value.startswith("-") else len(value) for value in found}
+        return {_MARK: str(digits.pop() if len(digits) == 1 else 0).encode()}
+    return {_DATE: b""} if found and all(map(_is_date, found)) else None
+
+
+def _is_date(text: str) -> bool:
+    """Whether a text is a date such as 2026-01-31."""
+    with suppress(ValueError):
+        return date.fromisoformat(text).isoformat() == text
+    return False
+
+
+def is_date_key(field: pa.Field) -> bool:
+    """Whether a field of a scan's schema is marked as a key of dates."""
+    return _DATE in (field.metadata or {})
 
 
 def is_integer_key(field: pa.Field) -> bool:
-    """Whether a field of a scan's schema is marked."""
+    """Whether a field of a scan's schema is marked as a key of integers."""
     return _MARK in (field.metadata or {})
 
 

@@ -1,4 +1,4 @@
-"""Hive keys of integers: numbers compare them as integers, texts only where both orders agree."""
+"""Hive keys of integers: numbers compare them as integers, texts only where both orders agree. Keys of dates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow import dataset
 
 from streameval import Store, evaluate, scan
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.integer_keys import is_integer_key, mark
+from streameval.scan.marked_keys import is_integer_key, mark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,3 +141,21 @@ def test_nulls_and_nothing_else() -> None:
     """A key that is always null is no integer."""
     assert mark([None]) is None
     assert mark(["-5", "10"]) == mark(["5", "10"])
+
+
+def test_parts_of_a_key_of_dates(tmp_path: Path) -> None:
+    """Days, weeks and months, of files and of a store; a key with another value has none."""
+    nights = ["2026-01-31", "2026-02-01", "2026-02-02"]
+    data = tree(tmp_path / "nights", "night", nights)
+    by = ["week(night)", "month(night)", "day(night)"]
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data, score="score", by=by)
+    weeks, months = {"2026-W05": 20, "2026-W06": 10}, {"2026-01": 10, "2026-02": 20}
+    for found in (evaluate(data, score="score", by=by), store.evaluate(by=by)):
+        rows = {name: value for r in found.results if r.slice for name, value in [(*r.slice.values(), r.rows)]}
+        assert rows == weeks | months | dict.fromkeys(nights, 10)
+    with pytest.raises(SchemaError, match="needs a column of timestamps; column 'night' has type date"):
+        evaluate(data, score="score", by="hour(night)")
+    tree(tmp_path / "nights", "night", ["unknown"])
+    with pytest.raises(SchemaError, match="column 'night' has type string"):
+        evaluate(data, score="score", by="week(night)")
