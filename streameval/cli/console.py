@@ -82,7 +82,7 @@ def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], 
 def deliver(
     json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType | str], quiet: bool
 ) -> None:
-    """JSON to the file or stdout that it is asked for, and the table to stdout unless JSON goes there.
+    """Write the JSON where it was asked for, and the table to stdout unless the JSON goes there.
 
     Parameters
     ----------

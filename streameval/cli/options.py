@@ -128,7 +128,7 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding(values: Mapping[str, Any], verb: str = "evaluate") -> list[str]:
-    """The options that were given and decide which numbers there are."""
+    """The options that were given and decide the results."""
     known = honoured(verb)
     return [name for name in given(values) if name in known and known[name].decides != "nothing"]
 
@@ -196,7 +196,7 @@ class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
 
 
 def _by_column(*, many: bool) -> Callable[..., Any]:
-    """What puts the pairs of one option together: a mapping, or the value alone where no column is named."""
+    """The function that joins the pairs of one option: into a mapping, or the value alone where no column is named."""
 
     def together(_: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
         found: dict[str, Any] = {}

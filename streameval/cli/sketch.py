@@ -112,7 +112,7 @@ def _facts(found: _Sketches, shares: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a quantile, the class null for both together; quantiles that JSON has as text are numbers here."""
+    """One row for each quantile; the class is null for both together. Quantiles that JSON holds as text are numbers."""
     return [
         {"column": one["column"], "class": one.get("class"), "count": one["count"], "nan": one["nan"]}
         | {"q": each["q"], "value": None if each["value"] is None else float(each["value"])}

@@ -291,13 +291,13 @@ def history(
 
 
 def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | None, quiet: bool) -> None:
-    """Say what a verb would read."""
+    """Print what a verb would read."""
     found = store.plan(verb, **asked)
     deliver(json_to, lambda: as_json(found.to_dict()), lambda: str(found), quiet)
 
 
 def _nights(found: Histories) -> RenderableType:
-    """One row a night, with what marks it."""
+    """One row for each night, with its marks."""
     from streameval.report import cell, series
 
     marks = [
@@ -313,7 +313,7 @@ def _nights(found: Histories) -> RenderableType:
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
-    """Say in one line what an update did."""
+    """Print in one line what an update did."""
     if not quiet:
         rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
         version = f"version {done.version}" if done.version >= 0 else "no store yet"

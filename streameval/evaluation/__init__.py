@@ -250,7 +250,9 @@ def evaluate(
 
 @called_as(evaluate)
 def explain(data: Any, **options: Any) -> Forecast:
-    """Tell what `evaluate` would do with the same arguments; only footers are read, for small objects one of them.
+    """Forecast what `evaluate` would do with the same arguments; of the data, only footers are read.
+
+    For small objects, a single footer is read.
 
     Parameters
     ----------

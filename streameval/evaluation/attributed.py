@@ -28,8 +28,8 @@ class Attribution(AsJson):
     """The clusters and classes that cost the score, the largest cost first.
 
     Tables are None where their input was not named: `merges` and `splits` need classes, `slices` a score and slicing
-    columns, the others a label. Ids have
-    the type of their column, widened to 64 bits; in `largest` an id is null where the row has none.
+    columns, the others a label. Ids have the type of their column, widened to 64 bits; in `largest` an id is null
+    where the row has none.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Attribution(AsJson):
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables that there are, by name."""
+        """The tables that were made, by name."""
         found = {name: getattr(self, name) for name in TABLES}
         return {name: table for name, table in found.items() if table is not None}
 

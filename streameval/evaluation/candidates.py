@@ -44,9 +44,9 @@ def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
 def suggestion(data: Sequence[str]) -> str:
     """A command that evaluates what looks like scores and clusters.
 
-    A label is a number or truth value of two values named like one; a score is a floating-point column, or one named
-    like a score; a cluster is a column of integers or text named like one. Where footers tell of nulls, the command
-    leaves those rows out, column by column.
+    A label is a numeric or boolean column of two values that is named like one; a score is a floating-point column, or
+    one named like a score; a cluster is a column of integers or text that is named like one. Where footers report
+    nulls, the command leaves those rows out, column by column.
     """
     found = survey(data)
     data = [shown(text) for text in data]  # without credentials

@@ -86,7 +86,7 @@ def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
 
 
 def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple[Estimate, Estimate]:
-    """What is compared: over the units of `unit`; or over those of the intervals, as clusters, where these are kept.
+    """The estimates to compare: over the units of `unit` where both have them, else over those of their intervals.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple
 
 
 def minus_named(new: Estimate, side: str, old: Estimate, other: str) -> Estimate:
-    """The difference of two estimates of one column, named by their sides; without a name it is the column alone."""
+    """The difference of two estimates of one column, each named by its column and side; a side may be empty."""
     return _named(new, side).minus(_named(old, other))
 
 

@@ -1,8 +1,8 @@
 """Forecast: what a run will read, hold and do, without running it.
 
-Rows and bytes are those of the footers, or estimates where small objects are not asked for theirs. States are reckoned
-from them: a keyed state takes its bytes a row at most, and less where keys repeat; others have a fixed size, or one
-that does not grow with the rows.
+Rows and bytes come from the footers, or are estimated where the footers of small objects are not read. The sizes of
+states follow from the rows: for a keyed state the forecast is an upper bound, since repeated keys are stored once;
+other states have a fixed size, or one that does not grow with the rows.
 """
 
 from __future__ import annotations

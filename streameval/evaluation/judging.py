@@ -1,4 +1,4 @@
-"""Rules held against an evaluation: a gate on data, such as before a launch."""
+"""Check an evaluation against rules: a gate on data, for example before a launch."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def rules_of_data(given: Any) -> list[Rule]:
     Raises
     ------
     OptionError
-        If one is malformed, or speaks of nights.
+        If one is malformed, or refers to nights.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def quantile_sketch(
     Returns
     -------
     QuantileSketch
-        It estimates; frequent values apart, its error is measured and not guaranteed
+        Quantiles are estimates. Except for frequent values, their error has been measured but is not guaranteed
         (`streameval.states.scores.quantile_sketch`).
 
     Raises

@@ -1,4 +1,4 @@
-"""Slices: the results of every slice, each finalized as if its rows were all there are."""
+"""Slices: the results of every slice, each finalized as if there were no other rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SlicedStates:
 
 
 def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iterator[Scalar]:
-    """The results of every slice: slicing by slicing, slices of most rows first, those of equally many by value."""
+    """The results of every slice: slicing by slicing, slices with the most rows first, ties ordered by value."""
     engine = sliced.engine
     for key in sliced.slicing.keys:
         own = {w: groups[key] for w, groups in swept.items()}

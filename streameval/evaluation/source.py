@@ -1,4 +1,4 @@
-"""Where results come from, told without credentials: the data that was named, its files, and the command."""
+"""Where results come from, without credentials: the data as named, its files, and the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
     Parameters
     ----------
     data : paths and URIs
-    storage : options in deltalake's spelling, such as ``AWS_ENDPOINT_URL``; what a URI says itself goes first
+    storage : options in deltalake's spelling, such as ``AWS_ENDPOINT_URL``; options in a URI take precedence
 
     Raises
     ------

@@ -32,9 +32,9 @@ class Entry:
     made : makes the metric of the values that capitals stand for; None where only an option does
     scale : scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`
     thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
-    beyond : which rows beyond its threshold decide how sure it is: ``rows``, ``positives`` or ``negatives``
+    beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``
     no_interval : why it has no sampling interval
-    units : which units decide how sure it is, kinds of `streameval.metrics.units.Sizes.counts`
+    units : which units determine its sampling error, kinds of `streameval.metrics.units.Sizes.counts`
     rowwise : metric of its standard error where each row is a unit, without replicates
     """
 

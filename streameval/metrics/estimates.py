@@ -1,6 +1,6 @@
-"""Estimates: what sampling does to a metric, told by its delete-a-block replicates.
+"""Estimates: the sampling error of a metric, from its delete-a-block replicates.
 
-The units that are drawn together, campaigns say, are divided into blocks by a keyed hash of their ids
+The units that are drawn together, such as campaigns, are divided into blocks by a keyed hash of their ids
 (`streameval.states.grouped.Blocks`). A *replicate* is the metric of all rows but those of one block. The spread of the
 replicates is the delete-a-group jackknife's variance (Kott 2001),
 
@@ -170,7 +170,7 @@ class Estimate:
 
     @property
     def _off(self) -> float:
-        """How far the value that the replicates are around is from the exact one; 0 where they are one."""
+        """Distance of the exact value from the value around which the replicates lie; 0 if they are the same."""
         if math.isnan(self.grid):
             return 0.0
         low, high = sorted((self.scalar.lower, self.scalar.upper))

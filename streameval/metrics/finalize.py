@@ -23,7 +23,7 @@ def partials(
 ) -> list[list[Any]]:
     """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
 
-    If every metric says by its `scores` which scores it needs, other buckets are not read.
+    If every metric declares in `scores` which scores it needs, other buckets are not read.
     """
     reads = [metric.reads for metric in metrics]
     if any(reads):
@@ -40,7 +40,7 @@ def partials(
 
 
 class _Asked(NamedTuple):
-    """What takes the partials of a part.
+    """The bases whose partials a job needs.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class _Asked(NamedTuple):
 
 
 def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
-    """The parts of a shard that metrics read, which do not overlap: the whole shard but where each says its scores."""
+    """The parts of a shard that metrics read, without overlap: all of it unless every metric declares its scores."""
     spans = [metric.scores for metric in metrics]
     due = [state.between(*span) for several in spans for span in several or ()]
     if not spans or None in spans or None in due:
@@ -109,7 +109,7 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
 
 
 def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
-    """What curves are drawn from and some of these metrics sum up anyway, for states that remember it."""
+    """What curves need and some of these metrics compute anyway, for states that remember it."""
     if state.found is None:
         return []
     return list(dict.fromkeys(metric.drawn for metric in metrics if metric.drawn))

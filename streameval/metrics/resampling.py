@@ -183,7 +183,7 @@ def estimates(
 
 
 def _at_once(exact: Exact, more: Sequence[Metric]) -> Exact:
-    """The same function, which also takes what will be asked for later, so that the exact state is read once."""
+    """The same function, which also computes what will be asked for later, so that the exact state is read once."""
     known: dict[Metric, Scalar] = {}
 
     def values(metrics: Sequence[Metric]) -> list[Scalar]:
@@ -211,7 +211,7 @@ def _groups(
     resampled: Thresholded,
     exact: Exact,
 ) -> Iterator[tuple[Resampled, bool, list[int]]]:
-    """Metrics that the same replicates serve, by their places, and whether one place of the ranking decides them.
+    """Metrics that share replicates, by their places, and whether one place of the ranking decides them.
 
     It does for operating points and truncated areas, and hardly matters for areas of all rows and optima.
     """
@@ -271,7 +271,7 @@ def _doubts(
 
 
 def _is_area(value: Scalar, kind: Entry) -> bool:
-    """Whether a value takes the whole ranking, and no place in it alone decides what it is."""
+    """Whether a value depends on the whole ranking, so that no single place in it decides the value."""
     return not (kind.thresholded or kind.beyond or value.threshold is not None)
 
 

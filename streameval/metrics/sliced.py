@@ -28,7 +28,7 @@ __all__ = ["CutRows", "Sliced", "Together"]
 
 @dataclass(frozen=True)
 class Sliced(Metric):
-    """A metric, or what its partials are taken by, of every group of a group sweep."""
+    """A metric, or its basis, of every group of a group sweep."""
 
     inner: Any
 
@@ -77,7 +77,7 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Together(Metric):
-    """Several metrics of every group of a group sweep: what the partials of a group are computed from is made once."""
+    """Several metrics of every group of a group sweep, which share what the partials of a group are computed from."""
 
     inner: tuple[Any, ...]
     name: str = "together"

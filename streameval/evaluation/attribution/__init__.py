@@ -105,7 +105,7 @@ def attribute(
     score : str, optional
         A score column, for the slices that fall short.
     by : str or sequence of str, optional
-        Slicing columns, as in `streameval.evaluate`: slices are ranked by what they fall short of the whole, times
+        Slicing columns, as in `streameval.evaluate`: slices are ranked by how far they fall short of the whole, times
         their rows. Slices with fewer than 20 positives or negatives are left out. The label is `label`, or the column
         ``label``. Data are read once more.
     ci, unit : optional

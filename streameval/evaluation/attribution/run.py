@@ -41,7 +41,7 @@ __all__ = ["Run", "checked_options"]
 
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in plain form; an earlier clustering stands where classes do."""
+    """Options in plain form; an earlier clustering takes the place of classes."""
     classes, earlier = given.get("classes"), given.get("changed_from")
     if classes and earlier:
         msg = "classes and changed_from exclude each other: compare with one column at a time"
@@ -167,7 +167,7 @@ class Run:
         return Sweep(self.options, self.engine, self.clusters, self.classes, look_up).added(result, table, sizes)
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
-        """What reads the data once more; None where a reader was read already.
+        """A function that reads the data again; None if they came from a reader, which can be read only once.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Run:
         return {name: folded.states[spec].lists() for name, spec in wanted.items()}
 
     def _asked(self) -> dict[str, Any]:
-        """The options as they were asked."""
+        """The options as they were given."""
         if not self.options["changed_from"]:
             return dict(self.options)
         return {**self.options, "classes": None}

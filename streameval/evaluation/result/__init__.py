@@ -130,7 +130,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         Raises
         ------
         OptionError
-            If a rule is malformed, speaks of nights, or needs what was not computed: another metric, or for a rule with
+            If a rule is malformed, refers to nights, or needs what was not computed: another metric, or for a rule with
             a level sampling intervals.
 
         Examples

@@ -17,7 +17,7 @@ __all__ = ["CachedEstimates", "CachedEvaluation", "CachedStates"]
 
 
 class CachedEvaluation:
-    """An evaluation that is made again, once, where its replicates are asked for.
+    """An evaluation that is computed again, once, when its replicates are asked for.
 
     Parameters
     ----------

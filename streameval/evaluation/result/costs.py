@@ -21,7 +21,7 @@ __all__ = ["Costs"]
 
 
 class Costs(Counts):
-    """What an evaluation attributes to its clusters and classes when it is asked to."""
+    """Attributions that an evaluation computes from its states on request."""
 
     source: Source
     _threshold: Any

@@ -27,7 +27,7 @@ __all__ = ["Counts"]
 
 
 class Counts:
-    """What an evaluation computes from its states when it is asked for."""
+    """Tables that an evaluation computes from its states on request."""
 
     results: tuple[Scalar, ...]
     _states: Mapping[tuple[str, str], Any]

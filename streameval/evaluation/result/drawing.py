@@ -28,7 +28,7 @@ __all__ = ["Drawing"]
 
 
 class Drawing(Counts, LookUp):
-    """What of an evaluation is drawn."""
+    """Curves and distributions that an evaluation computes from its states on request."""
 
     ci_level: float | None
     _threshold: Any

@@ -21,7 +21,7 @@ __all__ = ["Estimates"]
 
 
 class Estimates(LookUp):
-    """What an evaluation knows from its replicates."""
+    """Sampling intervals and differences that an evaluation computes from its replicates."""
 
     estimates: Sequence[Estimated]
     ci_level: float | None

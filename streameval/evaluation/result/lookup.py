@@ -1,4 +1,4 @@
-"""Results by their names: values, slices, and the intervals that are certain."""
+"""Look results up by name: values, slices, and certain intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LookUp"]
 
 
 class LookUp:
-    """What an evaluation gives by the name of a metric."""
+    """Results of an evaluation, looked up by the name of a metric."""
 
     results: tuple[Scalar, ...]
 
@@ -105,7 +105,7 @@ class LookUp:
 
 
 def _no_slice(given: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> str:
-    """What to say of a slice that is not there."""
+    """The message for a slice that does not exist."""
     slicings = list(dict.fromkeys(map(",".join, slices)))
     near = near_slice(given, slices)
     columns = ",".join(given)

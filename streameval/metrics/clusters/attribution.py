@@ -38,7 +38,7 @@ _SIGN = np.uint64(1 << 63)
 
 @dataclass(frozen=True, eq=False)
 class LiftLoss:
-    """What the clusters of every size take away from the area under the lift curve.
+    """What the clusters of each size take away from the area under the lift curve.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Impure(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """Clusters of one shard that may be among the worst, and what else the shard tells."""
+    """Clusters of one shard that may be among the worst, and the totals of the shard."""
 
     table: SizeTable
     ids: Array
@@ -163,7 +163,7 @@ class WorstImpure(Metric):
         return _Candidates(table, ids[order], rows[order], positives[order], found)
 
     def _near(self, rows: Array, lacking: Array) -> Array:
-        """Positions of clusters that the `top` which lack most do not all dominate; sorts nothing."""
+        """Positions of clusters not dominated by all of the `top` clusters that lack most; nothing is sorted."""
         if rows.size <= 2 * self.top:
             return np.arange(rows.size)
         most = np.argpartition(lacking, rows.size - self.top)[-self.top :]

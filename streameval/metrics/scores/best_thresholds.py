@@ -1,4 +1,4 @@
-"""The best threshold by one number: the largest F-measure, the least expected cost, and the area at low false alarms.
+"""The best threshold by one criterion: the largest F-measure, or the least expected cost.
 
 A vertex takes all points with at least the score of a group: T positives and F negatives of P and N. Of thresholds that
 are equally good the highest is reported.

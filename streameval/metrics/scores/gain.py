@@ -1,4 +1,4 @@
-"""Gain curves: what a team gets that looks only at the top of the ranking.
+"""Gain curves: what a team finds that looks only at the top of the ranking.
 
 The gain curve shows, for every score, the share of points at or above it (x) and of positives among them (y). Groups of
 equal score in descending order have p positives and n negatives, u = p + n, with T positives and F negatives before

@@ -60,7 +60,7 @@ def kept_points(truncate: float, rows: int) -> int:
 
 
 def kept_groups(part: ScorePart, points: int) -> int:
-    """How many groups of a part are kept until `points` points are reached: those that begin before."""
+    """The number of groups of a part that are kept: those that begin before `points` points are reached."""
     room = points - part.before.rows
     if room <= 0 or points >= part.total.rows:
         return 0 if room <= 0 else part.n.size

@@ -1,6 +1,6 @@
 """Operating points: what a ranking gives at the one threshold that a team would deploy.
 
-A point is asked for by what it must satisfy; its threshold is one of the scores, and all points with at least that
+A request says what the point must satisfy; its threshold is one of the scores, and all points with at least that
 score are taken, ties included. Never a point between two thresholds.
 
 ===============  =============================================================  ==========================
@@ -162,7 +162,7 @@ class OperatingPoint(Metric):
         return Search((self,), part).partial(part)[0] if part.exact else bounds(self, part)
 
     def together(self, bases: Sequence[OperatingPoint], part: ScorePart) -> Search | None:
-        """What takes the partials of several points; None for bins, which are all in one part."""
+        """Computes the partials of several points together; None for bins, which are all in one part."""
         return Search(bases, part) if part.exact else None
 
     def _best(self, found: Sequence[Vertex]) -> Vertex:

@@ -1,4 +1,4 @@
-"""Operating points among exact groups: where each lies, if the part holds it.
+"""Find operating points among exact groups, in the part that holds each.
 
 All points of a part are looked for together. What they need is worked out once for all parts; the counts above a part
 and above its end tell which of them it can hold, and those that every group of a part satisfies share its best vertex.
@@ -39,7 +39,7 @@ __all__ = ["Search"]
 
 
 class Search:
-    """Operating points that are looked for together, in the exact parts of one state.
+    """Operating points that are searched together, in the exact parts of one state.
 
     Parameters
     ----------

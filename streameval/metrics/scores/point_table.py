@@ -1,4 +1,4 @@
-"""The table of operating points: for each point that was asked for, all that its threshold gives.
+"""The table of operating points: for each requested point, everything that its threshold gives.
 
 A row stands for an operating point (``fpr=0.01``) or for a metric that chooses a threshold (``f1_max``). Its counts are
 those at the threshold shown, exactly, also from a histogram: a threshold that was found there is an edge of a bin. Then

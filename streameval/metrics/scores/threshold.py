@@ -1,6 +1,6 @@
 """The 2×2 table of a score at a threshold: rows whose score is at or above it are taken as positive.
 
-The table is exact. From a histogram it can be had where the threshold lies between bins or in a bin of a single score;
+The table is exact. A histogram gives it where the threshold lies between bins or in a bin of a single score;
 a threshold within an open bin is refused. Float32 scores are compared with the nearest float32 number.
 """
 

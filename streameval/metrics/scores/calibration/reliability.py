@@ -48,7 +48,7 @@ _FEW = 100  # edges that are faster to find one by one
 
 
 class Cell(NamedTuple):
-    """What a bin holds.
+    """The contents of a bin.
 
     Attributes
     ----------

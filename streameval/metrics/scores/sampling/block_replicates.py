@@ -296,7 +296,7 @@ class BlockReplicates(Thresholded):
         return float(compute(self.total(), GRID_CHECK).value) * math.sqrt(self._cuts.most)
 
     def certified(self, exact: Callable[[Sequence[Metric]], list[Scalar]]) -> str | None:
-        """Why the grid does not do: its standard error of the ROC AUC, each row a unit, is not the exact one."""
+        """Why the grid is too coarse: its standard error of the ROC AUC, by single rows, differs from the exact one."""
         if self.sure:
             return None
         [one], found = exact([GRID_CHECK]), self._grid_error
@@ -325,7 +325,7 @@ class BlockReplicates(Thresholded):
         return Cuts(pieces, _PIECES, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
 
     def _pieces(self, first: int) -> Pieces:
-        """The rows of all blocks but those that are taken as one with a block; all rows where ties move."""
+        """The rows of all blocks except those merged with a block; all rows where ties move."""
         state, cuts, left = self.state, self._cuts, slice(first, None, self.count)
         measure = measure_of(state.spec)
         rows, weights, nan_rows, nan_weights = state.whole

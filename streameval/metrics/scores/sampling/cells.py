@@ -82,7 +82,7 @@ class Cells(NamedTuple):
 
     @classmethod
     def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> Cells:
-        """Bins cut at groups of scores; evenly where the groups are not those of the bin."""
+        """Bins cut at groups of scores; cut evenly where the groups do not match the bin."""
         measure = measure_of(state.spec)
         whole = measure.sides(state.whole[0])
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
@@ -110,7 +110,7 @@ class Cells(NamedTuple):
         return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
     def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
-        """The rows of all blocks but those that are taken as one with a block, by cell.
+        """The rows of all blocks except those merged with a block, by cell.
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """

@@ -1,4 +1,4 @@
-"""What replicates measure rows by: their number, or their weight.
+"""The measure of rows in replicates: their number, or their weight.
 
 Numbers are dealt out to groups by label. Weights are dealt out by label as well, and the rows that carry them together,
 since metrics ask weighted rows for their number alone.
@@ -27,7 +27,7 @@ __all__ = ["Measure", "measure_of", "within"]
 
 
 class Measure(Protocol):
-    """What the rows of block counts are measured by.
+    """The measure of the rows of block counts.
 
     Arrays named `rows` are int64 and by label, those named `weights` float64 and by label, without rows where nothing
     carries weights.
