@@ -3,7 +3,8 @@
 A loop is compiled on its first call, and numba is imported only then: a command that finds what it needs in a store
 compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
 names another folder. If none is writable, every process compiles the loops again. The cache is made of pickles, so
-nobody else may be able to write to its folder.
+nobody else may be able to write to its folder. Of several processes that need a loop at the same time, one compiles it
+and the others load what it stored (`Turn`).
 
 Compiling takes memory that the process keeps: numba's compiler once, and a few megabytes for each loop. Whoever bounds
 memory is told before (`tell_before_compiling`).
@@ -11,11 +12,16 @@ memory is told before (`tell_before_compiling`).
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
+import time
 from functools import cache, update_wrapper
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
+from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +41,7 @@ __all__ = [
 
 COMPILING = 200 << 20  # bytes, about, that all loops of one run take to compile; several kinds of runs take more
 _COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a loop that it compiled
+_PATIENCE, _POLL = 30.0, 0.02  # seconds to wait for another process, and between two looks whether it is done
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
 _MAKING = threading.RLock()
 
@@ -149,6 +156,58 @@ def _compiled(function: Callable[..., Any]) -> Any:
     return made
 
 
+class Turn:
+    """The turn of this process to compile a loop and to store its code, while others that need the loop wait.
+
+    Without turns, two processes that compile a loop for different types at once may store their code in one file, and
+    later processes would run code of the wrong types (numba numbers files before it writes them). The locks are bytes
+    of one file next to the code, by the name of the loop. They end with the process; one that never ends is waited for
+    only for a while, and file systems without locks are used without turns.
+
+    Parameters
+    ----------
+    folder : where the code is stored
+    loop : name of the loop
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     turn = Turn(folder, "triangle")
+    ...     turn.begin()
+    ...     turn.end()
+    """
+
+    def __init__(self, folder: str, loop: str) -> None:
+        self._folder, self._place = folder, crc32(loop.encode())
+
+    def begin(self) -> None:
+        """Wait for the turn."""
+        until = time.monotonic() + _PATIENCE
+        while not self._locks(fcntl.LOCK_EX | fcntl.LOCK_NB) and time.monotonic() < until:
+            time.sleep(_POLL)
+
+    def end(self) -> None:
+        """Let others have their turn."""
+        self._locks(fcntl.LOCK_UN)
+
+    def _locks(self, how: int) -> bool:
+        """Lock or unlock; False if another process has the lock."""
+        try:
+            fcntl.lockf(_lock_file(self._folder), how, 1, self._place)
+        except BlockingIOError:
+            return False
+        except OSError:  # no locks here
+            return True
+        return True
+
+
+@cache
+def _lock_file(folder: str) -> int:
+    """The file of a folder's locks, open until the process ends: closing it once would drop all locks in it."""
+    return os.open(Path(folder) / "compiling.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
 @cache
 def _cache_classes() -> tuple[Any, Any]:
     """Numba's cache, but code is loaded without what only compiling needs; and one that holds nothing.
@@ -160,14 +219,27 @@ def _cache_classes() -> tuple[Any, Any]:
     from numba.core.runtime import rtsys
 
     class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+        def __init__(self, function: Callable[..., Any]) -> None:
+            super().__init__(function)
+            self._turn = Turn(self.cache_path, self._impl.filename_base)
+
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)
-            found = None
-            with self._guard_against_spurious_io_errors():
-                found = self._load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
             if found is None:
-                _make_room(self._name)
+                self._turn.begin()
+                found = self._load_overload(sig, target_context)  # by the process whose turn it was
+                if found is None:
+                    _make_room(self._name)
+                else:
+                    self._turn.end()
             return found
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            try:
+                super().save_overload(sig, data)
+            finally:
+                self._turn.end()
 
     class NoCache(NullCache):  # type: ignore[misc]  # as above
         def __init__(self, function: Callable[..., Any]) -> None:
