@@ -56,7 +56,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = pa.table({"label": rng.integers(0, 2, 30), "a": rng.random(30), "b": rng.random(30)})
         pq.write_table(table, folder / "data" / name / "part-0.parquet")
     store = Store(folder / "store", threads=1)
-    store.update([folder / "data" / name for name in NAMES[:2]], score="a")
+    store.update([folder / "data" / name for name in NAMES[:2]], score="a", metrics=["roc_auc", "average_precision"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "commit", kill)
         with pytest.raises(Killed):

@@ -54,25 +54,38 @@ def client() -> Iterator[Any]:
 # -- workers that have left -------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Any]:
+    """A client of three processes that tests may kill; their nannies start them again."""
+    with cluster(3) as found:
+        yield found
+
+
+def living(client: Any) -> list[int]:
+    """The processes of the three workers, once all of them answer."""
+    while True:
+        answers = client.run(os.getpid, on_error="return").values()
+        if len(found := [answer for answer in answers if isinstance(answer, int)]) == 3:
+            return found
+        threading.Event().wait(0.05)
+
+
 @pytest.mark.parametrize("wait", [0.0, 0.1, 0.5])
-def test_a_run_uses_the_workers_that_live(wait: float) -> None:
+def test_a_run_uses_the_workers_that_live(mortal: Any, wait: float) -> None:
     """Whether or not the scheduler knows of the death of a worker, the run starts on the other ones."""
-    with cluster(3) as client:
-        victim = next(iter(client.run(os.getpid).values()))
-        os.kill(victim, signal.SIGKILL)
-        threading.Event().wait(wait)
-        assert evaluate(DATA, score="score", client=client).value("roc_auc") == EXPECTED
+    os.kill(living(mortal)[0], signal.SIGKILL)
+    threading.Event().wait(wait)
+    assert evaluate(DATA, score="score", client=mortal).value("roc_auc") == EXPECTED
 
 
-def test_a_run_waits_for_a_worker() -> None:
+def test_a_run_waits_for_a_worker(mortal: Any) -> None:
     """If all workers died, the run starts on the first that the nannies start again."""
-    with cluster(2) as client:
-        for victim in client.run(os.getpid).values():
-            os.kill(victim, signal.SIGKILL)
-        connection = connect(client, None, HANGS)
-        assert connection is not None
-        assert connection.workers >= 1
-        assert evaluate(DATA, score="score", client=client).value("roc_auc") == EXPECTED
+    for victim in living(mortal):
+        os.kill(victim, signal.SIGKILL)
+    connection = connect(mortal, None, HANGS)
+    assert connection is not None
+    assert connection.workers >= 1
+    assert evaluate(DATA, score="score", client=mortal).value("roc_auc") == EXPECTED
 
 
 def test_no_worker_in_time_is_an_error() -> None:
