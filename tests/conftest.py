@@ -28,6 +28,13 @@ settings.register_profile("wide", deadline=None, max_examples=500, suppress_heal
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: while a test waits for a process or a disk, another one runs."""
+    from streameval.budget.machine import available_threads
+
+    return available_threads() + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bring long files forward; the order within a file stays."""
     place = {f"test_{name}": number for number, name in enumerate(LONG.split())}

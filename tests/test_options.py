@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -123,12 +124,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def folded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of both nights, to be copied."""
+    folder = tmp_path_factory.mktemp("folded")
+    Store(folder / "store").update(data, **BASE)
+    return folder / "store"
+
+
 @pytest.fixture
-def store(data: Path, tmp_path: Path) -> Store:
+def store(folded: Path, tmp_path: Path) -> Store:
     """A store of both nights."""
-    made = Store(tmp_path / "store")
-    made.update(data, **BASE)
-    return made
+    shutil.copytree(folded, tmp_path / "store")
+    return Store(tmp_path / "store")
 
 
 def test_the_signature_of_evaluate_is_the_table() -> None:

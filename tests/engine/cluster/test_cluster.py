@@ -45,6 +45,7 @@ REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
 SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
 ROWS = 1_500_000  # of the simulated data
+LOST = {"distributed.comm.timeouts.connect": "10s"}  # for which workers look for one that was killed; 30 s by default
 HANGS = 600  # seconds: no bound on how slow a machine may be
 
 
@@ -52,6 +53,7 @@ HANGS = 600  # seconds: no bound on how slow a machine may be
 def cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     """A client of some processes with one thread each."""
     with (
+        dask.config.set(LOST),
         distributed.LocalCluster(n_workers=n_workers, **(SMALL | options)) as made,
         distributed.Client(made, set_as_default=False) as client,
     ):
