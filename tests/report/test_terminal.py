@@ -117,3 +117,13 @@ def test_differences_of_slices_have_signs_as_those_of_all_rows() -> None:
         console.print(table)
     assert "+0.0500 [−0.0100, +0.1100]" in shown.getvalue()
     assert "−0.040000" in shown.getvalue()
+
+
+def test_a_slice_stays_in_one_line() -> None:
+    """Values come from the data: controls and line breaks are spelled out, and one value does not fill the screen."""
+    names = ["\x1b[31mred", "a\nb", "x" * 500]
+    rows = {"label": [0, 1] * 6, "s": [i / 12 for i in range(12)], "c": [name for name in names for _ in range(4)]}
+    found = evaluate(pa.table(rows), score="s", by="c", metrics="roc_auc", against="rest")
+    lines = printed(found, 300)
+    for name in (r"\x1b[31mred", r"a\nb", "x" * 119 + "…"):
+        assert sum(line.split()[:1] == [name] for line in lines) == 2, name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streameval.report.terminal.cells import cell, with_interval
 from streameval.report.terminal.fitted import new_table
+from streameval.report.values import shortened
 from streameval.results import slice_text
 from streameval.wording import plural
 
@@ -59,8 +60,7 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | 
     for result in results:
         value = _difference(result)
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
-        named = map(slice_text, (result.slice or {}).values())
-        cells = (*named, result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")
+        cells = (*_named(result), result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")
         table.add_row(*map(escape, cells))
     return table
 
@@ -88,11 +88,17 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
             table.add_column(escape(name), justify="right")
         for row in shown:
             own = [row[i] for i in at]
-            values = [slice_text(value) for value in (row[0].slice or {}).values()]
             cells = [_short(result) for result in own[: len(at) - more[1]]]
             shared = [f"{own[0].cut_share or 0:.1%}"] * cut
-            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells)))
+            table.add_row(
+                *map(escape, (*_named(row[0]), f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells))
+            )
         yield table
+
+
+def _named(result: Scalar) -> list[str]:
+    """The values of a slice, each in one line: contents of the data."""
+    return [shortened(slice_text(value)) for value in (result.slice or {}).values()]
 
 
 def _count(number: int | None) -> str:
