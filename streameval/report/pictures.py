@@ -245,8 +245,8 @@ def nights(
         [*key, *marked],
         wide=True,
         width=620,
-        height=210,
-        bottom=46,
+        height=220,
+        bottom=56,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from test_page import DATA, Reader
 
 from streameval import Store, attribute
 from streameval.cli import main
+from streameval.report.pictures import nights
+from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -250,3 +253,14 @@ def test_a_page_of_a_metric_of_some_columns(compared: Path, tmp_path: Path, verb
     run(verb, *source, "--metric", metric, "--out", tmp_path / "x.html")
     page = Reader((tmp_path / "x.html").read_text())
     assert {"ROC curve", "Lift curve"} <= set(page.texts["h3"])
+
+
+def test_the_axis_of_nights_is_inside_its_picture() -> None:
+    """Below slanted dates there is room for what they are; the page cuts what lies outside."""
+    dates = [f"night=2026-01-{day:02}" for day in range(1, 15)]
+    [figure] = nights("roc_auc", dates, {"per night": [Scalar.certain("roc_auc", 0.9)] * 14}, [], "history")
+    svg = str(figure.svg)
+    height, axis = (re.search(pattern, svg) for pattern in (r'viewBox="0 0 \S+ (\S+)"', r'y="(\S+)">night<'))
+    assert height is not None
+    assert axis is not None
+    assert float(axis[1]) < float(height[1]) - 2
