@@ -17,6 +17,7 @@ from pathlib import Path
 from fuzzing.attributions import attribution_case
 from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
+from fuzzing.selections import client_case, close_client, selection_case, version_case
 from fuzzing.settings import settings_case
 from fuzzing.slices import mean_case, slice_case, units_case, where_case
 from fuzzing.stores import damage_case, history_case
@@ -35,6 +36,9 @@ KINDS = {  # with how many there are of each
     "history": (history_case, 1),
     "sliced history": (sliced_history_case, 1),
     "damage": (damage_case, 1),
+    "selection": (selection_case, 1),
+    "version": (version_case, 2),
+    "client": (client_case, 3),
 }
 
 
@@ -58,6 +62,7 @@ def run(seconds: float, seed: int, only: tuple[str, int] | None = None) -> Tally
         tally.cases[kind] += 1
         if only is not None:
             break
+    close_client()
     return tally
 
 

@@ -270,6 +270,28 @@ def test_long_texts_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     assert evaluate(tmp_path, cluster="long", threads=1).rows == 400
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cluster": "long"},
+        {"score": "label", "by": "long"},
+        {"score": "label", "where": "long LIKE 'x%'"},
+        {"score": "label", "unit": "long"},
+        {"score": "label", "mean_over": "long", "metrics": "roc_auc"},
+    ],
+)
+def test_texts_that_need_more_than_the_limit_are_said_beforehand(
+    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever they are read for, by their size in the footer, which plain texts cannot exceed."""
+    table = pa.table({"label": [0, 1] * 50, "long": ["x" * (1 << 16)] * 100})
+    pq.write_table(table, tmp_path / "0.parquet", compression="zstd", use_dictionary=False)
+    scratch._warn.cache_clear()
+    with caplog.at_level(logging.WARNING, "streameval"):
+        evaluate(tmp_path, **given, threads=1, memory="4MiB")
+    assert "is too little for the row groups and tables of 1 thread" in caplog.text
+
+
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
     """A stream whose rows are unknown needs full tables, whatever else is read."""
     pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
