@@ -59,7 +59,8 @@ class Attribution(AsJson):
         The options that were given, as far as they decide the result.
     slices : pa.Table
         Slices that fall short of the whole in `slice_metric`: the slicing columns, `rows, value, ci_lower, ci_upper,
-        shortfall`, in order of shortfall × rows. `totals` then has `whole` (the value of all rows), `slices`, and
+        shortfall`, in order of shortfall × rows. With several slicings, `by` is the slicing of each, and columns of
+        others are null. `totals` then has `whole` (the value of all rows), `slices`, and
         `slices_left_out`: those without a value (`slices_without_value`), or with fewer than `slices_least_units`
         effective units.
     slice_metric : str

@@ -145,7 +145,7 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
         **ends,
         "shortfall": lambda value: f"{value:+.6f}",
     }
-    own = [column for column in rows.column_names if column not in (*columns, "examples", "ci_lower", "ci_upper")]
+    own = [column for column in rows.column_names if column not in (*columns, "by", "examples", "ci_lower", "ci_upper")]
     columns = dict.fromkeys(own, _slice) | columns  # slicing columns
     if examples is not None:
         columns["examples"] = lambda cells: examples(_examples(cells))
@@ -154,11 +154,24 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
     kept = [column for column in columns if column in rows.column_names]
     words = {"cluster", "class", "partition", "largest", "examples", *own}
     plain = rows.select(kept).to_pylist()
+    by = rows["by"].to_pylist() if "by" in rows.column_names else [None] * len(plain)
     return Listed(
         tuple((heads.get(column, column), column not in words) for column in kept),
-        tuple(tuple(columns[column](row[column]) for column in kept) for row in plain),
+        tuple(
+            tuple("" if column in own and not _is_of(column, key) else columns[column](row[column]) for column in kept)
+            for row, key in zip(plain, by, strict=True)
+        ),
         tuple(tuple(row[column] for column in kept) for row in plain),
     )
+
+
+def _is_of(column: str, by: str | None) -> bool:
+    """Whether a column is one of a slicing; without the name of a slicing there is only one.
+
+    >>> _is_of("night", "country,night"), _is_of("country", "night"), _is_of("country", None)
+    (True, False, True)
+    """
+    return by is None or f",{column}," in f",{by},"
 
 
 def _end(value: float | None) -> str:

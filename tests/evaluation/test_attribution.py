@@ -36,7 +36,7 @@ from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
-from streameval.report.attribution import conclusion
+from streameval.report.attribution import conclusion, listed
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 
@@ -604,6 +604,24 @@ def test_a_null_slice_reads_otherwise_than_texts(tmp_path: Path) -> None:
     assert shown == {"null", "'null'", "none", "''"}, found.output
 
 
+def test_a_column_of_another_slicing_is_no_null_slice() -> None:
+    """In a table of several slicings its cell is empty, and `by` tells which slicing a row is of."""
+    rng, rows = np.random.default_rng(3), 900
+    label, country = rng.integers(0, 2, rows), np.array(["DE", None, "FR"], object)[np.arange(rows) % 3]
+    hour = np.arange(rows) // 3 % 2
+    score = label + rng.normal(size=rows) * np.where((country == None) | (hour == 1), 9, 0.1)  # noqa: E711 - by element
+    data = pa.table({"label": label, "s": score, "country": pa.array(country), "hour": hour})
+    found = attribute(data, score="s", by=["country", "hour", "country,hour"])
+    assert found.slices is not None
+    shown = listed(found.slices, found, examples=None)
+    told = {tuple(cells[:2]) for cells in shown.rows}
+    assert [name for name, _ in shown.heads][:2] == ["country", "hour"]
+    assert {("null", ""), ("", "1"), ("null", "1"), ("null", "0")} <= told
+    by = dict.fromkeys(found.slices["by"].to_pylist())
+    assert set(by) == {"country", "hour", "country,hour"}
+    assert "by" not in attribute(data, score="s", by="country,hour").slices.column_names  # type: ignore[union-attr]
+
+
 def test_slices_stand_beside_clusters() -> None:
     """A gain's metric is not that of slices; all tables are in the dictionary."""
     rng = np.random.default_rng(9)
@@ -623,7 +641,8 @@ def test_slices_stand_beside_clusters() -> None:
     assert (found.metric, found.slice_metric) == ("pairwise.precision", "roc_auc")
     assert {"merges", "splits", "slices"} <= set(found.to_dict())
     assert found.slices is not None
-    assert {"country", "k"} >= set(found.slices.column_names[:-5])
+    assert found.slices.column_names[0] == "by"
+    assert {"country", "k"} >= set(found.slices.column_names[1:-5])
     asked: dict[str, Any] = {"classes": "k", "score": "score", "by": "country", "metric": "pairwise.precision"}
     assert len(forecasts(data, cluster="c", **asked)) == 2
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -113,7 +114,8 @@ def with_slices(
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
     )  # fmt: skip
-    shown = _table([(cost, slices[i]) for cost, i in worst])
+    slicings = dict.fromkeys(tuple(one.slice or ()) for one in slices)
+    shown = _table([(cost, slices[i]) for cost, i in worst], list(slicings))
     return replace(base, slices=shown, totals=base.totals | totals, slice_metric=metric)
 
 
@@ -139,10 +141,16 @@ def _units(one: Scalar) -> float:
     return min(positives, one.rows - positives)
 
 
-def _table(worst: Sequence[tuple[float, Scalar]]) -> pa.Table:
-    """One row for each slice, the largest cost first; a column that is not of its slicing is null."""
-    columns = list(dict.fromkeys(name for _, one in worst for name in one.slice or ()))
-    table = {name: pa.array([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
+def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, ...]]) -> pa.Table:
+    """One row for each slice, the largest cost first; a column that is not of its slicing is null.
+
+    With several slicings, the first column tells which one it is.
+    """
+    there = {name for _, one in worst for name in one.slice or ()}
+    columns = [name for name in dict.fromkeys(chain.from_iterable(slicings)) if name in there]
+    several = len(slicings) > 1
+    table = {"by": pa.array([",".join(one.slice or ()) for _, one in worst], pa.string())} if several else {}
+    table |= {name: pa.array([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
     return pa.table(
         {
             **table,
