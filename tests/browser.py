@@ -90,9 +90,9 @@ class Tab:
         return [json.dumps(said)[:500] for name, said in self.events if name in kinds]
 
     def picture(self, path: Path) -> None:
-        """Write a PNG of the whole page."""
+        """Write a PNG of the page's first screens; to paint the whole of a long page takes a second."""
         size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 16_000), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 3_000), "scale": 1}
         shot = self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 
