@@ -220,8 +220,9 @@ def evaluate(
         Threads to run on in this process, by default one per processor; not together with `client`.
     client : distributed.Client or str, optional
         Run on the workers of this client, or of the scheduler at this address. By default the active client is used if
-        there is one and `threads` is not given. `memory` is then the budget of each worker, by default a quarter of
-        its memory limit, and `spill` a directory of its machine.
+        there is one and `threads` is not given. `memory` is then the budget of the tasks of each worker, by default
+        a quarter of its memory limit, and `spill` a directory of its machine. The rows of finished tasks belong to
+        Dask, which holds and spills them by the worker's own limit.
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional

@@ -25,7 +25,8 @@ but for objects below 64 MiB a single footer and the sizes of the listing.
 three times; then it is an error, or its files are tried one by one and skipped (`on_error="skip"`).
 
 **Worker settings.** States of all fold tasks on a worker may use 15 % of its `memory_limit` (`memory` sets another
-budget than a quarter of the limit); beyond that they spill to an unlinked file in `spill` or ``$TMPDIR``. A range is at
+budget than a quarter of the limit); beyond that they spill to an unlinked file in `spill` or ``$TMPDIR``. What tasks
+have finished is outside the budget: Dask holds it, and spills it by the worker's own limit. A range is at
 most a quarter of the limit a thread, and Dask may spill it: leave ``distributed.worker.memory.spill`` and ``target`` on
 if states exceed the memory of all workers, and put Dask's ``temporary-directory`` on a large disk. Dask's nanny sets
 ``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory at once; where fresh memory is slow to touch, as on many
