@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -22,18 +22,19 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.entry import Entry
 from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import compute
+from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Thresholded
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
-from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.metrics.units import FEW_UNITS, Sizes, effective_units, too_few
+from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval.metrics.protocol import Metric
     from streameval.metrics.resampled import Exact, Resampled
     from streameval.results import Scalar
     from streameval.states.grouped import Grouped
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
@@ -44,6 +45,47 @@ __all__ = ["FEW_BLOCKS", "SplitState", "certificates", "estimates", "units_beyon
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
+
+
+class _Ranking(NamedTuple):
+    """Scores from the worst to the best, with the measure of both classes at or above each.
+
+    Attributes
+    ----------
+    scores : array of shape (n_groups,), ascending
+    measure : float64 array of shape (2, n_groups + 1), of negatives and positives; the last is 0
+    type : that of the scores
+    """
+
+    scores: Array
+    measure: Array
+    type: str
+
+    def above(self, threshold: float) -> Array:
+        """Measure of negatives and positives that score at or above a threshold."""
+        found: Array = self.measure[:, np.searchsorted(self.scores, compared(threshold, self.type))]
+        return found
+
+
+@dataclass(frozen=True)
+class _Ranked(Metric):
+    """A metric whose value is the `_Ranking` of a score."""
+
+    name: str = "ranking"
+
+    def partial(self, part: ScorePart) -> tuple[Array, Array]:
+        """The scores of one part, and the measure of both classes."""
+        return part.scores, np.stack((part.n, part.p)).astype(np.float64)
+
+    def combine(self, partials: Sequence[tuple[Array, Array]], state: Any) -> _Ranking:
+        """All scores in order."""
+        if not partials:
+            return _Ranking(np.empty(0), np.zeros((2, 1)), state.spec.type)
+        scores, measure = (np.concatenate(each, axis=-1) for each in zip(*partials, strict=True))
+        order = np.argsort(scores)
+        above = np.cumsum(measure[:, order[::-1]], axis=1)[:, ::-1]
+        in_ones = np.ldexp(np.pad(above, ((0, 0), (0, 1))), state.totals().unit)
+        return _Ranking(scores[order], in_ones, state.spec.type)
 
 
 @dataclass(frozen=True)
@@ -83,10 +125,14 @@ class SplitState(Thresholded):
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold."""
         found = np.zeros((2, self.count))
-        for block in self.grouped.groups():
-            true, _, false, _ = compute(self.grouped.only(block), ConfusionAt(threshold))
-            found[:, block % self.count] += false, true
+        for block, ranking in self._rankings.items():
+            found[:, block % self.count] += ranking.above(threshold)
         return _counts(*found)
+
+    @cached_property
+    def _rankings(self) -> dict[int, _Ranking]:
+        """The scores of each block, read once for the many thresholds of a curve."""
+        return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
 
     def total(self) -> None:
         """None: the values are of these rows."""

@@ -124,3 +124,18 @@ def test_clusters_are_folded_once(table):
         ("grouped", s.of, s.bytes, s.shards) for s in plain.states
     ]
     assert asked.tasks == plain.tasks
+
+
+def test_blocks_of_every_score_know_what_lies_beyond_a_threshold(table):
+    """For all thresholds of a curve their scores are read once: 140 times took ten times as long as the curve."""
+    found = evaluate(table, score="score", unit="unit", resample_bins="exact", threads=1)
+    split = found._resampled["score", "score"]
+    named = Blocks("unit").split(Batch(np.zeros(2000, np.uint8), None, {"unit": table["unit"].combine_chunks()}))
+    blocks = np.array([Blocks("unit").group(name) for name in named.names.to_pylist()])[named.codes]
+    label, score = (table[name].to_numpy() for name in ("label", "score"))
+    for threshold in (-np.inf, float(score[7]), 0.5, np.inf):
+        for side, kind in ((label, "positives"), (~label, "negatives")):
+            expected = np.bincount(blocks[side & (score >= threshold)], minlength=128)
+            assert split.beyond(threshold)[kind].tolist() == expected.tolist()
+    band = found.curve("gain").band
+    assert np.isfinite(band.lower).any()
