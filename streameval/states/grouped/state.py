@@ -251,7 +251,7 @@ class Grouped(Small):
         """The same groups, none of them interleaved."""
         if self.interleaved is None:
             return self
-        return Grouped(self.spec, *self.interleaved.parted()).merge(replace(self, interleaved=None))
+        return Grouped(self.spec, *self.interleaved.parted()).merge(self._not_interleaved)
 
     @cached_property
     def _names(self) -> dict[Group, bytes]:
@@ -299,8 +299,13 @@ class Grouped(Small):
         found = [self._found["interleaved"].get(name, self.spec.inner.empty()) for name in names]
         if not self.apart and not len(self.composite.table):
             return found
-        others = replace(self, interleaved=None)
+        others = self._not_interleaved
         return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
+
+    @cached_property
+    def _not_interleaved(self) -> Grouped:
+        """The groups outside the one table; their names are sorted once."""
+        return replace(self, interleaved=None)
 
     @cached_property
     def _found(self) -> dict[str, dict[bytes, Any]]:
