@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = """
-    laws simulate imports contingency_state store_faults fuzz cluster store_concurrent slices options store_cluster
-    browser ranges s3 evaluate store_s3 catalogue arrays_ranking notebooks plots gain store store_upkeep sampled workers
-    store_laws memory contingency bad_input
+    laws simulate imports contingency_state store_faults fuzz cluster store_concurrent slices options cells
+    store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks plots gain store
+    store_upkeep sampled workers store_laws memory contingency bad_input quantiles long_words store_add
 """
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once
