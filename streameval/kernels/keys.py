@@ -28,7 +28,7 @@ __all__ = [
     "code_id",
     "count_codes",
     "count_few",
-    "decode_f4",
+    "decode_floats",
     "encode_f4",
     "encode_f8",
     "encode_i4",
@@ -99,12 +99,21 @@ def encode_f4(bits, label, words, codes):
 
 
 @jit
-def decode_f4(keys, scores):
-    """Float32 scores as float64, from their rank keys, which may be words of 64 bits."""
+def decode_floats(keys, wide, scores):
+    """Float32 scores, or float64 where `wide`, as float64 from their rank keys in words of 64 bits.
+
+    One loop for both, since each takes time to compile.
+    """
+    if wide:
+        for i in range(keys.size):
+            ascending = ~np.uint64(keys[i])
+            bits = ascending ^ (_SIGN8 | ~np.uint64(np.int64(ascending) >> np.int64(63)))
+            scores[i] = np.uint64(bits).view(np.float64)
+        return
     for i in range(keys.size):
-        ascending = ~np.uint32(keys[i])
-        bits = ascending ^ (_SIGN4 | ~np.uint32(np.int32(ascending) >> np.int32(31)))
-        scores[i] = np.uint32(bits).view(np.float32)
+        ascending4 = ~np.uint32(keys[i])
+        bits4 = ascending4 ^ (_SIGN4 | ~np.uint32(np.int32(ascending4) >> np.int32(31)))
+        scores[i] = np.uint32(bits4).view(np.float32)
 
 
 @jit

@@ -59,6 +59,7 @@ __all__ = ["KeyedCounts"]
 CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
+_ROOM = 1 << 17  # rows whose distinct keys are handed on together: few parts cost less than many
 _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
 _LEAST = 1 << 14  # items, at least: a finer partition costs more than it saves
@@ -132,7 +133,7 @@ class KeyedCounts(Bucketed):
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
         for stretch in self.stretches(interval, budget):
             if isinstance(stretch, Labelled):
-                yield from stretch.counts()
+                yield from stretch.counts(0 if self.layout.partial else _ROOM)
             else:
                 yield stretch
 

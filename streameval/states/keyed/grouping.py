@@ -89,16 +89,22 @@ class Labelled:
     top: int
     counted: tuple[Counts, ...] = ()
 
-    def counts(self) -> Iterator[Counts]:
-        """Distinct keys with their counts, stretch by stretch."""
-        for j, (start, stop) in enumerate(pairwise(self.bounds.tolist())):
-            words, bucket = sorted_words(self.words[start:stop]), int(self.buckets[j])
+    def counts(self, room: int = 0) -> Iterator[Counts]:
+        """Distinct keys with their counts, stretch by stretch.
+
+        With `room` for the rows of several stretches they are counted together, which is only for keys that are
+        complete without their bucket.
+        """
+        for first, last in _together(self.bounds, 0 if self.counted else room):
+            start, stop = int(self.bounds[first]), int(self.bounds[last])
+            bucket, columns, n = int(self.buckets[first]), _room(stop - start), 0
             more = None
-            if self.counted:
-                words, more = taken_out(words, self.counted[j])
-            room = _room(words.size)
-            n = kernels.tally_sorted(words, np.uint64(self.top), *room)
-            keys, neg, pos = (column[:n] for column in room)
+            for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
+                words = sorted_words(self.words[begin:end])
+                if self.counted:
+                    words, more = taken_out(words, self.counted[first])
+                n += kernels.tally_sorted(words, np.uint64(self.top), *(column[n:] for column in columns))
+            keys, neg, pos = (column[:n] for column in columns)
             if more is None or not more.keys.size:
                 yield Counts(keys, _no_rest(keys), neg, pos, bucket=bucket)
                 continue
@@ -113,6 +119,22 @@ class Labelled:
             return np.empty(0, np.uint64), np.zeros(self.bounds.size, np.int64)
         sizes = [part.keys.size for part in self.counted]
         return np.concatenate([part.keys for part in self.counted]) << np.uint64(1), np.cumsum([0, *sizes])
+
+
+def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
+    """Intervals of stretches that together have at most `room` rows, at least one stretch each; without room, one each.
+
+    Examples
+    --------
+    >>> list(_together(np.array([0, 3, 5, 9, 10]), 6)), list(_together(np.array([0, 3, 3]), 0))
+    ([(0, 2), (2, 4)], [(0, 1), (1, 2)])
+    """
+    first = 0
+    while first < bounds.size - 1:
+        fits = int(np.searchsorted(bounds, bounds[first] + room, side="right")) - 1 if room else 0
+        last = max(fits, first + 1)
+        yield first, last
+        first = last
 
 
 def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import SchemaError
-from streameval.kernels.keys import decode_f4
+from streameval.kernels.keys import decode_floats
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -152,15 +152,12 @@ def decode(keys: Array, kind: str) -> Array:
     >>> decode(np.array([0x407FFFFF], dtype=np.uint64), "f4")
     array([1.])
     """
-    if kind == "f4":
+    if kind in ("f4", "f8"):
         scores = np.empty(keys.size)
-        decode_f4(keys, scores)
+        decode_floats(keys, kind == "f8", scores)
         return scores
     if kind == "i4":
         return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
-    if kind == "f8":
-        rising8 = ~keys
-        return np.where(rising8 >> np.uint64(63), rising8 ^ SIGN, ~rising8).view(np.float64)
     if kind == "u8":
         return (~keys).astype(np.float64)
     values = (~keys ^ SIGN).view(np.int64).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Buckets of 16-bit words with weights: counted where they lie, as they are when gathered, to the last bit."""
+"""Buckets of 16-bit words with weights, counted where they lie or gathered; stretches of plain words together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.states.keyed.counts import DENSE
-from streameval.states.keyed.grouping import tallied, weighed
+from streameval.states.keyed.grouping import Counts, Labelled, tallied, weighed
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 6 * DENSE
@@ -57,3 +57,36 @@ def test_interval_with_large_buckets_is_grouped_as_when_gathered(seed, parts, di
         found = list(keyed.grouped((start, stop), Budget(1 << 30)))
         assert len(found) == len(gathered)
         assert all(map(same, found, gathered))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=6), st.integers(0, 20), st.booleans())
+def test_stretches_are_counted_together(stretches, room, top):
+    """As one by one, as many as there is room for, and at least one."""
+    lost = int(top) << 63
+    words = np.array([(8 * i + key) << 1 | key & 1 for i, keys in enumerate(stretches) for key in keys], np.uint64)
+    bounds = np.cumsum([0, *map(len, stretches)])
+    buckets = np.arange(len(stretches))
+
+    def counted(room):
+        return [*Labelled(words.copy(), bounds, buckets, lost).counts(room)]
+
+    apart, together = counted(0), counted(room)
+    assert len(apart) == len(stretches)
+    for column in ("keys", "neg", "pos"):
+        expected = np.concatenate([getattr(one, column) for one in apart])
+        np.testing.assert_array_equal(np.concatenate([getattr(one, column) for one in together]), expected)
+    firsts = [one.bucket for one in together]
+    assert firsts[0] == 0
+    for first, stop in zip(firsts, [*firsts[1:], len(stretches)], strict=True):
+        assert stop == first + 1 or bounds[stop] - bounds[first] <= room
+        assert not room or stop == len(stretches) or bounds[stop + 1] - bounds[first] > room
+
+
+def test_counted_rows_of_empty_stretches_are_kept():
+    """Where counted keys have taken every plain row, whatever the room."""
+    one = np.ones(1, np.int64)
+    more = tuple(Counts(np.array([key], np.uint64), np.empty((1, 0), np.uint64), one, one) for key in (2, 9))
+    rows = Labelled(np.empty(0, np.uint64), np.zeros(3, np.int64), np.arange(2), 0, more)
+    for room in (0, 8):
+        assert [found.keys.tolist() for found in rows.counts(room)] == [[2], [9]]
