@@ -34,7 +34,7 @@ from streameval.metrics.scores.calibration.logit_table import GENTLE
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread, table_of
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
 from streameval.metrics.scores.calibration.strides import bins_of
-from streameval.metrics.scores.sums import integers
+from streameval.metrics.scores.sums import integers, sum_of
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
 from streameval.results import Scalar
 
@@ -193,7 +193,10 @@ class LogisticFit(Metric):
         likelihood = p * np.minimum(z, 0) - n * np.maximum(z, 0) - (n + p) * np.log1p(lost)
         slack, curve = p * other - n * share, (n + p) * share * other
         ends = (float(x.min()), float(x.max())) if x.size else None
-        return [exact_parts(t).tolist() for t in (likelihood, slack, slack * x, curve, curve * x, curve * x * x)], ends
+        terms = (likelihood, slack, slack * x, curve, curve * x, curve * x * x)
+        if not integers(part.n):
+            return [[sum_of(term)] for term in terms], ends
+        return [exact_parts(term).tolist() for term in terms], ends
 
     def combine(self, partials: Sequence[Any], state: Any) -> LogisticFit | str:
         """The fit of the next step; itself where it stands still; a reason where there is none."""
