@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streameval.scan.columns import find
 from streameval.scan.fields import nested_path
-from streameval.scan.pages import Dictionary
+from streameval.scan.pages import TEXT_BYTES, Dictionary
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
         return False
     if _is_short(chunk):
         return True
+    if chunk.num_values * chunk.total_uncompressed_size <= TEXT_BYTES:  # however it was written
+        return False
     found = dictionary(chunk)
     codes = chunk.total_uncompressed_size - found.nbytes
     return found.nbytes >= _LONG * max(found.texts, 1) and codes < _PLAIN_BYTES * chunk.num_values

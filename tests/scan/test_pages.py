@@ -12,7 +12,7 @@ import pytest
 
 from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
-from streameval.scan import plan, read
+from streameval.scan import footers, plan, read
 from streameval.scan.pages import TEXT_BYTES, Dictionary, fitting_rows
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text
@@ -93,6 +93,18 @@ def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path, other: list
     assert sum(batch.num_rows for batch in batches) == ROWS + len(other)
     assert max(batch.column("text").nbytes for batch in batches) <= TEXT_BYTES + 4 * ROWS
     assert {batch.num_rows for batch in batches} - {TEXT_BYTES // len(LONG), len(other)} == set()
+
+
+def test_pages_of_small_row_groups_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded, they fit whatever they hold; thousands of them would take longer to plan than to read."""
+    asked: list[Any] = []
+    monkeypatch.setattr(footers, "_dictionary", lambda _, chunk: asked.append(chunk) or Dictionary())
+    write(tmp_path / "a.parquet", [f"{i:030d}" for i in range(ROWS)], row_group_size=100)
+    assert is_text(plan(tmp_path, ["text"]).schema.field("text").type)
+    assert not asked
+    write(tmp_path / "a.parquet", [LONG] * ROWS)
+    plan(tmp_path, ["text"])
+    assert len(asked) == 1
 
 
 def test_a_dictionary_that_was_given_up_may_hold_long_texts(tmp_path: Path) -> None:
