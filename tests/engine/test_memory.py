@@ -620,7 +620,7 @@ def test_slices_are_restored_within_the_budget_of_the_run(
         msg = "another budget"
         raise AssertionError(msg)
 
-    monkeypatch.setattr("streameval.states.grouped.composite.Budget", another)
+    monkeypatch.setattr("streameval.states.keyed.bucketed.Budget", another)
     rows = 3_000
     table = _table(rows).append_column("part", pa.array(np.arange(rows) % 30))
     table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))
