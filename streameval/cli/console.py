@@ -44,6 +44,7 @@ __all__ = [
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
 _PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # of a line that is piped: no table is folded
+_DECILE_ROWS = 10_000_000  # whose groups are read twice more in about a second
 
 
 def refuse_directory(*paths: str | None) -> None:
@@ -112,7 +113,20 @@ def evaluation_tables(found: Evaluation) -> RenderableType:
     asked = any(r.threshold is not None or "=" in r.metric for r in others)
     points = found.operating_points().to_pylist() if asked and found.columns("score") else []
     points = [row for row in points if row["at"] not in usual]
-    return render(found, plain=piped(), points=points)
+    return render(found, plain=piped(), points=points, deciles=_deciles(found))
+
+
+def _deciles(found: Evaluation) -> dict[str, list[float]]:
+    """Deciles of the values of groups, by metric and score; of many rows they take a while and are left out."""
+    if found.rows > _DECILE_ROWS:
+        return {}
+    means = [one for one in found.results if one.mean_over is not None and one.slice is None and one.value == one.value]
+    here = found.columns("groups")
+    return {
+        f"{one.metric}[{one.of}]": found.group_values(one.metric, one.of)["value"].to_pylist()
+        for one in means
+        if one.of in here
+    }
 
 
 def as_json(value: Any) -> str:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import Store, cli, quantile_sketch
+from streameval import Store, cli, evaluate, quantile_sketch
 from streameval.cli import main
 from streameval.cli import store as store_commands
 from streameval.metrics.catalogue import entries
@@ -187,3 +187,14 @@ def test_a_positive_label_is_named_on_the_command_line(data: Path) -> None:
     one, zero = (json.loads(run(*words, "--pos-label", label).stdout) for label in "10")
     assert one["results"][0]["value"] == pytest.approx(1 - zero["results"][0]["value"])
     assert cli.__all__ == ["main"]
+
+
+def test_means_over_groups_tell_the_deciles(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `Evaluation.group_values` gives them; those of more rows are not worth a third look."""
+    words = ["evaluate", str(data), "--score", "s", "--metric", "roc_auc", "--mean-over", "id"]
+    values = evaluate(data, score="s", metrics="roc_auc", mean_over="id").group_values("roc_auc")["value"]
+    told = "  ".join(f"{value:.4f}" for value in values.to_pylist())
+    line = f"roc_auc[s] by group, from the least through the deciles to the greatest: {told}"
+    assert line in run(*words).output.splitlines()
+    monkeypatch.setattr(cli.console, "_DECILE_ROWS", 99)
+    assert "deciles" not in run(*words).output

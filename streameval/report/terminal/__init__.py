@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.alike import alike
@@ -35,10 +36,17 @@ class Found(Read, Protocol):
         """One value a metric and column."""
 
 
-def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+def render(
+    found: Found,
+    *,
+    plain: bool = False,
+    points: Sequence[Mapping[str, Any]] = (),
+    deciles: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> RenderableType:
     """Everything that was found, for a terminal; `plain` tables have no rules.
 
-    `points` are the rows of `streameval.Evaluation.operating_points`.
+    `points` are the rows of `streameval.Evaluation.operating_points`, `deciles` the values of
+    `streameval.Evaluation.group_values` by metric and score.
     """
     from rich.console import Group
     from rich.markup import escape
@@ -56,12 +64,20 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
     parts += [escape(line) for line in sampling_notes(whole)]
     parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
+    parts += [
+        f"{escape(name)} by group, from the least through the deciles to the greatest: {_numbers(deciles[name])}"
+        for name in deciles
+    ]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
         parts += [escape(line) for line in slice_notes(rows)]
         if other := rests(found.results, by):
             parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other))]
     return Group(*parts)
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return "  ".join(f"{value:.4f}" for value in values)
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:
