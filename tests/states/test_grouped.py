@@ -464,8 +464,8 @@ def test_what_cannot_be_split_is_refused() -> None:
     for inner, key in ((QuantileSpec("c"), By(("c",))), (ScoreSpec("c"), "country"), (ScoreSpec("c"), ("c",))):
         with pytest.raises(OptionError, match="cannot split"):
             GroupedSpec(inner, key)
-    for columns in ((), ("a", "a"), "a"):
-        with pytest.raises(OptionError, match="tuple of columns"):
+    for columns, message in (((), "tuple of columns"), ("a", "tuple of columns"), (("a", "a"), "names 'a' twice")):
+        with pytest.raises(OptionError, match=message):
             By(columns)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="blocks are not between"):
         Blocks(count=1)

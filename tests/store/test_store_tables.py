@@ -121,7 +121,7 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(data, store, tmp_
     axes = found.plot(tmp_path / "history.svg")
     assert axes.get_yscale() == "linear"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["roc_auc[score_lr]", "roc_auc[score_nb]", "aul[cluster_loose]"]
+    assert labels == ["roc_auc[score_lr]", "roc_auc[score_nb]", "aul[cluster_loose]", "failed"]
     done = run(
         "history", store.name, "--metric", "roc_auc", "--metric", "aul", "--nightly", "--plot", tmp_path / "a.png"
     )

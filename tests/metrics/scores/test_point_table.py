@@ -327,7 +327,7 @@ def test_sums_of_weights_may_be_rounded_at_any_cut(seed: int, cuts: list[int]) -
 
 
 def test_the_command_prints_them(tmp_path: Any) -> None:
-    """Below the results, with the reasons; not where none was asked for."""
+    """Below the results, with the reasons, and those that metrics choose; not where none was asked for."""
     import pyarrow.parquet as pq
 
     pq.write_table(drawn(), tmp_path / "a.parquet")
@@ -338,7 +338,8 @@ def test_the_command_prints_them(tmp_path: Any) -> None:
     assert "fpr=0.01" in done.stdout
     [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["f1_max"] and "@" in line]
     assert line.split()[2] == "@"
-    assert "operating point" not in CliRunner().invoke(main, base).stdout
+    assert "operating point" in CliRunner().invoke(main, base).stdout
+    assert "operating point" not in CliRunner().invoke(main, [*base[:-1], "roc_auc"]).stdout
 
 
 @pytest.mark.parametrize("later", [False, True])
