@@ -23,6 +23,7 @@ __all__ = ["LONG_RUN", "run_lengths", "run_starts", "run_sums"]
 
 LONG_RUN = 3  # rows of a run, on average, from which rows are counted by run
 
+_FEW = 1 << 6  # rows of a first look: a third of them, at least, equal the row before where runs are long
 _GLANCES, _GLANCE = 4, 1 << 10  # stretches of adjacent rows that tell whether runs are long, and their rows
 
 
@@ -45,7 +46,9 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     >>> run_starts([words, np.arange(15, dtype=np.uint64) % 2]) is None
     True
     """
-    rows = columns[0].size
+    rows, few = columns[0].size, columns[0][:_FEW]
+    if np.count_nonzero(few[1:] == few[:-1]) * LONG_RUN < few.size - 1:  # spares most data the glances
+        return None
     glances = range(0, rows - _GLANCE + 1, max(_GLANCE, rows // _GLANCES))
     if rows < LONG_RUN or not all(_worth([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
