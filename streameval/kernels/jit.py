@@ -12,7 +12,6 @@ memory is told before (`tell_before_compiling`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -162,7 +161,7 @@ class Turn:
     Without turns, two processes that compile a loop for different types at once may store their code in one file, and
     later processes would run code of the wrong types (numba numbers files before it writes them). The locks are bytes
     of one file next to the code, by the name of the loop. They end with the process; one that never ends is waited for
-    only for a while, and file systems without locks are used without turns.
+    only for a while. File systems and platforms without such locks are used without turns.
 
     Parameters
     ----------
@@ -184,20 +183,23 @@ class Turn:
     def begin(self) -> None:
         """Wait for the turn."""
         until = time.monotonic() + _PATIENCE
-        while not self._locks(fcntl.LOCK_EX | fcntl.LOCK_NB) and time.monotonic() < until:
+        while not self._locks(take=True) and time.monotonic() < until:
             time.sleep(_POLL)
 
     def end(self) -> None:
         """Let others have their turn."""
-        self._locks(fcntl.LOCK_UN)
+        self._locks(take=False)
 
-    def _locks(self, how: int) -> bool:
+    def _locks(self, *, take: bool) -> bool:
         """Lock or unlock; False if another process has the lock."""
         try:
+            import fcntl
+
+            how = fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN
             fcntl.lockf(_lock_file(self._folder), how, 1, self._place)
         except BlockingIOError:
             return False
-        except OSError:  # no locks here
+        except (ImportError, OSError):  # no locks here
             return True
         return True
 

@@ -76,7 +76,7 @@ def test_a_process_waits_for_another_that_compiles(tmp_path: Path) -> None:
 def test_a_turn_that_never_ends_is_waited_for_only_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a folder where nothing can be locked has no turns."""
     monkeypatch.setattr(jit, "_PATIENCE", 0.1)
-    monkeypatch.setattr(jit.Turn, "_locks", lambda *_: False)
+    monkeypatch.setattr(jit.Turn, "_locks", lambda *_, **__: False)
     jit.Turn(str(tmp_path), "double").begin()
     monkeypatch.undo()
     jit.Turn(str(tmp_path / "absent"), "double").begin()
