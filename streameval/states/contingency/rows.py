@@ -40,6 +40,7 @@ __all__ = ["HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows that tell whether keys are hot, and rows from which they are learned
 _PLACES = 2  # entries of a table of pairs for each row, at most
+_COUNTED = 8  # items with counts are copied several times: stored when they are one for so many rows of a builder
 _WORTH = 16  # one row of this many, at least, must be of a hot key
 
 
@@ -158,7 +159,7 @@ class RowBuilder:
                 (columns[0].copy(), np.array(columns[1:], np.uint64).reshape(-1, counts.size).T, counts)
             )
             self._items += counts.size
-            if self._items >= self.capacity:
+            if self._items * _COUNTED >= self.capacity:
                 self._store_items()
             return
         columns = [np.require(column, requirements=("C", "A")) for column in columns]
