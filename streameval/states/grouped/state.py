@@ -21,12 +21,10 @@ import sys
 from collections import deque
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval.errors import FormatError, OptionError
 from streameval.states.clusters.counts import ClusterSpec
@@ -37,7 +35,7 @@ from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedCluster
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
-from streameval.states.grouped.table import GroupTable
+from streameval.states.grouped.table import GroupTable, by_group, tagged
 from streameval.states.protocol import PlainSpec, Small
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -167,13 +165,13 @@ class GroupedSpec(PlainSpec):
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Any:
         """The state that `Grouped.to_arrow` wrote; few groups stand apart, more have composite keys."""
-        groups, items = self._read(iter(batches))
+        groups, items = GroupTable.read(iter(batches), self.schema, 2 * len(inner_facts(self.inner)))
         if self._cells:
             named = zip(groups.names.to_pylist(), groups.facts, strict=True)
             return BlockedClusters.read(self, named, items, budget)
         if type(self.inner) in FORMS and len(groups) > APART:
             return Grouped(self, {}, CompositeGroups(self.inner, groups, read_composite(self.inner, items, budget)))
-        pieces, apart, packing = _by_group(items), {}, self.inner.packing
+        pieces, apart, packing = by_group(items), {}, self.inner.packing
         name, piece = next(pieces, (None, None))
         for group, facts in zip(groups.names.to_pylist(), groups.facts, strict=True):
             own = []
@@ -186,19 +184,6 @@ class GroupedSpec(PlainSpec):
             raise ValueError(msg)
         return Grouped(self, apart, CompositeGroups.empty(self.inner))
 
-    def _read(self, batches: Iterator[pa.RecordBatch]) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
-        """The groups, which come first, and the rows of their tables."""
-        own: list[pa.RecordBatch] = []
-        items: list[pa.RecordBatch] = []
-        while not items and (batch := next(batches, None)) is not None:
-            first = pc.greater(pc.list_value_length(batch.column("facts")), 0)
-            own.append(batch.filter(first))
-            items += [batch.filter(pc.invert(first))] if own[-1].num_rows < batch.num_rows else []
-        table = pa.Table.from_batches(own, self.schema)
-        facts = table.column("facts").combine_chunks().flatten().to_numpy()
-        names = table.column("group").combine_chunks()
-        return GroupTable.of(names, facts.reshape(-1, 2 * len(inner_facts(self.inner)))), chain(items, batches)
-
 
 def _read_inner(fields: dict[str, Any]) -> Any:
     """The inner spec that a header describes."""
@@ -207,15 +192,6 @@ def _read_inner(fields: dict[str, Any]) -> Any:
         msg = f"cannot read groups of {kind} in version {version}; fold the data again"
         raise FormatError(msg)
     return INNER[kind](**fields["spec"])
-
-
-def _by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.RecordBatch]]:
-    """Stretches of one group: its name, and the rows of its inner table."""
-    for batch in batches:
-        codes = batch.column("group").dictionary_encode().indices.to_numpy()
-        inner = batch.select(batch.schema.names[2:])
-        for a, b in pairwise([*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), codes.size]):
-            yield batch.column("group")[a].as_py(), inner.slice(a, b - a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,8 +332,8 @@ class Grouped(Small):
         if self.interleaved:
             yield from self.parted().to_arrow()
             return
-        apart, table = self._apart_table(), self.composite.table
-        yield from GroupTable.union([apart, table]).rows(self.spec.schema)
+        apart, table, schema = self._apart_table(), self.composite.table, self.spec.schema
+        yield from GroupTable.union([apart, table]).rows(schema)
         marks = ~self.composite.marked(self.apart)
         places = np.searchsorted(table.words[:, 0], apart.words[:, 0]).tolist()  # in the table of composite keys
         pending = deque(zip(places, apart.names.to_pylist(), strict=True))
@@ -366,10 +342,10 @@ class Grouped(Small):
             while pending and pending[0][0] <= at[-1]:
                 place, name = pending.popleft()
                 stop = int(np.searchsorted(at, place))
-                yield from self._tagged(table.names.take(pa.array(at[start:stop])), batch.slice(start, stop - start))
+                yield from tagged(table.names.take(pa.array(at[start:stop])), batch.slice(start, stop - start), schema)
                 yield from self._alone(name)
                 start = stop
-            yield from self._tagged(table.names.take(pa.array(at[start:])), batch.slice(start))
+            yield from tagged(table.names.take(pa.array(at[start:])), batch.slice(start), schema)
         for _, name in pending:
             yield from self._alone(name)
 
@@ -384,13 +360,7 @@ class Grouped(Small):
         """The table of a group that stands apart, with its rows under composite keys where it has some."""
         for batch in self._union({name: self.apart[name]}, self.composite.marked([name]), []).to_arrow():
             names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))
-            yield from self._tagged(names, batch)
-
-    def _tagged(self, names: pa.Array, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Part of an inner table, each row with the name of its group."""
-        if len(batch):
-            facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
-            yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=self.spec.schema)
+            yield from tagged(names, batch, self.spec.schema)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""

@@ -1,21 +1,27 @@
-"""The groups of a state: their names, and what each counts outside the state's table."""
+"""The groups of a state: their names, what each counts outside the state's table, and their rows in Arrow.
+
+A table of a grouped state has a row for each group, with its name and facts, and then the rows of the inner tables,
+each with the name of its group and no facts.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streameval.states.keyed.ids import hash_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.typing import Array
 
-__all__ = ["GroupTable", "TableBuilder", "hashed"]
+__all__ = ["GroupTable", "TableBuilder", "by_group", "hashed", "tagged"]
 
 
 def hashed(names: pa.Array) -> Array:
@@ -54,6 +60,21 @@ class GroupTable:
     def empty(cls, facts: int) -> GroupTable:
         """The table without groups."""
         return cls(np.empty((0, 2), np.uint64), pa.array([], pa.large_binary()), np.empty((0, facts)))
+
+    @classmethod
+    def read(
+        cls, batches: Iterator[pa.RecordBatch], schema: pa.Schema, width: int
+    ) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
+        """The groups, which come first and have `width` facts each, and the rows of the inner tables."""
+        own: list[pa.RecordBatch] = []
+        items: list[pa.RecordBatch] = []
+        while not items and (batch := next(batches, None)) is not None:
+            first = pc.greater(pc.list_value_length(batch.column("facts")), 0)
+            own.append(batch.filter(first))
+            items += [batch.filter(pc.invert(first))] if own[-1].num_rows < batch.num_rows else []
+        table = pa.Table.from_batches(own, schema)
+        facts = table.column("facts").combine_chunks().flatten().to_numpy()
+        return cls.of(table.column("group").combine_chunks(), facts.reshape(-1, width)), chain(items, batches)
 
     @classmethod
     def union(cls, tables: Sequence[GroupTable]) -> GroupTable:
@@ -120,3 +141,19 @@ class TableBuilder:
     def built(self) -> GroupTable | None:
         """The table; None if nothing was added."""
         return GroupTable.union(self._tables) if self._tables else None
+
+
+def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.RecordBatch]]:
+    """Stretches of one group: its name, and the rows of its inner table."""
+    for batch in batches:
+        codes = batch.column("group").dictionary_encode().indices.to_numpy()
+        inner = batch.select(batch.schema.names[2:])
+        for a, b in pairwise([*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), codes.size]):
+            yield batch.column("group")[a].as_py(), inner.slice(a, b - a)
+
+
+def tagged(names: pa.Array, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Part of an inner table, each row with the name of its group; nothing if it has no rows."""
+    if len(batch):
+        facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
+        yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=schema)
