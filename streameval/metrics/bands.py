@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.metrics.estimates import Estimate
-from streameval.metrics.units import FEW_UNITS
-from streameval.results import Band, Scalar
+from streameval.results import FEW_UNITS, Band, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -34,8 +34,8 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scales import SCALES
-from streameval.metrics.units import FEW_UNITS, too_few
-from streameval.results import Scalar
+from streameval.metrics.units import too_few
+from streameval.results import FEW_UNITS, Scalar
 
 if TYPE_CHECKING:
     from streameval.metrics.units import Sizes

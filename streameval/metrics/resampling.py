@@ -25,7 +25,8 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Thresholded
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
-from streameval.metrics.units import FEW_UNITS, Sizes, effective_units, too_few
+from streameval.metrics.units import Sizes, effective_units, too_few
+from streameval.results import FEW_UNITS
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["FEW_UNITS", "Sizes", "effective_units", "too_few"]
-
-FEW_UNITS = 50  # effective units below which the output warns
+__all__ = ["Sizes", "effective_units", "too_few"]
 
 
 def too_few(units: float, of: str, needed: str) -> str:

@@ -11,6 +11,7 @@ from streameval.errors import DataError, OptionError
 from streameval.plots.canvas import COLORS, GREEN, GREY, checked_path, figure_of, new_axes, plain_frame, save
 from streameval.plots.labels import CURVE, arrange, curves_on, mark
 from streameval.plots.placement import along
+from streameval.results import FEW_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
 
 _POINTS = 5_000
-_FEW_UNITS = 50  # effective units below which a legend tells their number
 
 
 class BaseStyle(TypedDict, total=False):
@@ -171,7 +171,7 @@ class Drawing:
         """Shade a band where it has intervals; the legend says what they are, or that there are none."""
         shown = band.x <= self.limit
         ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
-        few = band.effective_units is not None and band.effective_units < _FEW_UNITS
+        few = band.effective_units is not None and band.effective_units < FEW_UNITS
         units = f" ({band.effective_units:.0f} effective units)" if few else ""
         told = f"{level} at each point, by {band.unit}{units}"
         if np.isnan(ends).all():

@@ -10,12 +10,13 @@ so that a new field of the class is written and read everywhere.
 from __future__ import annotations
 
 from streameval.results.curves import Band, Bins, Curve, Distribution, Reliability
-from streameval.results.scalar import COLUMNS, REST, Scalar, plain_slice_value, slice_name, slice_text
+from streameval.results.scalar import COLUMNS, FEW_UNITS, REST, Scalar, plain_slice_value, slice_name, slice_text
 from streameval.results.source import Source
 from streameval.results.tables import from_arrow, near_slice, result_schema, same_slice, slice_table, to_arrow
 
 __all__ = [
     "COLUMNS",
+    "FEW_UNITS",
     "REST",
     "Band",
     "Bins",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "REST", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
+__all__ = ["COLUMNS", "FEW_UNITS", "REST", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
 
+FEW_UNITS = 50  # effective units below which a sampling interval is rough
 REST = "rest"  # of a slice: all other rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -124,4 +124,4 @@ def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float,
 def _beyond(kind: CurveKind, split: Resampled) -> Callable[[float], float]:
     """From a threshold of a curve to the effective units beyond it, as of the metric that a point stands for."""
     entry = entry_of(kind.point) if kind.point else None
-    return lru_cache(None)(lambda threshold: math.inf if entry is None else units_beyond(threshold, entry, split))
+    return cache(lambda threshold: math.inf if entry is None else units_beyond(threshold, entry, split))

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from streameval.results import slice_name
+from streameval.results import FEW_UNITS, slice_name
 from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
 
 _MOST_REASONS = 4  # reasons listed for slices
-_FEW_UNITS = 50  # effective units below which intervals are rough
 _LONG = 60  # characters of a slice
 _UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # in reasons that are otherwise the same
 
@@ -86,7 +85,7 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
     left = len(told) - _MOST_REASONS
     told = told[:_MOST_REASONS] + [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
     rough = {_slice(result): None for results in slices for result in results if _is_rough(result)}
-    few_units = f"warning: fewer than {_FEW_UNITS} effective units in {_listed(rough)}: rough intervals"
+    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough)}: rough intervals"
     return [*told, *[few_units] * bool(rough)]
 
 
@@ -116,7 +115,7 @@ def _listed(slices: Mapping[str, None]) -> str:
 
 def _is_rough(result: Scalar) -> bool:
     """Whether a result has an interval from few effective units."""
-    return result.ci_lower is not None and (result.effective_units or math.inf) < _FEW_UNITS
+    return result.ci_lower is not None and (result.effective_units or math.inf) < FEW_UNITS
 
 
 def _units(results: Sequence[Scalar]) -> Iterator[str]:
@@ -128,8 +127,8 @@ def _units(results: Sequence[Scalar]) -> Iterator[str]:
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals"
         known = "" if units is None else f", {units:,.0f} effective units in {plural(blocks, 'block')}"
         yield f"{level}: the unit is the {unit}{known}"
-        if units is not None and units < _FEW_UNITS:
-            yield f"warning: fewer than {_FEW_UNITS} effective units, so these intervals are rough"
+        if units is not None and units < FEW_UNITS:
+            yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
         if unit == "row":
             yield "each row is its own unit: too narrow if rows come in groups; name their column with --unit"
 
