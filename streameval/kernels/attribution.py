@@ -1,6 +1,6 @@
-"""Pairs within groups, for the attribution of a loss to single clusters and classes.
+"""Count pairs of rows within groups, to attribute a loss to single clusters and classes.
 
-A group of b rows has b·(b − 1)/2 pairs, which is within 64 bits for fewer than 2³² rows.
+A group of b rows has b·(b − 1)/2 pairs, which fits into 64 bits for fewer than 2³² rows.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = [
 
 _MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
-_SPARSE = 9  # bits of a table of marks beyond those of its number of words
-_FEWEST, _MOST = ID_BUCKETS.bit_length() - 1, 16  # bits of such a table: some entries for each bucket
+_SPARSE = 9  # the table has 2⁹ entries for each word, within the limits below
+_FEWEST, _MOST = ID_BUCKETS.bit_length() - 1, 16  # log2 of its least and its largest size
 
 
 @inlined
 def _pairs(n):
-    """Pairs of n rows, even where n·(n − 1) exceeds 63 bits."""
+    """Number of pairs of n rows; the product n·(n − 1) itself may exceed 63 bits."""
     return (n // 2) * (n - 1) if n % 2 == 0 else n * ((n - 1) // 2)
 
 
 @jit
 def add_parts(numbers, rows, parts, agreeing):
-    """Add cells of some rows to the groups that they are parts of, and their pairs to those that agree."""
+    """Add cells of `rows` rows to their groups: one cell to `parts`, and the pairs within the cell to `agreeing`."""
     for i in range(numbers.size):
         parts[numbers[i]] += 1
         agreeing[numbers[i]] += _pairs(rows[i])
@@ -44,15 +44,16 @@ def add_parts(numbers, rows, parts, agreeing):
 
 @jit
 def add_strays(owners, rows, firsts, slots, which, parts, agreeing):
-    """Count the cells of the clusters that have cells of several classes, and the pairs within them.
+    """Count the cells of each cluster that has cells of several classes, and the pairs within these cells.
 
     Parameters
     ----------
-    owners, rows : int64 arrays of shape (n_strays,), the cluster of each cell but its first, and the cell's rows
-    firsts : int64 array, rows of the first cell of each cluster
+    owners, rows : int64 arrays of shape (n_strays,)
+        The cluster and the rows of each cell, except the first cell of each cluster.
+    firsts : int64 array of shape (n_clusters,), rows of the first cell of each cluster
     slots : int32 array of shape (n_clusters,), zeros
-    which, parts, agreeing : int64 arrays of shape (n_strays,), outputs: the clusters in order of appearance, the number
-        of their cells, and the pairs within these
+    which, parts, agreeing : int64 arrays of shape (n_strays,)
+        Outputs: the clusters in order of appearance, the number of their cells, and the pairs within these cells.
 
     Returns
     -------
@@ -76,8 +77,8 @@ def add_cells(numbers, rows, sizes, times, sums):
     """Add cells to their classes.
 
     Cell i has ``rows[i]`` rows of class ``numbers[i]`` in a cluster of ``sizes[i]`` rows, and stands for ``times[i]``
-    equal cells (1 if `times` is empty). ``sums[k]`` of class k gains that number of cells, their pairs, and of cells
-    that fill their cluster the rows and the pairs.
+    equal cells (1 if `times` is empty). ``sums[k]`` of class k has four columns: the number of cells, the pairs within
+    them, and the rows of, and the pairs within, those cells that are a whole cluster.
     """
     for i in range(numbers.size):
         k, t = numbers[i], times[i] if times.size else 1
@@ -91,18 +92,19 @@ def add_cells(numbers, rows, sizes, times, sums):
 
 @jit
 def split_classes(sums, totals, which, parts, missed, joined):
-    """Classes of several cells, from the sums of `add_cells` and their rows.
+    """Find the classes that have several cells, and count their pairs.
 
     Parameters
     ----------
-    sums : int64 array of shape (n_classes, 4)
-    totals : int64 array of shape (n_classes,)
-    which, parts, missed, joined : int64 arrays of shape (n_classes,), outputs: the classes, their numbers of cells, the
-        pairs of rows in different cells, and those of them in different cells that fill their cluster
+    sums : int64 array of shape (n_classes, 4), the sums of `add_cells`
+    totals : int64 array of shape (n_classes,), rows of each class
+    which, parts, missed, joined : int64 arrays of shape (n_classes,)
+        Outputs: the classes, their numbers of cells, the pairs of rows in different cells, and the pairs of rows in
+        different cells that are both whole clusters.
 
     Returns
     -------
-    found, unchanged : int64, the number of classes of several cells, and the rows of classes that are one cluster
+    found, unchanged : int64, the number of classes with several cells, and the rows of classes that are one cluster
     """
     found, unchanged = 0, 0
     for k in range(totals.size):
@@ -117,10 +119,18 @@ def split_classes(sums, totals, which, parts, missed, joined):
 
 
 def mark_table(words: np.ndarray) -> np.ndarray:
-    """A filter for a few words: a table of marks, indexed by the top bits of a word's hash.
+    """A filter for a few words: a table of marks, indexed by the top bits of the hash of a word.
 
-    A word without a mark is none of them. One with a mark may still be another word, which the table is large enough to
-    make rare, and small enough to stay in the first-level cache.
+    A word without a mark is none of the given words. A word with a mark may be another word with the same index: the
+    table is large enough to make that rare, and small enough to stay in the first-level cache.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,)
+
+    Returns
+    -------
+    uint8 array, 1 where a word has its mark; its size is a power of two
 
     Examples
     --------
@@ -136,7 +146,7 @@ def mark_table(words: np.ndarray) -> np.ndarray:
 
 @inlined
 def _shift(table):
-    """The bits of a mixed word below those that choose its entry."""
+    """How far a mixed word is shifted right to give its index in the table."""
     bits = 0
     while (1 << bits) < table.size:
         bits += 1
@@ -145,7 +155,7 @@ def _shift(table):
 
 @jit
 def marked(words, marks):
-    """Positions of the words whose entry in `marks` (`mark_table`) is set."""
+    """Positions of the words whose entry in `marks` (see `mark_table`) is set, as an int64 array."""
     found, shift = np.empty(words.size, np.int64), _shift(marks)
     n = 0
     for i in range(words.size):
@@ -160,9 +170,10 @@ def marked_rows(codes, starts, words, rest, column, clusters, classes):
 
     Parameters
     ----------
-    codes, starts : the pieces of the rows (`streameval.states.keyed.layout.Segment`)
-    words, rest : mixed first word of each row's cluster, and further words; that at `column` is the class's first word
-    clusters, classes : tables of marks (`mark_table`)
+    codes, starts : code and first row of each piece (see `streameval.states.keyed.layout.Segment`)
+    words : uint64 array of shape (n,), the first word of each row's cluster, mixed
+    rest : uint64 array of shape (n, n_further), the further words; column `column` holds the first word of the class
+    clusters, classes : tables of marks (see `mark_table`)
 
     Returns
     -------
@@ -187,7 +198,7 @@ def marked_rows(codes, starts, words, rest, column, clusters, classes):
 
 @inlined
 def _slot(ids, i, shift):
-    """Slot of an id."""
+    """Slot of id i in a hash table."""
     word = ids[i, 0] * _MIX
     for c in range(1, ids.shape[1]):
         word = ((word ^ (word >> _HALF)) + ids[i, c]) * _MIX
@@ -205,7 +216,7 @@ def _same(ids, i, others, k):
 
 @jit
 def positions(groups, ids):
-    """Position of each id among the distinct ids of some groups, −1 for others; uint64 arrays of shape (n, n_words)."""
+    """Position of each id in `groups`, or −1; uint64 arrays of shape (n, n_words), the groups distinct."""
     size = 4
     while size < 2 * len(groups):
         size *= 2
@@ -226,14 +237,14 @@ def positions(groups, ids):
 
 @jit
 def keep_largest(group, ids, rows, flip, kept, kept_ids, kept_rows):
-    """Keep the largest cells of each group in order, of equal cells those with the smaller ids.
+    """Keep the largest cells of each group in descending order; equal cells rank by ascending id.
 
     Parameters
     ----------
-    group : int64 array of shape (n_cells,)
+    group : int64 array of shape (n_cells,), the group of each cell
     ids : uint64 array of shape (n_cells, n_words)
     rows : int64 array of shape (n_cells,)
-    flip : uint64, bits of the first word that are flipped before ids are compared
+    flip : uint64, mask of the bits of the first word that are flipped before ids are compared
     kept : int64 array of shape (n_groups,), number of cells kept so far
     kept_ids : uint64 array of shape (n_groups, most, n_words)
     kept_rows : int64 array of shape (n_groups, most)
@@ -259,7 +270,7 @@ def keep_largest(group, ids, rows, flip, kept, kept_ids, kept_rows):
 
 @inlined
 def _before(n, ids, i, rows, kept, g, at, flip):
-    """Whether a cell of n rows ranks before one that is kept."""
+    """Whether a cell of n rows ranks before a kept cell."""
     if n != rows:
         return n > rows
     if ids[i, 0] != kept[g, at, 0]:

@@ -1,7 +1,7 @@
-"""Loops behind the clustering metrics: cell sums, and logarithms to 100 bits.
+"""Loops of the clustering metrics: cell sums, and logarithms to 100 bits.
 
-Some sums must not depend on the order of their terms, and some differences would lose every digit in float64.
-Double-double numbers (`streameval.kernels.exact`) solve both.
+Some sums must not depend on the order of their terms, and some differences would lose all digits in float64.
+Double-double numbers (`streameval.kernels.exact`) solve both problems.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THIRD_LO, _FIFTH_LO = 1.850371707708594e-17, -1.1102230246251566e-17
 
 @jit
 def _quotient(n: float, r: float, c: float) -> Pair:
-    """n²/(r·c) as a double-double number; one division and its exact remainder where both products are exact."""
+    """n²/(r·c) as a double-double number: one division with its exact remainder if both products are exact."""
     square, product = n * n, r * c
     if square < _EXACT and product < _EXACT:
         q = square / product
@@ -58,10 +58,10 @@ def cell_sums(
     """Add each cell to Σ n² of its row and its column, and to Σ n²/(r·c) in fixed point.
 
     Cell i stands for ``times[i]`` equal cells (1 if `times` is empty), at most 2^31 in total. Counts and totals are
-    below 2^53. The squares of a side are one word or, if it has two columns, the sums of the high and of the low 32
-    bits; counts of 2^31 or more are left to the caller. `inertia` has four words: high and low 32 bits of the first 52
-    binary digits, then of the next 52. All sums are integers, and each term depends on one cell, so neither the order
-    of the cells nor a split of them changes a bit.
+    below 2^53. The squares of a side are stored as one word or, if the array has two columns, as sums of their high
+    and of their low 32 bits; counts of 2^31 or more are left to the caller. `inertia` has four words: high and low 32
+    bits of the first 52 binary digits, then of the next 52. All sums are integers, and each term depends on one cell,
+    so the result does not depend on the order or the division of the cells.
     """
     wide_rows, wide_cols = row_squares.shape[1] == 2, col_squares.shape[1] == 2
     h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]
@@ -93,7 +93,7 @@ def cell_sums(
 
 @jit
 def margin_sums(codes: Ints, counts: Ints, totals: Ints, maxima: Ints) -> None:
-    """Total and largest count for each code."""
+    """Add each count to the total of its code, and update the largest count of the code."""
     for i in range(codes.size):
         code, n = codes[i], counts[i]
         totals[code] += n
@@ -102,7 +102,7 @@ def margin_sums(codes: Ints, counts: Ints, totals: Ints, maxima: Ints) -> None:
 
 @jit
 def squares_by_size(totals: Ints, squares: Ints, table: Ints) -> None:
-    """Add the squares of each group to those of its size; sizes beyond the table, which has at most 2^16, are skipped.
+    """Add the squares of each group to ``table[size]``; sizes beyond the table, of at most 2^16 entries, are skipped.
 
     A count below 2^16 has a square below 2^32, and 2^31 such squares sum to less than 2^63, so the low word suffices.
     """
@@ -117,7 +117,7 @@ def log_pairs(values: Ints, table_hi: Floats, table_lo: Floats, out_hi: Floats, 
     """Natural logarithms of integers in [1, 2^62) as double-double numbers, with an error below 2^-96.
 
     ln v = e·ln 2 + ln c + 2·artanh((m − c) / (m + c)), v = m·2^e with m in [1, 2) and c the middle of m's bin of 128;
-    ``table`` holds ln c. The series in z ≤ 2^-9 has seven terms; the first three need two floats.
+    ``table_hi`` and ``table_lo`` hold ln c. The series in z ≤ 2^-9 has seven terms; the first three need two floats.
     """
     for i in range(values.size):
         v = values[i]

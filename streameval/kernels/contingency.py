@@ -1,12 +1,12 @@
 """Group rows into cells, clusters and classes without sorting, for the contingency state.
 
-Rows come bucket by bucket, bucket b from ``starts[b]`` on, and equal keys lie in one bucket. A hash table with linear
-probing, cleared for each bucket, numbers the distinct keys in order of first appearance. It grows with the distinct
-keys, not with the rows, so it stays in cache, and a giant cluster costs no more than many small ones. The numbers
-depend on the order of the rows; sums over them do not.
+Rows come bucket by bucket: bucket b begins at ``starts[b]``, and equal keys lie in one bucket. A hash table with
+linear probing, cleared for each bucket, numbers the distinct keys in order of first appearance. Its size follows the
+number of distinct keys, not of rows, so it stays in cache, and a giant cluster costs no more than many small ones. The
+numbers depend on the order of the rows; sums over them do not.
 
-Most clusters have rows of one class only. So rows of the same class as a cluster's first row are counted with the
-cluster, and only rows of other classes, its *strays*, go to a second table.
+Most clusters have rows of one class only. Therefore rows of the same class as the first row of their cluster are
+counted with the cluster, and only rows of other classes, its *strays*, go to a second table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_FIRST_BITS = 6  # of a new table
+_FIRST_BITS = 6  # log2 of the size of a new table
 _AHEAD = 32  # rows between prefetching a cache line of a large table and using it
 
 
@@ -57,7 +57,7 @@ def _hashed(word, rest, i, columns, bits):
 
 @inlined
 def _equal(table, at, rest, i, start, stop):
-    """Whether further words start..stop of row i equal those stored in row `at` of the table."""
+    """Whether the further words from `start` to `stop` of row i equal those stored in row `at` of the table."""
     same = True
     for c in range(start, stop):
         same = same and table[at, np.uint64(1 + c)] == rest[i, np.uint64(c)]
@@ -78,7 +78,7 @@ def _find(word, rest, i, columns, keys, slots, bits):
 
 @jit
 def _cleared(slots, rows, bits):
-    """Clear the table for a bucket, keeping its size unless the bucket has few rows; returns the bits of its slots."""
+    """Clear the table for a bucket; it shrinks if the bucket has few rows. Returns the bits of a slot."""
     while bits > _FIRST_BITS and (1 << bits) > 4 * rows:
         bits -= 1
     slots[: 1 << bits] = -1
@@ -87,7 +87,7 @@ def _cleared(slots, rows, bits):
 
 @jit
 def _insert(word, rest, i, columns, keys, first, k, slots, at, bits):
-    """Give number k to a new key in slot `at`; numbers of this table begin at `first`. Returns the table's bits."""
+    """Store new key k in slot `at`; the keys of this bucket begin at `first`. Returns the bits of a slot."""
     slots[at] = k
     keys[k, 0] = word
     for c in range(columns):
@@ -99,7 +99,7 @@ def _insert(word, rest, i, columns, keys, first, k, slots, at, bits):
 
 @jit
 def _grown(keys, columns, start, stop, slots, bits):
-    """Move the keys from `start` to `stop` into a larger table; returns its bits."""
+    """Move the keys from `start` to `stop` to a larger table; returns the bits of a slot."""
     bits = bits + 2 if (4 << bits) <= slots.size else bits + 1
     slots[: 1 << bits] = -1
     more = keys[:, 1:]
@@ -110,10 +110,11 @@ def _grown(keys, columns, start, stop, slots, bits):
 
 @jit
 def number_keys(starts, words, rest, further, slots, keys, numbers, found):
-    """Number the distinct keys, made of a word and the first ``len(further)`` further words; returns the key count.
+    """Number the distinct keys, made of a word and the first ``len(further)`` further words; returns their number.
 
-    ``numbers[i]`` becomes the number of row i, ``found[k]`` the first row with key k, ``keys[k]`` its words. The
-    compiler knows the tuple's length and unrolls the loop over it, which halves the time.
+    Outputs: ``numbers[i]``, the number of the key of row i; ``found[k]``, the first row with key k; ``keys[k]``, its
+    words. `further` is a tuple because the compiler knows its length and unrolls the loop over it, which halves the
+    time.
     """
     columns, count, bits = len(further), 0, _FIRST_BITS
     for b in range(starts.size - 1):
@@ -134,13 +135,14 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
 def group_clusters(
     starts, words, rest, counts, cluster, class_, slots, clusters, first, firsts, sizes, strays, owners, cuts
 ):  # fmt: skip
-    """Group rows by cluster; returns the numbers of clusters and of strays.
+    """Group rows by cluster; returns the number of clusters and the number of strays.
 
-    A key is a word and further words: ``len(cluster)`` of the cluster, then ``len(class_)`` of the class. The compiler
-    knows these lengths and unrolls the loops over them, which halves the time. Empty `counts` mean 1 each. For cluster
-    k, ``first[k]`` becomes its first row, ``firsts[k]`` the number of its rows with that row's class, ``sizes[k]`` the
-    number of all its rows; ``clusters[k]`` takes the words of the first row and both counts. ``strays[m]`` is a row of
-    another class, ``owners[m]`` its cluster; the strays of bucket b begin at ``cuts[b]``.
+    A key is a word and further words: ``len(cluster)`` words of the cluster, then ``len(class_)`` of the class. The
+    compiler knows these lengths and unrolls the loops over them, which halves the time. Empty `counts` mean 1 each.
+
+    Outputs: for cluster k, its first row ``first[k]``, the number ``firsts[k]`` of its rows with the class of that row,
+    and the number ``sizes[k]`` of all its rows; ``clusters[k]`` takes the words of the first row and both counts.
+    ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; the strays of bucket b begin at ``cuts[b]``.
     """
     columns, width = len(cluster), 1 + len(cluster) + len(class_)
     found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), _FIRST_BITS
@@ -183,7 +185,7 @@ def group_clusters(
 
 @jit
 def count_dense(ids, table, others):
-    """Count the ids that are positions in `table`; `others` takes the rows of the rest. Returns their number."""
+    """Count the ids that are indices of `table`; `others` takes the rows of other ids. Returns how many these are."""
     found, size = 0, np.uint64(table.size)
     for i in range(ids.size):
         if ids[i] < size:
@@ -196,10 +198,10 @@ def count_dense(ids, table, others):
 
 @jit
 def count_keys(words, rest, counts, further, table, used, room):
-    """Count keys in a table until it has more than `room` of them; returns the rows counted and the number of keys.
+    """Count keys in a table until it holds more than `room` keys; returns the rows counted and the number of keys.
 
-    Each row of `table` holds the words of a key and its count, 0 if the row is free. The number of rows is a power of
-    two; `used` of them are occupied. Keys have ``len(further)`` further words; empty `counts` mean 1 each.
+    Each row of `table` holds the words of a key and its count; the count of a free row is 0. The number of rows is a
+    power of two, and `used` rows are occupied. Keys have ``len(further)`` further words; empty `counts` mean 1 each.
     """
     columns, last = len(further), table.shape[1] - 1
     bits, mask, width = 0, np.uint64(table.shape[0] - 1), np.int64(table.shape[1])
@@ -223,7 +225,7 @@ def count_keys(words, rest, counts, further, table, used, room):
 
 @jit
 def counted_keys(table, words, rest, counts):
-    """Keys of a table of `count_keys` with their counts, into arrays with room for all of them."""
+    """Copy the keys and counts of a table of `count_keys` to arrays with room for all of them."""
     found, last = 0, table.shape[1] - 1
     for at in range(table.shape[0]):
         if table[at, last]:
@@ -241,11 +243,13 @@ def group_classes(
 ):  # fmt: skip
     """Group cells by class; returns the number of classes.
 
-    `classes` are those of singleton cells (n = c = 1), `others` those of all other cells. A class has
+    `classes` holds the class of each singleton cell (n = c = 1), `others` the class of each other cell. A class has
     ``1 + len(further)`` words; in `others`, n and c follow them, in one word if `packed`, else in two. Empty counts
-    mean 1 each. ``totals[k]`` becomes the size of class k, ``singles[k]`` its number of singleton cells, and
-    ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other cell i, ``n[i]`` and ``c[i]``
-    its counts; ``keys[k]`` takes the words of class k.
+    mean 1 each.
+
+    Outputs: for class k, its size ``totals[k]``, its number of singleton cells ``singles[k]``, its largest cell
+    ``maxima[k]`` and its words ``keys[k]``; for other cell i, its class ``numbers[i]`` and its counts ``n[i]`` and
+    ``c[i]``.
     """
     columns, found, bits = len(further), 0, _FIRST_BITS
     for b in range(starts.size - 1):
@@ -281,7 +285,7 @@ def group_classes(
 
 @jit
 def add_margins(numbers, counts, largest, totals, maxima):
-    """Add counts to the totals of their numbers, and update the maxima with the largest."""
+    """Add each count to the total of its number, and update the maximum of the number with ``largest[i]``."""
     for i in range(numbers.size):
         k = numbers[i]
         totals[k] += counts[i]
@@ -290,7 +294,7 @@ def add_margins(numbers, counts, largest, totals, maxima):
 
 @jit
 def tally_small(sizes, table):
-    """Count the sizes that the table has room for; returns the number of larger sizes."""
+    """Count the sizes that are indices of `table`; returns the number of larger sizes."""
     larger = 0
     for i in range(sizes.size):
         if sizes[i] < table.size:

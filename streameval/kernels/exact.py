@@ -1,7 +1,7 @@
 """Arithmetic beyond one word: rounding errors of floats, double-double numbers, integers of 128 bits.
 
-Knuth's two-sum and Dekker's two-product recover the rounding error of one operation. A *compensated* sum also adds up
-these errors. A *double-double* number is the unevaluated sum of two floats, hi + lo, with about 104 bits.
+Knuth's two-sum and Dekker's two-product compute the rounding error of one operation. A *compensated* sum also adds up
+these errors. A *double-double* number is the unevaluated sum hi + lo of two floats, with about 104 bits.
 
 References: Knuth, *The Art of Computer Programming*, volume 2, section 4.2.2, theorem B; Dekker (1971), *A
 floating-point technique for extending the available precision*, Numerische Mathematik 18, 224-242;
@@ -40,7 +40,7 @@ _HALF = np.uint64(32)
 
 @jit
 def two_sum(a: float, b: float) -> Pair:
-    """Rounded sum of two floats and its rounding error."""
+    """Rounded sum of two floats, and its rounding error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -48,16 +48,17 @@ def two_sum(a: float, b: float) -> Pair:
 
 @inlined
 def compensated(total, slip, value):
-    """A compensated sum with one more value: the rounded sum, and the sum of what its roundings left out."""
+    """Add a value to a compensated sum; returns the rounded sum, and the sum of the rounding errors."""
     total, low = two_sum(total, value)
     return total, slip + low
 
 
 @jit
 def add_at(places, values, sums, errors, inexact):
-    """Add each value to ``sums`` at its place, rounded, and what that rounds off to ``errors``.
+    """Add each value to ``sums`` at its place, and the rounding error to ``errors``.
 
-    Where the errors were rounded as well, `inexact` is set; elsewhere sum + error is the sum, to be rounded once.
+    `inexact` is set where the sum of errors was rounded as well; elsewhere sum + error is exact before its one
+    rounding.
     """
     for i in range(values.size):
         at = np.uint64(places[i])
@@ -68,7 +69,7 @@ def add_at(places, values, sums, errors, inexact):
 
 @jit
 def two_product(a: float, b: float) -> Pair:
-    """Rounded product of two floats and its rounding error."""
+    """Rounded product of two floats, and its rounding error."""
     p = a * b
     t = _SPLIT * a
     a_hi = t - (t - a)
@@ -90,7 +91,7 @@ def add_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
 
 @jit
 def multiply_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
-    """Multiply two double-double numbers."""
+    """Product of two double-double numbers."""
     p, e = two_product(ah, bh)
     return two_sum(p, e + (ah * bl + al * bh))
 
@@ -130,8 +131,11 @@ def add_words(high, low, upper, lower):
 
 
 def integer(words: tuple[int, int]) -> int:
-    """A 128-bit sum of a kernel as an integer.
+    """A 128-bit sum of a kernel as a Python integer.
 
+    Parameters
+    ----------
+    words : high and low word of 64 bits
     >>> integer((1, 5)) - 2**64
     5
     """

@@ -1,15 +1,15 @@
 """Expected mutual information of two random partitions, over the distinct sizes of both.
 
-A pair (a, b) of sizes contributes E[x·ln(x·n/(a·b))], x hypergeometric with mean m = a·b/n. Since E[x] = m that is the
-mean *deviance* of x from m. There are millions of pairs, most with a small mean, and these separate. Newton's series of
-f(k) = k·ln k is Σ_j Δ^j f(0)/j!·(k)_j in falling factorials (k)_j = k·(k − 1)⋯(k − j + 1), whose hypergeometric means
-are products::
+A pair (a, b) of sizes contributes E[x·ln(x·n/(a·b))], where x is hypergeometric with mean m = a·b/n. Since E[x] = m,
+this is the mean *deviance* of x from m. There may be millions of pairs; those with a small mean separate. Newton's
+series of f(k) = k·ln k is Σ_j Δ^j f(0)/j!·(k)_j in falling factorials (k)_j = k·(k − 1)⋯(k − j + 1), whose
+hypergeometric means are products::
 
     E[x·ln x] = Σ_j Δ^j f(0)/j! · (a)_j·(b)_j/(n)_j        E[x]·ln m = a·b/n·(ln a + ln b − ln n)
 
-So for a size a, all sizes b below a bound enter only through their sums Σ (b)_j. The bound rises as a falls, so each b
-is added to the sums once: the work grows with the sum of the numbers of sizes, not with their product. The terms fall
-like m^j/j!, and their signs alternate: double-double numbers keep 20 digits at m = `_MOST`. The other pairs are summed
+So for a size a, all sizes b below a bound enter only through their sums Σ (b)_j. The bound rises as a falls, so each
+b is added to the sums once: the work grows with the sum of the numbers of sizes, not with their product. The terms fall
+like m^j/j!, with alternating signs; double-double numbers keep 20 digits at m = `_MOST`. The other pairs are summed
 term by term.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
@@ -50,7 +50,7 @@ class SizeTable(NamedTuple):
 
 @jit
 def deviance(x: float, e: float, d: float) -> float:
-    """Deviance x·ln(x/e) − d of a count x from its expectation e, d = x − e: at least 0 and free of cancellation.
+    """Deviance x·ln(x/e) − d of a count x from its expectation e, with d = x − e; nonnegative, without cancellation.
 
     Reference: Loader (2000), *Fast and accurate computation of binomial probabilities*.
     """
@@ -73,7 +73,7 @@ def deviance(x: float, e: float, d: float) -> float:
 
 @jit
 def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
-    """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 is missing."""
+    """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 of the sum is missing."""
     low, high = max(0.0, a + b - n), min(a, b)
     mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
     start = deviance(mode, mh, (mode - mh) - ml)
@@ -131,10 +131,10 @@ def _log_weight(k: float, e1: float, e2: float, e3: float, e4: float, ml: float)
 
 @jit
 def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
-    """Mean deviance for a large standard deviation: every half σ from −9 σ to 9 σ.
+    """Mean deviance for a large standard deviation: a sum over points half a σ apart, from −9 σ to 9 σ.
 
-    The trapezoidal rule with step h on a bell curve has an error of exp(−2π²σ²/h²), here below 1e-34; the omitted
-    tails weigh less than 1e-17. The measured difference from the sum is 4e-15 relative.
+    The trapezoidal rule with step h has an error of exp(−2π²σ²/h²) on a bell curve, here below 1e-34; the omitted tails
+    weigh less than 1e-17. The measured difference from the full sum is 4e-15 relative.
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
     e4 = n - a - e3
@@ -152,9 +152,9 @@ def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -
 
 @jit
 def _separated(a, b, n, log_n, series, stops):
-    """Sum the pairs with small means by the series, from the largest size of `a` down.
+    """Sum the pairs with small means by the series, from the largest size of `a` to the smallest.
 
-    Writes to `stops` how many sizes of `b` were paired with each size of `a`. Returns the sum and its rounding error.
+    ``stops[i]`` becomes the number of sizes of `b` that were paired with size i of `a`. Returns the sum and its error.
     """
     unit = 2.0 ** math.floor(0.5 * math.log2(n))  # a power of two near √n: scaling by it is exact
     scaled = np.zeros((2, ORDERS))  # series coefficients divided by (n)_j, in powers of the unit
@@ -186,7 +186,7 @@ def _separated(a, b, n, log_n, series, stops):
 
 @jit
 def _include(b, k, unit, sums):
-    """Add a size to the sums over the sizes so far."""
+    """Add size k to the sums over the sizes so far."""
     size, times = b.sizes[k], float(b.times[k])
     hi, lo = two_product(size, times)
     more = multiply_pairs(b.high[k], b.low[k], hi, lo)
@@ -219,12 +219,12 @@ def _of_size(a, log_a, most, n, log_n, unit, scaled, sums):
 
 @jit
 def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[float, float], series: Floats) -> float:
-    """N times the expected mutual information in nats, over distinct pairs of sizes with their multiplicities.
+    """N times the expected mutual information in nats, from the distinct sizes of both sides.
 
     `series` holds the coefficients Δ^j f(0)/j! of k·ln k as double-double numbers, of shape (2, `ORDERS`). If it is
-    empty, for instance because sizes are not exact, all pairs are summed term by term. The terms are not negative, so
-    nothing cancels. Weights come from the ratios of neighbouring probabilities and are normalised by their sum: no
-    log-factorial is needed, so none can lose digits.
+    empty, for instance because the sizes are not exact, all pairs are summed term by term. The terms are nonnegative,
+    so nothing cancels. Weights are products of the ratios of neighbouring probabilities, divided by their sum, so no
+    log-factorials are needed.
     """
     stops = np.zeros(a.sizes.size, np.int64)
     total, carry = 0.0, 0.0

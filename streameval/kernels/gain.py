@@ -2,7 +2,7 @@
 
 A group has p positives and n negatives, u = p + n; T and F are the positives and negatives before it *within these
 groups*. The caller adds what lies above them. For counts the sums are integers, of 64 bits up to 2³⁰ points and of 128
-bits beyond, so the order of summation does not matter. For weights they are compensated floats.
+bits for more, so the order of summation does not matter. For weights they are compensated floats.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gain_counts(neg, pos):
 
 @jit
 def gain_weights(neg, pos):
-    """Σ u·(2T + p), Σ u·(2F + n), Σ p and Σ n, compensated."""
+    """Σ u·(2T + p), Σ u·(2F + n), Σ p and Σ n, compensated, as a float64 array."""
     sums, slips = np.zeros(4), np.zeros(4)
     for i in range(neg.size):
         p, n = pos[i], neg[i]
@@ -55,7 +55,7 @@ def gain_weights(neg, pos):
 
 @jit
 def running_counts(values, start):
-    """Sums of `start` and the values up to and including each."""
+    """`start` plus the sum of the values up to and including each, as an int64 array."""
     out = np.empty(values.size, np.int64)
     total = np.int64(start)
     for i in range(values.size):

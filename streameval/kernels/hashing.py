@@ -1,7 +1,7 @@
 """128-bit hashes of byte strings: MurmurHash3 x64 128 (Austin Appleby, public domain), compiled.
 
-Two different strings have equal hashes with probability 2⁻¹²⁸: among 10⁹ strings the chance of one false match is
-below 2·10⁻²¹.
+Two different strings have equal hashes with probability 2⁻¹²⁸: among 10⁹ strings, a false match has a probability below
+2·10⁻²¹.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _finish(x):
 
 @inlined
 def _word(data, start, count):
-    """Little-endian word of `count` bytes, at most 8; one read if eight bytes end there."""
+    """Little-endian word of `count` bytes, at most 8; a single read if eight bytes of data end there."""
     if start + count >= 8:
         return eight_at(data, start + count - 8) >> np.uint64(64 - 8 * count)
     word = np.uint64(0)
@@ -47,7 +47,7 @@ def _word(data, start, count):
 
 @inlined
 def _murmur(data, start, size):
-    """Hash `size` bytes from offset `start` at the address `data`."""
+    """Hash `size` bytes from offset `start` of the memory at address `data`."""
     h1, h2 = np.uint64(0), np.uint64(0)
     for b in range(size >> 4):
         k1 = eight_at(data, start + 16 * b) * _C1
@@ -85,7 +85,7 @@ def hash_strings(data, offsets):
 
 @jit
 def longest_framed(data):
-    """Bytes of the longest of the strings in a uint8 array, each with its length in front as a little-endian uint32."""
+    """Longest length in a uint8 array of strings, each preceded by its length in bytes as little-endian uint32."""
     longest = at = 0
     while at + 4 <= data.size:
         size = 0
@@ -96,7 +96,7 @@ def longest_framed(data):
 
 
 def hash_bytes(data: bytes) -> tuple[int, int]:
-    """Hash one byte string.
+    """The two 64-bit words of the hash of one byte string.
 
     Examples
     --------

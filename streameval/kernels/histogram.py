@@ -1,8 +1,8 @@
-"""A fixed, data-independent grid of bins over the real numbers, and counting in it.
+"""A fixed, data-independent grid of bins over the real numbers, and counts on it.
 
 Bins follow the bits of the float: each octave has a fixed number of bins, many where scores are common (probabilities
 near 0, their complements near 1, logits) and few elsewhere. Probabilities above one half are binned by their distance
-from 1, so scores near 1 are resolved as well as scores near 0. Any two histograms have the same bins and can be merged.
+from 1, so scores near 1 are resolved as well as scores near 0. All histograms have the same bins, so any two merge.
 
 The grid has four zones: negative numbers, [0, ½), [½, 1], and numbers above 1. In each zone the number v (x, x, 1 − x,
 x) lands in bin ``first[zone, exponent] ± (mantissa >> shift[zone, exponent])`` of float32(v), which is monotone.
@@ -31,7 +31,7 @@ __all__ = [
     "unpack",
 ]
 
-# bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `coarse` bits
+# bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `_COARSE`
 _FINE = (
     ((-8, -2, 12), (-1, 4, 13), (5, 11, 11)),  # negative: logits
     ((-15, -2, 14), (-25, -16, 12)),  # rare events
@@ -42,7 +42,7 @@ _COARSE = 4
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray, int]:
-    """The first bin and direction for every index that `_bin` forms, the shifts, and the number of bins.
+    """The first bin and the direction of every index that `_bin` forms, the shifts, and the number of bins.
 
     The index is the sign and exponent bits of v, with bit 9 set in the mirrored zone.
     """
@@ -69,7 +69,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def _order() -> tuple[np.ndarray, np.ndarray]:
-    """Indices that own bins, by ascending bins, and the smallest bin of each."""
+    """Indices that have bins, by ascending bin, and the smallest bin of each."""
     owned = np.flatnonzero(FIRSTS[:, 1])
     sizes = 1 << (23 - SHIFTS[owned])
     lowest = np.where(FIRSTS[owned, 1] > 0, FIRSTS[owned, 0], FIRSTS[owned, 0] - sizes + 1)
@@ -82,15 +82,15 @@ EMPTY = 0  # the complements of EMPTY and MIXED are bits of NaNs, so no score is
 MIXED = 1
 _TWO = np.int64(-(1 << 63))
 _BLOCK = 1 << 9  # scores
-_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow, so that float32 scores stay float32
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # float32, so that float32 scores stay float32
 
 
 @jit
 def _bin(x, firsts, shifts):
-    """Bin of a number; bins ascend with it. Free of branches, which scores around one half would mispredict."""
+    """Bin of a number, monotone; free of branches, because scores around one half would mispredict them."""
     mirrored = (x >= _HALF) & (x <= _ONE)
     bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
-    index = np.uint64(bits >> np.uint32(23)) | (np.uint64(mirrored) << np.uint64(9))  # unsigned: never from the end
+    index = np.uint64(bits >> np.uint32(23)) | (np.uint64(mirrored) << np.uint64(9))  # unsigned: not from the end
     inside = np.int64(bits & np.uint32(0x7FFFFF)) >> shifts[index]
     return firsts[index, 0] + firsts[index, 1] * inside
 
@@ -105,7 +105,7 @@ def _seek(score, packed, firsts, shifts, found):
 
 @jit
 def _add(score, label, limit, packed, only, found, nans):
-    """Count scores whose bins are `found`."""
+    """Count scores whose bins are already in `found`."""
     for i in range(score.size):
         x = score[i] + _ZERO  # -0.0 becomes 0.0
         if x != x:
@@ -128,9 +128,9 @@ def bin_counts(score, label, limit, packed, only, firsts, shifts):
     """Count scores by bin and label; returns the NaN scores of each label.
 
     The tables have one word for each bin, so that the bins in use stay in the second-level cache; bins are located a
-    block of scores ahead, so that others are prefetched. `packed` counts negatives in the lower half of a word and
-    positives in the upper, for fewer than 2³¹ rows; the top bit is set once the bin has seen two scores. Until then
-    `only` holds the bits of its one score. Beyond ±`limit` equal floats may stand for different scores, so bins there
+    block of scores ahead and prefetched. `packed` counts negatives in the lower half of a word and positives in the
+    upper half, for fewer than 2³¹ rows; the top bit is set once the bin has seen two different scores. Until then
+    `only` holds the bits of its only score. Beyond ±`limit`, equal floats may stand for different scores, so bins there
     count as having seen two.
     """
     nans = np.zeros(2, np.int64)
@@ -159,7 +159,7 @@ def unpack(packed, only, table):
 
 @jit
 def _joined(mine, theirs):
-    """The only score of two bins together."""
+    """The only score of two merged bins, `EMPTY` or `MIXED`."""
     if mine in (EMPTY, theirs):
         return theirs
     return mine if theirs == EMPTY else MIXED
@@ -178,7 +178,7 @@ def union(first, second):
 
 @jit
 def absorb(table, bins, neg, pos, only):
-    """Add stored bins, each once, to a table of shape (3, n_bins)."""
+    """Add stored bins, each listed once, to a table of shape (3, n_bins)."""
     for i in range(bins.size):
         b = bins[i]
         table[0, b] += neg[i]
@@ -188,7 +188,7 @@ def absorb(table, bins, neg, pos, only):
 
 @jit
 def add_groups(score, neg, pos, limit, table, firsts, shifts):
-    """Add groups of equal score, none NaN, to a table of shape (3, n_bins); `limit` as for `bin_counts`."""
+    """Add groups of equal score without NaN to a table of shape (3, n_bins); `limit` as for `bin_counts`."""
     for i in range(score.size):
         x = score[i] + _ZERO
         b = _bin(x, firsts, shifts)
@@ -214,9 +214,9 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):
 
 
 def edges(bins: np.ndarray) -> np.ndarray:
-    """Lower edge of each bin as float64: no score of the bin is below it, and none of a lower bin reaches it.
+    """Lower edge of each bin as float64: scores of the bin are at least that, scores of lower bins are below it.
 
-    For scores wider than float32, the precision of the grid, it holds to half a unit in the last place of float32.
+    For scores wider than float32, the precision of the grid, this holds to half a unit in the last place of float32.
     """
     found: np.ndarray = _edges(bins, _ORDER, _ORDER_STARTS, FIRSTS, SHIFTS)
     return found
@@ -224,7 +224,7 @@ def edges(bins: np.ndarray) -> np.ndarray:
 
 @jit
 def _edges(bins, order, starts, firsts, shifts):
-    """`edges`; fast where neighbours are near each other."""
+    """As `edges`; fast for bins whose neighbours in the list are close."""
     out = np.empty(bins.size)
     at = 0
     for i in range(bins.size):
@@ -243,7 +243,7 @@ def _edges(bins, order, starts, firsts, shifts):
 
 @jit
 def _number(slot, inside, rising, shifts):
-    """The number at position `inside` of an index of the grid; infinity beyond the last."""
+    """The number at position `inside` of an index of the grid; infinity beyond the last position."""
     bits = min(((slot & 255) << 23) + (inside << shifts[slot]), np.int64(0x7F800000))
     v = np.float64(np.uint32(bits).view(np.float32))
     if slot >= 512:

@@ -1,13 +1,13 @@
 """One decorator for every compiled loop.
 
-A loop is compiled on its first call, and numba is imported only then: a command that finds what it needs in a store
+A loop is compiled on its first call, and numba is imported only then: a command that finds its results in a store
 compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
-names another folder. If none is writable, every process compiles the loops again. The cache is made of pickles, so
-nobody else may be able to write to its folder. Of several processes that need a loop at the same time, one compiles it
-and the others load what it stored (`Turn`).
+names another folder. If none is writable, every process compiles the loops again. The cache consists of pickles, so
+nobody else may have write access to its folder. If several processes need a loop at the same time, one compiles it and
+the others load the stored code (`Turn`).
 
-Compiling takes memory that the process keeps: numba's compiler once, and a few megabytes for each loop. Whoever bounds
-memory is told before (`tell_before_compiling`).
+Compiling takes memory that the process keeps: numba's compiler once, and a few megabytes for each loop. Keepers of a
+memory limit are told before (`tell_before_compiling`).
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ __all__ = [
     "tell_before_compiling",
 ]
 
-COMPILING = 200 << 20  # bytes, about, that all loops of one run take to compile; several kinds of runs take more
-_COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a loop that it compiled
-_PATIENCE, _POLL = 30.0, 0.02  # seconds to wait for another process, and between two looks whether it is done
-_UNCACHED: list[str] = []  # loops for which there is no writable cache
+COMPILING = 200 << 20  # bytes, about, that compiling all loops of one run takes; several kinds of runs take more
+_COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a compiled loop
+_PATIENCE, _POLL = 30.0, 0.02  # seconds to wait for another process, and between two checks
+_UNCACHED: list[str] = []  # loops without a writable cache
 _MAKING = threading.RLock()
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 class MemoryKeeper(Protocol):
-    """What bounds memory, and so makes room for compiling."""
+    """Keeps a memory limit, and makes room for compiling."""
 
     def make_room_to_compile(self, nbytes: int) -> None:
-        """Bear that compiling takes this many bytes from now on."""
+        """Account for this many more bytes from now on."""
 
 
 _KEEPERS: WeakSet[MemoryKeeper] = WeakSet()
-_KEEPERS_LOCK = threading.Lock()  # a set must not grow while another thread goes through it
+_KEEPERS_LOCK = threading.Lock()  # a set must not grow while another thread iterates over it
 _COMPILED: list[str] = []  # loops that this process compiled itself
 
 
@@ -76,12 +76,12 @@ def _make_room(name: str) -> None:
 
 
 class Deferred:
-    """What numba makes of a function, made when it is first called, here or by another loop.
+    """A function that numba compiles on its first call, from Python or from another loop.
 
     Parameters
     ----------
     function : the Python function
-    make : what numba makes of it
+    make : turns the Python function into numba's form of it
     """
 
     def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
@@ -96,20 +96,20 @@ class Deferred:
         return self._run(*arguments)
 
     def __reduce__(self) -> str:
-        """By reference: a worker makes its own."""
+        """Pickle by reference, so that a worker makes its own."""
         return self._function.__qualname__
 
     def _begin(self, *arguments: Any) -> Any:
         return self.made()(*arguments)
 
     def made(self) -> Any:
-        """What numba makes of the function, in whose globals numba finds no deferred one."""
+        """Numba's form of the function, in whose globals every deferred function is replaced by its own form."""
         with _MAKING:
             if self._made is None:
                 known = dict(self._function.__globals__)
                 function = FunctionType(self._function.__code__, known, None, self._function.__defaults__)
                 made = self._make(update_wrapper(function, self._function))
-                self._made = made  # before the loops that it calls, which may call it
+                self._made = made  # set before the functions that it calls, which may call it back
                 for name in _names(self._function.__code__):
                     if isinstance(known.get(name), Deferred):
                         known[name] = known[name].made()
@@ -118,7 +118,7 @@ class Deferred:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Names of globals that code speaks of, and the code within it."""
+    """Names of globals in the code and in nested code."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -148,7 +148,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
     made = numba.njit(**_OPTIONS)(function)
     cached, uncached = _cache_classes()
     try:
-        made._cache = cached(function)  # noqa: SLF001 - as ``cache=True`` does, with a class of ours
+        made._cache = cached(function)  # noqa: SLF001 - as ``cache=True`` does, with our class
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
         made._cache = uncached(function)  # noqa: SLF001 - as above
@@ -156,16 +156,16 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 
 class Turn:
-    """The turn of this process to compile a loop and to store its code, while others that need the loop wait.
+    """The turn of this process to compile a loop and to store its code, while other processes wait.
 
     Without turns, two processes that compile a loop for different types at once may store their code in one file, and
-    later processes would run code of the wrong types (numba numbers files before it writes them). The locks are bytes
-    of one file next to the code, by the name of the loop. They end with the process; one that never ends is waited for
-    only for a while. File systems and platforms without such locks are used without turns.
+    later processes would run code for the wrong types (numba numbers files before it writes them). The locks are bytes
+    of one file next to the code, chosen by the name of the loop. They end with the process; waiting for a lock is
+    limited to 30 s. File systems and platforms without such locks work without turns.
 
     Parameters
     ----------
-    folder : where the code is stored
+    folder : folder of the compiled code
     loop : name of the loop
 
     Examples
@@ -181,17 +181,17 @@ class Turn:
         self._folder, self._place = folder, crc32(loop.encode())
 
     def begin(self) -> None:
-        """Wait for the turn."""
+        """Wait for the turn, at most 30 s."""
         until = time.monotonic() + _PATIENCE
         while not self._locks(take=True) and time.monotonic() < until:
             time.sleep(_POLL)
 
     def end(self) -> None:
-        """Let others have their turn."""
+        """Release the turn."""
         self._locks(take=False)
 
     def _locks(self, *, take: bool) -> bool:
-        """Lock or unlock; False if another process has the lock."""
+        """Take or release the lock; False if another process holds it."""
         try:
             import fcntl
 
@@ -199,23 +199,23 @@ class Turn:
             fcntl.lockf(_lock_file(self._folder), how, 1, self._place)
         except BlockingIOError:
             return False
-        except (ImportError, OSError):  # no locks here
+        except (ImportError, OSError):  # no locks on this system
             return True
         return True
 
 
 @cache
 def _lock_file(folder: str) -> int:
-    """The file of a folder's locks, open until the process ends: closing it once would drop all locks in it."""
+    """The open lock file of a folder; it stays open, because closing it would drop all locks in it."""
     return os.open(Path(folder) / "compiling.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 @cache
 def _cache_classes() -> tuple[Any, Any]:
-    """Numba's cache, but code is loaded without what only compiling needs; and one that holds nothing.
+    """Two cache classes: numba's, with faster loading, and one that stores nothing.
 
-    Numba imports the compiled forms of NumPy, strings, lists and dictionaries before it loads anything: 0.15 s of every
-    process. Before it compiles, it imports them anyway.
+    Before it loads anything, numba imports the compiled forms of NumPy, strings, lists and dictionaries, which takes
+    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles.
     """
     from numba.core.caching import FunctionCache, NullCache
     from numba.core.runtime import rtsys
@@ -230,7 +230,7 @@ def _cache_classes() -> tuple[Any, Any]:
             found = self._load_overload(sig, target_context)
             if found is None:
                 self._turn.begin()
-                found = self._load_overload(sig, target_context)  # by the process whose turn it was
+                found = self._load_overload(sig, target_context)  # stored by the process whose turn it was
                 if found is None:
                     _make_room(self._name)
                 else:
@@ -254,7 +254,7 @@ def _cache_classes() -> tuple[Any, Any]:
 
 
 def is_cached() -> bool:
-    """Whether the loops called so far are compiled only once for all processes.
+    """Whether the loops called so far are cached for all processes.
 
     Examples
     --------
@@ -265,9 +265,9 @@ def is_cached() -> bool:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile `function` into the loops that call it, because a call counts references to each array argument.
+    """Compile `function` into the loops that call it: a call would count references to each array argument.
 
-    Only loops can call it. So it has no wrapper for Python, which would be a second copy to compile.
+    Only loops can call it, so it has no wrapper for Python, which would be a second copy to compile.
 
     Examples
     --------
@@ -291,9 +291,9 @@ def _inlined(function: Callable[..., Any]) -> Any:
 
 
 def step(function: Callable[..., Any]) -> Any:
-    """Compile `function` for the loops that call it, a few times for each bucket or block.
+    """Compile `function` for loops that call it rarely, a few times for each bucket or block.
 
-    It is a separate function, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
+    It stays a separate function, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
     for Python, which would take as long to compile as a short loop.
 
     Examples
@@ -335,8 +335,8 @@ def _intrinsic(function: Callable[..., Any]) -> Any:
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A read-only view of the array.
 
-    Numba compiles a loop separately for writable and for read-only arrays, such as Arrow's. With read-only views it
-    compiles once.
+    Numba compiles a loop separately for writable arrays and for read-only arrays, such as Arrow's. With read-only views
+    it compiles once.
 
     Examples
     --------

@@ -1,15 +1,15 @@
-"""Scores and ids as unsigned words, and the bucket each word belongs to.
+"""Scores and ids as unsigned words, and the bucket of each word.
 
 A *rank key* orders scores from the best to the worst: a smaller key is a higher score, equal scores have equal keys,
-and −0.0 equals 0.0. Scores up to 32 bits have 32-bit keys, wider ones 64-bit keys.
+and −0.0 equals 0.0. Scores of up to 32 bits have 32-bit keys, wider scores 64-bit keys.
 
-A *bucket* is a data-independent interval of keys: for scores, the score rounded to bfloat16 (65,536 buckets, 128 an
-octave), for ids the top bits of the mixed id. A *code* is ``2 * bucket + label``, so that negatives and positives of
-one bucket lie in two neighbouring pieces and words carry no label. The bucket fixes the upper half of a 32-bit key, so
-its word is only the lower 16 bits.
+A *bucket* is a data-independent interval of keys: for scores, those that round to the same bfloat16 (65,536 buckets,
+128 an octave); for ids, those with the same top bits of the mixed id. A *code* is ``2 * bucket + label``, so negatives
+and positives of a bucket lie in two neighbouring pieces, and words carry no label. The bucket fixes the upper half of a
+32-bit key, so its word is only the lower 16 bits.
 
 Each ``encode`` writes a word and a code for every row. NaN scores take the two codes after the last; encoders of floats
-return the number of NaN scores.
+return their number.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ _MIX = np.uint64(MIX)
 
 @inlined
 def rank_f4(bits):
-    """Rank key of a float32 score given by its bits; −0.0 has that of 0.0."""
+    """Rank key of a float32 score, given by its bits; −0.0 has the key of 0.0."""
     bits = np.uint32(0) if bits == _SIGN4 else bits
     return np.uint32(~(bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))))
 
 
 @jit
 def count_codes(codes, counts):
-    """Count each code."""
+    """Add 1 to ``counts[code]`` for the code of each row."""
     for i in range(codes.size):
         counts[codes[i]] += 1
 
 
 @jit
 def count_few(codes, counts, found):
-    """Count each code, and list those that had no count before; returns how many there are.
+    """Count each code, and list the codes that had no count before; returns the number of listed codes.
 
-    `found`, which takes them, is one longer than `codes`.
+    `found` takes the list; it is one longer than `codes`.
     """
     n = np.uint64(0)
     for i in range(codes.size):
@@ -80,7 +80,7 @@ def count_few(codes, counts, found):
 
 @inlined
 def code_f4(bits, label):
-    """Rank key and code of a float32 score, and whether it is NaN; only NaN has its key."""
+    """Rank key and code of a float32 score, and whether it is NaN; no other score has the key of a NaN."""
     nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     key = rank_f4(bits)
     code = (key >> np.uint32(16)) << np.uint32(1)
@@ -89,7 +89,7 @@ def code_f4(bits, label):
 
 @jit
 def encode_f4(bits, label, words, codes):
-    """Encode float32 scores, given as uint32 `bits`; words are uint16."""
+    """Encode float32 scores, given as uint32 `bits`, to uint16 words; returns the number of NaN scores."""
     missing = 0
     for i in range(bits.size):
         key, codes[i], nan = code_f4(bits[i], label[i])
@@ -100,9 +100,9 @@ def encode_f4(bits, label, words, codes):
 
 @jit
 def decode_floats(keys, wide, scores):
-    """Float32 scores, or float64 where `wide`, as float64 from their rank keys in words of 64 bits.
+    """Decode 64-bit words with rank keys of float32 scores, or of float64 scores if `wide`, to float64 `scores`.
 
-    One loop for both, since each takes time to compile.
+    Both types share one loop to save compiling time.
     """
     if wide:
         for i in range(keys.size):
@@ -118,7 +118,7 @@ def decode_floats(keys, wide, scores):
 
 @jit
 def encode_i4(score, label, words, codes):
-    """Encode int32 scores; words are uint16."""
+    """Encode int32 scores to uint16 words."""
     for i in range(score.size):
         key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
         words[i] = np.uint16(key)
@@ -127,14 +127,14 @@ def encode_i4(score, label, words, codes):
 
 @inlined
 def _bucket8(value):
-    """Bucket of a number: rank of its bfloat16 rounding, which is monotone."""
-    bits = np.float32(value).view(np.uint32)  # −0.0 may stand for a small negative number: it is not 0.0
+    """Bucket of a number: the rank of its rounding to bfloat16, which is monotone."""
+    bits = np.float32(value).view(np.uint32)  # −0.0 is not replaced by 0.0: it may be a rounded small negative number
     return np.uint32(~(bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31))))) >> np.uint32(16)
 
 
 @jit
 def encode_f8(score, label, words, codes):
-    """Encode float64 scores; words are the whole 64-bit keys."""
+    """Encode float64 scores; words are whole 64-bit keys. Returns the number of NaN scores."""
     missing = 0
     for i in range(score.size):
         x = score[i] + 0.0  # -0.0 becomes 0.0
@@ -148,7 +148,7 @@ def encode_f8(score, label, words, codes):
 
 @jit
 def encode_i8(score, label, flip, words, codes):
-    """Encode int64 (`flip` is 2⁶³) or uint64 scores (`flip` is 0); words are the whole 64-bit keys."""
+    """Encode int64 scores (with `flip` = 2⁶³) or uint64 scores (with `flip` = 0); words are whole 64-bit keys."""
     for i in range(score.size):
         words[i] = ~(np.uint64(score[i]) ^ flip)
         codes[i] = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
@@ -156,21 +156,21 @@ def encode_i8(score, label, flip, words, codes):
 
 @inlined
 def code_id(number, label, shift):
-    """Word and code of an id."""
+    """Word and code of an id; the bucket is the bits of the word above `shift`."""
     word = number * _MIX
     return word, (np.uint32(word >> shift) << np.uint32(1)) | np.uint32(label)
 
 
 @jit
 def encode_id(ids, label, shift, words, codes):
-    """Mix 64-bit ids bijectively; a word is the whole mixed id, its bucket the bits above `shift`."""
+    """Mix 64-bit ids bijectively; a word is a whole mixed id, and its bucket is the bits above `shift`."""
     for i in range(ids.size):
         words[i], codes[i] = code_id(ids[i], label[i], shift)
 
 
 @jit
 def buckets_f8(keys):
-    """Bucket of each rank key of a float64 score."""
+    """Bucket of each rank key of float64 scores, as uint32."""
     out = np.empty(keys.size, np.uint32)
     for i in range(keys.size):
         rising = ~keys[i]
@@ -181,7 +181,7 @@ def buckets_f8(keys):
 
 @jit
 def buckets_i8(keys, flip):
-    """Bucket of each rank key of an int64 (`flip` is 2⁶³) or uint64 score (`flip` is 0)."""
+    """Bucket of each rank key of int64 scores (with `flip` = 2⁶³) or uint64 scores (with `flip` = 0), as uint32."""
     out = np.empty(keys.size, np.uint32)
     for i in range(keys.size):
         raw = ~keys[i] ^ flip

@@ -13,10 +13,10 @@ __all__ = ["impure_clusters", "keep_shared", "tally_labelled", "tally_sizes", "u
 
 @jit
 def tally_sizes(neg, pos, clusters, positives):
-    """Count clusters by size and sum their positives, for sizes within the tables.
+    """Count clusters by size and sum their positives.
 
-    `clusters` and `positives` are int64 tables indexed by size; returns the sizes and positives of clusters that are
-    larger.
+    `clusters` and `positives` are int64 tables indexed by size, updated in place; returns the sizes and positives of
+    the clusters that are larger than the tables.
     """
     sizes = np.empty(neg.size, np.int64)
     large = np.empty(neg.size, np.int64)
@@ -35,7 +35,7 @@ def tally_sizes(neg, pos, clusters, positives):
 
 @jit
 def _slot_bits(rows):
-    """Bits of a slot's number, for a few slots a row."""
+    """Number of bits of a slot number: two to four slots for each row."""
     bits = 2
     while rows:
         bits += 1
@@ -45,16 +45,15 @@ def _slot_bits(rows):
 
 @jit
 def keep_shared(words, bounds, counted, cuts, known, lone=None):
-    """Move the rows that may share their cluster with others to the front, stretch by stretch.
+    """Move the rows that may share their cluster with other rows to the front, stretch by stretch.
 
-    A stretch goes from one of `bounds` to the next and holds all rows of its clusters. Clusters with further rows that
-    are `counted` elsewhere have their words there; those of a stretch go from one of `cuts` to the next. A row's slot
-    in its stretch is given by the bits of its word below the `known` highest, which are the same for most rows. A row
-    alone in its slot is a singleton cluster and need not be sorted. With a few slots per row, most singletons are
-    found this way.
+    A stretch goes from one of `bounds` to the next and holds all rows of its clusters. `counted` holds the words of
+    clusters that have further rows elsewhere; those of a stretch go from one of `cuts` to the next. The bits of a row's
+    word below the `known` highest, which are the same for most rows, give its slot in the stretch. A row alone in its
+    slot is a singleton cluster and need not be sorted. With a few slots per row, this finds most singletons.
 
-    Returns the bounds of the stretches that are left, and the number of positives among the singletons. `lone`, if
-    given, takes the singletons; it has room for all rows and one more.
+    Returns the bounds of the remaining rows of each stretch, and the number of positives among the singletons. `lone`,
+    if given, takes the singletons; it has room for all rows and one more.
     """
     largest = np.int64(0)
     for j in range(bounds.size - 1):
@@ -87,7 +86,7 @@ def keep_shared(words, bounds, counted, cuts, known, lone=None):
 
 @jit
 def tally_labelled(words, clusters, positives):
-    """`tally_sizes` for the rows of clusters as sorted words with the label in the lowest bit, without branches.
+    """`tally_sizes` for the rows of clusters, as sorted words with the label in the lowest bit, without branches.
 
     Returns the sizes and positives of clusters that are larger than the tables.
     """
@@ -114,9 +113,9 @@ def tally_labelled(words, clusters, positives):
 
 @jit
 def impure_clusters(words, top):
-    """Clusters of several rows, not all positive, of sorted words as for `tally_labelled`.
+    """Clusters of several rows that are not all positive, from sorted words as in `tally_labelled`.
 
-    Returns the keys, with the bit `top` in its place, and the negatives and positives of each.
+    Returns their keys, with the bit `top` restored, their negatives and their positives.
     """
     room = words.size // 2 + 1
     keys, neg, pos = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -136,10 +135,10 @@ def impure_clusters(words, top):
 
 @jit
 def undominated(lacking, top):
-    """Positions of the values that fewer than `top` values before them equal or exceed."""
+    """Indices of the values that fewer than `top` earlier values equal or exceed, as an int64 array."""
     found = np.empty(lacking.size, np.int64)
     n = 0
-    largest = [np.int64(0) for _ in range(0)]  # a heap of the `top` largest so far
+    largest = [np.int64(0) for _ in range(0)]  # a heap of the `top` largest values so far
     for i in range(lacking.size):
         if len(largest) < top:
             heapq.heappush(largest, lacking[i])

@@ -1,8 +1,8 @@
-"""Loops behind the best one-to-one matching: settled cells, components, small ones solved, large ones bounded.
+"""Loops of the best one-to-one matching: settled cells, connected components, and the assignment of a component.
 
-Rows and columns are numbered from 0. All counts are integers, and results depend on the numbers only, so numbering the
-sides in the order of their ids gives the same matching for any order of the cells. `solve_whole` is the only loop that
-is not compiled: its integers may be of any size.
+Rows and columns are numbered from 0. All counts are integers, and results depend only on the numbers: if both sides are
+numbered in the order of their ids, the matching does not depend on the order of the cells. `solve_whole` is the only
+loop that is not compiled, because its integers may be of any size.
 
 References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
 in the form with potentials and one augmentation a row; Tarjan (1975), *Efficiency of a good but not linear set union
@@ -28,7 +28,7 @@ _FAR = np.int64(1) << np.int64(62)
 
 @jit
 def greedy_matching(rows: Ints, cols: Ints, order: Ints, row_free: Flags, col_free: Flags) -> Ints:
-    """Cells of a maximal matching, taken in the given order: positions into the cells."""
+    """Greedy matching: take cells in the given order if their row and column are free; returns their indices."""
     chosen = np.empty(min(row_free.size, col_free.size), np.int64)
     size = 0
     for i in order:
@@ -42,9 +42,11 @@ def greedy_matching(rows: Ints, cols: Ints, order: Ints, row_free: Flags, col_fr
 
 @jit
 def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int) -> Ints:
-    """Cells that are at least the best other cell of their row plus the best other cell of their column.
+    """Find the cells that are at least the largest other cell of their row plus the largest other cell of their column.
 
-    Of several such cells in a line the first is taken; positions into the cells are returned, in order.
+    These cells are in a best matching. Of several such cells in a row or column, the first is taken. Returns their
+    indices, ascending.
+
     """
     first_row, second_row = np.zeros(n_rows, counts.dtype), np.zeros(n_rows, counts.dtype)
     first_col, second_col = np.zeros(n_cols, counts.dtype), np.zeros(n_cols, counts.dtype)
@@ -73,7 +75,7 @@ def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int
 
 @jit
 def _root(parent: Ints, node: int) -> int:
-    """The smallest node of a set; halves the path to it."""
+    """Smallest node of a set; halves the path to it."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = parent[node]
@@ -82,16 +84,16 @@ def _root(parent: Ints, node: int) -> int:
 
 @jit
 def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, int]:
-    """Number the connected components; returns the component of each row, and of each column after them.
+    """Number the connected components; returns the component of each row followed by each column, and their number.
 
-    They are numbered in the order of their first rows, independent of the order of the cells. Every column has a cell.
+    Components are numbered in the order of their first rows, for any order of the cells. Every column must have a cell.
     """
     parent = np.arange(n_rows + n_cols)
     for i in range(rows.size):
         one, other = _root(parent, rows[i]), _root(parent, n_rows + cols[i])
         parent[max(one, other)] = min(one, other)
     count = 0
-    for node in range(parent.size):  # a root comes before its nodes
+    for node in range(parent.size):  # a root precedes the other nodes of its set
         if parent[node] == node:
             parent[node] = count
             count += 1
@@ -103,7 +105,7 @@ def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, 
 def _hungarian(weights: NDArray[Any], n: int, m: int, chosen: Ints, far: int) -> int:
     """Largest total of a matching of n rows with m ≥ n columns; ``chosen[j]`` becomes the row of column j, from 1.
 
-    `far` is more than any sum of weights along a path.
+    `far` must exceed any sum of weights along a path.
     """
     rows, cols = np.zeros(n + 1, weights.dtype), np.zeros(m + 1, weights.dtype)
     way, least, seen = np.zeros(m + 1, np.int64), np.zeros(m + 1, weights.dtype), np.zeros(m + 1, np.bool_)
@@ -148,9 +150,9 @@ _compiled_hungarian = jit(_hungarian)
 
 @jit
 def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int, n_cols: int, side: int) -> Ints:
-    """Best total of each component; the cells of component k begin at ``starts[k]``.
+    """Largest total of a matching in each component; the cells of component k begin at ``starts[k]``.
 
-    No component has more than `side` rows or columns; their counts times 4·`side` stay below 2^62.
+    No component has more than `side` rows or columns, and counts times 4·`side` stay below 2^62.
     """
     totals = np.zeros(starts.size - 1, np.int64)
     row_number, col_number = np.full(n_rows, -1, np.int64), np.full(n_cols, -1, np.int64)
@@ -178,12 +180,17 @@ def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int,
 
 
 def solve_whole(weights: NDArray[Any]) -> int:
-    """Best total of a dense table of Python integers of any size, in about n²·m steps of half a microsecond.
+    """Largest total of a matching in a dense table of Python integers of any size.
+
+    Takes about n²·m steps of half a microsecond.
 
     Parameters
     ----------
-    weights : object array of shape (n, m), n ≤ m
-        Integers of at least 0.
+    weights : object array of shape (n, m), n ≤ m, nonnegative integers
+
+    Returns
+    -------
+    int
 
     Examples
     --------

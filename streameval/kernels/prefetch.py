@@ -1,8 +1,8 @@
 """Memory access that numba lacks: prefetch a cache line, load eight bytes at once, read an array by its address.
 
-A loop that scatters rows to a thousand places fills each cache line from first item to last in the second-level cache,
-but begins every line with a miss that stalls the store. Prefetching a place's next line on starting its current one
-hides the miss: on 10⁸ rows in 1,781 places it takes 1.9 instead of 4.2 ns a row for 16-bit words and 3.6 instead of
+A loop that scatters rows to a thousand places fills each cache line while it is in the second-level cache, but begins
+every line with a cache miss that stalls the store. Prefetching the next line of a place when its current line is begun
+hides the miss: on 10⁸ rows in 1,781 places it takes 1.9 instead of 4.2 ns a row for 16-bit words, and 3.6 instead of
 8.5 ns for 64-bit words.
 """
 
@@ -17,7 +17,7 @@ _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
 
 
 def _place(context, builder, signature, arguments):
-    """Address of an item of a contiguous array; the second argument is its index."""
+    """Address of an item of a contiguous array; the second argument is the index of the item."""
     from numba.np.arrayobj import make_array
 
     items = make_array(signature.args[0])(context, builder, arguments[0])
@@ -25,9 +25,9 @@ def _place(context, builder, signature, arguments):
 
 
 def _read_at(bits, *, packed=False, floating=False):
-    """Signature and code to read a number by the address of an array and an index; of its bytes if packed.
+    """Signature and code that read number i of an array at an address; if `packed`, the number that begins at byte i.
 
-    The number is an unsigned integer, or a 64-bit float.
+    The number is an unsigned integer, or a 64-bit float if `floating`.
     """
     from llvmlite import ir
     from numba import types
@@ -73,7 +73,7 @@ def prefetch(_typing, array, _number):
 
 @intrinsic
 def eight_bytes(_typing, array, _start):
-    """Read eight bytes of a contiguous array as a little-endian number; all of them must lie in the array.
+    """Read eight bytes of a contiguous array as a little-endian number; all eight must lie in the array.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def eight_bytes(_typing, array, _start):
 
 @intrinsic
 def eight_at(_typing, _address, _start):
-    """`eight_bytes` of an array given by its address; functions that take arrays count references to them.
+    """`eight_bytes` for an array given by its address, because functions that take arrays count references to them.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def short_at(_typing, _address, _number):
 
 @intrinsic
 def lowest_bit(_typing, _word):
-    """The position of the lowest bit that is set in a word; 64 if none is.
+    """Position of the lowest set bit of a word; 64 if no bit is set.
 
     Examples
     --------
@@ -171,9 +171,9 @@ def lowest_bit(_typing, _word):
 
 @intrinsic
 def word_at(_typing, _address, _number):
-    """Read word `_number` of a contiguous array given by its address, unchecked.
+    """Read a word of a contiguous uint64 array given by its address, unchecked.
 
-    One loop can then cover pieces of many arrays; a call for each would cost more than a small piece.
+    So one loop can cover pieces of many arrays; calling a loop for each would cost more than a small piece.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def word_at(_typing, _address, _number):
 
 @intrinsic
 def float_at(_typing, _address, _number):
-    """Read a 64-bit float of a contiguous array given by its address, unchecked, as `word_at`.
+    """Read a number of a contiguous float64 array given by its address, unchecked, as `word_at`.
 
     Examples
     --------

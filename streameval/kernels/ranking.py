@@ -1,10 +1,10 @@
 """Sums over the groups of equal score, from the best score to the worst.
 
 A group has p positives and n negatives; T and F are the positives and negatives before it. For counts the sums are
-128-bit integers, returned as (high, low) words, or as sums of products with the halves of a word, which the caller
-joins; so the order of summation does not matter. Ratios are rounded to units
-of 2⁻⁶² before they are summed, which makes their sums independent of the order too. For weights the sums are
-compensated floats.
+128-bit integers, returned either as (high, low) words or as the sums of products with the upper and with the lower
+halves of a word, which the caller combines; so the order of summation does not matter. Ratios are rounded to units of
+2⁻⁶² before they are summed, so their sums do not depend on the order either. For weights the sums are compensated
+floats.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _GROUPS_AT_ONCE = 1 << 9
 def area_counts(neg, pos, below):
     """Σ p·(2B − n), with B the negatives in and after the group: twice the pairs won, ties as halves.
 
-    `below` is B of the first group. Returns the sums of the products with the upper and the lower halves of the
-    factors; the sum of `pos` must be less than `HELD`.
+    `below` is B of the first group. Returns the sums of the products with the upper and with the lower halves of the
+    factors; the sum of `pos` must be below `HELD`.
     """
     upper, lower = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
@@ -55,14 +55,14 @@ def area_counts(neg, pos, below):
 
 @jit
 def _hold(words, first, upper, lower):
-    """Add to two sums of 128 bits: one word, and halves as `add_words` takes them."""
+    """Add to two 128-bit sums: a word to the first, and halves (as `add_words` takes them) to the second."""
     words[0], words[1] = add_words(words[0], words[1], np.uint64(0), first)
     words[2], words[3] = add_words(words[2], words[3], upper, lower)
 
 
 @inlined
 def _held_squares(counts, factors):
-    """Σ c·f, and Σ c·f² from the upper and the lower halves of f², of words of 32 bits."""
+    """Σ c·f, and Σ c·f² as sums with the upper and with the lower halves of f², for 32-bit words."""
     first, upper, lower = np.uint64(0), np.uint64(0), np.uint64(0)
     for i in range(counts.size):
         count, factor = np.uint64(counts[i]), np.uint64(factors[i])
@@ -75,7 +75,7 @@ def _held_squares(counts, factors):
 
 @inlined
 def _add_squares(words, counts, factors):
-    """Add Σ c·f and Σ c·f² to two sums of 128 bits, however large the counts."""
+    """Add Σ c·f and Σ c·f² to two 128-bit sums, for counts of any size."""
     for i in range(counts.size):
         count, factor = np.uint64(counts[i]), np.uint64(factors[i])
         words[0], words[1] = multiply_add(words[0], words[1], count, factor)
@@ -84,10 +84,11 @@ def _add_squares(words, counts, factors):
 
 @jit
 def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_pos):
-    """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p, which are halved counts of pairs.
+    """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p: twice the pairs of a row, ties as halves.
 
-    F and T count rows above the group. `a` and `b` are shifted right by `drop` bits, so that they fit into 32 bits.
-    Groups are taken some hundred at a time; where their counts fit into 32 bits too, several are multiplied at once.
+    F and T are the rows above the group. `a` and `b` are shifted right by `drop_neg` and `drop_pos` bits, so that they
+    fit into 32 bits. Groups are processed in batches of some hundred; if the counts of a batch fit into 32 bits too,
+    the multiplications are vectorized. Returns high and low words of the four sums, a uint64 array of shape (8,).
     """
     words = np.zeros(8, np.uint64)
     a, b = np.empty(_GROUPS_AT_ONCE, np.uint32), np.empty(_GROUPS_AT_ONCE, np.uint32)
@@ -114,7 +115,7 @@ def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_po
 
 @jit
 def product_counts(neg, pos):
-    """Σ p·n: the pairs within groups."""
+    """Σ p·n, the number of pairs within groups, as (high, low) words."""
     high, low = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
         high, low = multiply_add(high, low, np.uint64(neg[i]), np.uint64(pos[i]))
@@ -122,7 +123,7 @@ def product_counts(neg, pos):
 
 
 def sum_of_products(one: np.ndarray, other: np.ndarray) -> int:
-    """Σ one·other of int64 arrays without negative numbers, of any size; compiled only where NumPy's sum may overflow.
+    """Σ one·other of nonnegative int64 arrays, as an integer of any size; uses the loop only if NumPy might overflow.
 
     >>> sum_of_products(np.array([3, 2**40]), np.array([1, 2**40])) - 2**80
     3
@@ -134,7 +135,7 @@ def sum_of_products(one: np.ndarray, other: np.ndarray) -> int:
 
 @jit
 def dot_counts(counts, values, unit):
-    """Σ counts·values, the values rounded to multiples of 1/unit, which makes them words below 2⁶³; in that unit."""
+    """Σ counts·values as (high, low) words in units of 1/unit; values are rounded to that unit, below 2⁶³ units."""
     high, low = np.uint64(0), np.uint64(0)
     if counts.sum() < HELD:
         upper, lower = np.uint64(0), np.uint64(0)
@@ -151,9 +152,9 @@ def dot_counts(counts, values, unit):
 
 @jit
 def precision_counts(neg, pos, false, true, trapezoid):
-    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group.
+    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid`, Σ p·(precision before + precision after).
 
-    `false` and `true` are F and T of the first group. Returns halves, as `area_counts`.
+    `false` and `true` are F and T of the first group. Returns sums of halves, as `area_counts`.
     """
     upper, lower = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
@@ -161,7 +162,7 @@ def precision_counts(neg, pos, false, true, trapezoid):
         true += pos[i]
         false += neg[i]
         if pos[i]:
-            rate = np.uint64(np.int64(true / (true + false) * _UNIT))  # the processor converts to signed words
+            rate = np.uint64(np.int64(true / (true + false) * _UNIT))  # processors convert floats to signed words
             if trapezoid:
                 rate += np.uint64(np.int64((before / rows if rows else 1.0) * _UNIT))
             upper += np.uint64(pos[i]) * (rate >> _HALF)
@@ -171,7 +172,7 @@ def precision_counts(neg, pos, false, true, trapezoid):
 
 @jit
 def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
-    """Largest T/P − F/N, the group after which it is reached (first of equals; −1 for none above 0), its T and F."""
+    """Largest T/P − F/N, the index of the first group that reaches it (−1 if none is above 0), and T and F after it."""
     per_pos, per_neg = 1.0 / total_pos, 1.0 / total_neg
     true, false = np.int64(before_pos), np.int64(before_neg)
     best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
@@ -186,7 +187,7 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
 
 @jit
 def area_weights(neg, pos, before_neg, total_neg):
-    """Σ p·(N − F − n/2) for weights."""
+    """Σ p·(N − F − n/2) for weights, compensated."""
     total, error = 0.0, 0.0
     below, slip = total_neg - before_neg, 0.0
     for i in range(neg.size):
@@ -198,7 +199,7 @@ def area_weights(neg, pos, before_neg, total_neg):
 
 @jit
 def precision_weights(neg, pos, before_neg, before_pos, trapezoid):
-    """Σ p·(T + p)/(T + p + F + n) for weights; with `trapezoid` the precision before the group is added to each."""
+    """Σ p·(T + p)/(T + p + F + n) for weights; with `trapezoid`, Σ p·(precision before + precision after)."""
     total, error = 0.0, 0.0
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     for i in range(neg.size):
@@ -232,7 +233,12 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
 
 @jit
 def exact_parts(values):
-    """A few floats with exactly the sum of all values, all finite: what `math.fsum` keeps (Shewchuk, 1997)."""
+    """Nonoverlapping floats with the exact sum of all values, as `math.fsum` keeps them (Shewchuk, 1997).
+
+    Parameters
+    ----------
+    values : float64 array of shape (n,), all finite
+    """
     parts = np.empty(64)
     count = 0
     for x in values:
@@ -256,7 +262,7 @@ def exact_parts(values):
 
 @jit
 def _slot(true, false, total_pos, total_neg, slots):
-    """The cell of a point of the curve by recall, false positive rate and log rank; about 2.25 × `slots` cells."""
+    """Cell of a point of the curve by recall, false positive rate and log rank; about 2.25 × `slots` cells exist."""
     by_true = np.int64(slots * (true / total_pos)) if total_pos > 0 else 0
     by_false = np.int64(slots * (false / total_neg)) if total_neg > 0 else 0
     share = (true + false) / (total_pos + total_neg)
@@ -266,7 +272,7 @@ def _slot(true, false, total_pos, total_neg, slots):
 
 @jit
 def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
-    """Groups to keep in a drawing, the last of each cell of the curve, with T and F after each."""
+    """The groups that a drawing of the curve needs, the last of each cell of `_slot`, with T and F after each."""
     kept = np.empty(neg.size, np.int64)
     trues = np.empty(neg.size, pos.dtype)
     falses = np.empty(neg.size, neg.dtype)

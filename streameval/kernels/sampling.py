@@ -1,11 +1,11 @@
 """Draw rows by a hash of their origin, and sort the drawn rows by cell.
 
-A file's rows are taken in blocks of 64. One word tells which rows of a block are drawn: random words are joined by *or*
-for every one and by *and* for every zero among the binary digits of the share, from the last digit to the first, so
-that each bit is set with exactly that probability. This costs less than one hash per row. The random words are the
-finalizer of SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014) of the block's
-number, under a seed that stands for the file. Five further bits put each drawn row into one of 32 groups. A *cell* is a
-group and a label, 2·group + label.
+The rows of a file are processed in blocks of 64. One word tells which rows of a block are drawn: for every binary digit
+of the share, from the last to the first, a random word is combined by *or* if the digit is 1 and by *and* if it is 0,
+so each bit is set with exactly the probability of the share. This costs less than one hash per row. The random words
+are hashes of the block's number by the finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom
+number generators*, 2014), under a seed for the file. Five further bits assign each drawn row to one of 32 groups. A
+*cell* is a group and a label, 2·group + label.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ def draw(values, label, row, seed, share, group, drawn, cells):
 
     Parameters
     ----------
-    values : array of shape (n,), scores; NaN is never drawn
+    values : float array of shape (n,), scores; NaN is never drawn
     label : uint8 array of shape (n,)
     row : offset of the first row in its file
-    seed : uint64, stands for the file
-    share : share to draw in units of 2⁻²⁴
-    group : the group of all rows, or −1 for that of each row's hash
-    drawn, cells : float64 and uint8 arrays of shape (n,) at least, overwritten from the start
+    seed : uint64, the seed of the file
+    share : int, the share to draw in units of 2⁻²⁴
+    group : the group of all rows, or −1 to hash each row to a group
+    drawn, cells : float64 and uint8 arrays of shape (n,) or longer, filled from the front
 
     Returns
     -------
-    Number of rows drawn.
+    int, the number of rows drawn
     """
     count = 0
     end = row + values.size
@@ -107,7 +107,7 @@ for _i in range(64):
 
 @jit
 def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
-    """`draw` for files with rows left out: `kept` has the offsets of the other rows from `row`, ascending."""
+    """`draw` for a part of the rows of a file; `kept` has their offsets from `row`, ascending."""
     count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
         at = row + kept[i]
@@ -139,7 +139,7 @@ def draw_weighted(values, label, row, kept, seed, share, group, drawn, cells, we
 
 @jit
 def gather(values, cells, out):
-    """Sort values stably by cell into `out`; returns the start of each cell, and the end."""
+    """Sort values stably by cell into `out`; returns the start of each cell and the end, an int64 array."""
     starts = np.zeros(CELLS + 1, np.int64)
     for i in range(cells.size):
         starts[cells[i] + 1] += 1

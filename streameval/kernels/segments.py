@@ -1,4 +1,4 @@
-"""Scatter words into buckets, and count them there."""
+"""Scatter words to buckets, and count them there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAMPLE = 64
 
 
 def flat(rows: np.ndarray) -> np.ndarray:
-    """Rows in the form that `scatter` and `place` move: one-word rows as words, 64-bit numbers as uint64.
+    """Rows in the form that `scatter` and `place` move: rows of one word as words, 64-bit numbers as uint64.
 
     Fewer types mean fewer compilations of the loops.
     """
@@ -91,7 +91,7 @@ def place(values, starts, slots, cursor, out):
 
 @jit
 def place_labelled(values, starts, codes, cursor, out):
-    """`place` of words shifted left by one, the label of their code in the lowest bit; the top bit is lost."""
+    """`place` for words shifted left by one, with the label of their code in the lowest bit; the top bit is lost."""
     for j in range(codes.size):
         at, size = cursor[codes[j]], starts[j + 1] - starts[j]
         given, taken, label = values[starts[j] - starts[0] :], out[at : at + size], np.uint64(codes[j] & 1)
@@ -114,7 +114,7 @@ def place_rows(values, starts, slots, cursor, out):
 
 @jit
 def widen(words, starts, buckets):
-    """64-bit keys of 16-bit words that lie in pieces, one for each of `buckets`."""
+    """64-bit keys of 16-bit words in pieces; piece j holds the words of bucket ``buckets[j]``."""
     keys = np.empty(words.size, np.uint64)
     for j in range(buckets.size):
         high = np.uint64(buckets[j]) << np.uint64(16)
@@ -125,7 +125,7 @@ def widen(words, starts, buckets):
 
 @jit
 def repetitive(words, rest, starts):
-    """Which pieces of `LONG` rows or more repeat their keys: a spread sample of 64 has at most 32 distinct ones."""
+    """Whether each piece has `LONG` or more rows and repeats keys: of 64 spaced rows, at most 32 are distinct."""
     flags = np.zeros(starts.size - 1, np.bool_)
     sample = np.empty(_SAMPLE, np.int64)
     for j in range(starts.size - 1):
@@ -149,7 +149,7 @@ def repetitive(words, rest, starts):
 
 @jit
 def tally(words, counts, table, label):
-    """Add each word's count (1 where `counts` is empty) to ``table[word, label]``."""
+    """Add the count of each word (1 if `counts` is empty) to ``table[word, label]``."""
     if counts.size:
         for i in range(words.size):
             table[words[i], label] += counts[i]
@@ -167,9 +167,9 @@ def tally_pairs(numbers, label, table):
 
 @jit
 def harvest(table, high, items):
-    """Distinct keys, negatives and positives of a table by (word, label), which is cleared; at most `items` keys.
+    """Distinct keys, negatives and positives from a table by (word, label), at most `items` keys; clears the table.
 
-    A key is `high` with the word in its lower bits.
+    A key is `high` with the word as its lower bits.
     """
     room = min(items, table.shape[0]) + 1
     keys, neg, pos = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -185,7 +185,7 @@ def harvest(table, high, items):
 
 @jit
 def tally_weights(words, weights, table, errors):
-    """Add each weight to ``table[word]``, the rounding error of each addition to ``errors[word]``."""
+    """Add each weight to ``table[word]``, and the rounding error of each addition to ``errors[word]``."""
     for i in range(words.size):
         w = words[i]
         table[w], low = two_sum(table[w], weights[i])
@@ -194,7 +194,7 @@ def tally_weights(words, weights, table, errors):
 
 @jit
 def sum_pieces(weights, starts):
-    """The sum of the weights of each piece, and what it leaves out, as a float64 array of shape (2, n_pieces)."""
+    """Sum of the weights of each piece, and its rounding error, as a float64 array of shape (2, n_pieces)."""
     sums = np.zeros((2, starts.size - 1))
     for j in range(starts.size - 1):
         total, error = 0.0, 0.0
@@ -206,9 +206,9 @@ def sum_pieces(weights, starts):
 
 @jit
 def order_rest(words, rest, order):
-    """Sort rows of equal words by their further words; `order` already sorts by word and is changed in place.
+    """Sort rows with equal words by their further words; `order` already sorts by word and is changed in place.
 
-    `words` is in that order, `rest` is not. Shell's method with Ciura's gaps, since most stretches are short.
+    `words` is in that order, `rest` is not. This is Shell's sort, with gaps that grow by 9/4; most stretches are short.
     """
     start = 0
     while start < words.size:
@@ -233,10 +233,10 @@ def order_rest(words, rest, order):
 
 @jit
 def distinct(words, rest, counts, weights):
-    """Group sorted rows by their words.
+    """Add up sorted rows with equal keys.
 
-    `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty: counts of 1, no weights. Rows of one group
-    must be adjacent. Returns the same four columns with one row a group.
+    `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty, for counts of 1 and for no weights. Rows of
+    a group must be adjacent. Returns the same four columns with one row for each group.
     """
     n = words.size
     keys = np.empty(n, words.dtype)
@@ -267,11 +267,11 @@ def distinct(words, rest, counts, weights):
 
 @jit
 def tally_sorted(words, top, keys, neg, pos):
-    """Distinct keys of sorted `labelled` words with their negatives and positives; returns how many there are.
+    """Distinct keys of sorted `labelled` words with their negatives and positives; returns the number of keys.
 
-    `top` is the bit that was lost; `keys`, `neg` and `pos` have room for all words. The end of a key is unpredictable,
-    so the loop does not branch on it: every row writes the counts of its group so far, and the write position advances
-    after the last row of the group.
+    `top` is the bit that the words lack; `keys`, `neg` and `pos` have room for all words. The end of a key is
+    unpredictable, so the loop does not branch on it: every row writes the counts of its group so far, and the write
+    position advances after the last row of the group.
     """
     group, rows, positives = 0, np.int64(0), np.int64(0)
     for i in range(words.size):
@@ -290,9 +290,9 @@ def tally_sorted(words, top, keys, neg, pos):
 
 @jit
 def take_out(words, keys, neg, pos):
-    """Remove the rows of some keys from sorted `labelled` words; returns the number of words left, now in front.
+    """Remove the rows of some keys from sorted `labelled` words; returns the number of remaining words, now in front.
 
-    `keys` ascend, shifted left by one; their rows are added to `neg` and `pos`.
+    `keys` ascend and are shifted left by one; their rows are added to `neg` and `pos`.
     """
     kept, i = 0, 0
     for k in range(keys.size + 1):
@@ -318,7 +318,7 @@ def take_out(words, keys, neg, pos):
 def align(key0, rest0, key1, rest1):
     """Merge two strictly ascending key lists.
 
-    Returns the union's keys and further words, and for each list the position of its rows in the union.
+    Returns the keys and further words of the union, and for each list the position of its rows in the union.
     """
     n0, n1 = key0.size, key1.size
     keys = np.empty(n0 + n1, key0.dtype)

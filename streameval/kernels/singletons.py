@@ -1,6 +1,6 @@
 """Singletons: skip the rows that are alone in their cluster or class, and the cells of singleton clusters.
 
-Rows come bucket by bucket, ``starts[b]`` the first of each, and equal keys lie in one bucket; see
+Rows come bucket by bucket, bucket b from ``starts[b]`` on, and equal keys lie in one bucket; see
 `streameval.states.contingency.pass_by_cluster`.
 """
 
@@ -23,12 +23,12 @@ _HALF = np.uint64(32)
 
 
 class Addresses(NamedTuple):
-    """Rows of an interval of buckets in several runs.
+    """Addresses of the rows of consecutive buckets in several segments.
 
     Attributes
     ----------
-    starts : int64 array of shape (n_runs, n_codes + 1), the first row of each code, from the start of the columns
-    words, rest, counts : uint64 arrays of shape (n_runs,), addresses of the columns; 0 where a run has none
+    starts : int64 array of shape (n_segments, n_codes + 1), the first row of each code within the columns
+    words, rest, counts : uint64 arrays of shape (n_segments,), addresses of the columns; 0 for a missing column
     """
 
     starts: np.ndarray
@@ -39,11 +39,11 @@ class Addresses(NamedTuple):
 
 @jit
 def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, lone):
-    """Collect the rows of label 0 whose key may occur again, bucket by bucket; returns how many there are.
+    """Collect the rows of label 0 whose key may occur more than once, bucket by bucket; returns how many there are.
 
     `rows` and `others` are `Addresses`: a key occurs again if another row, or one of `others`, has it. Keys have
-    ``len(further)`` further words; items of a run without counts have one row each. The outputs have room for all rows
-    and one more; those of bucket b begin at ``kept[b]``.
+    ``len(further)`` further words; items of a segment without counts have one row each. The outputs have room for all
+    rows and one more; the rows of bucket b begin at ``kept[b]``.
 
     The bits of a word below those of the bucket choose its slot, with at least `SLOTS` slots per row; `marks` counts
     the rows of each slot. A row alone in its slot is a singleton; this finds nine of ten singletons. No branch depends
@@ -93,8 +93,8 @@ def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, l
 def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
     """Write the cells of clusters of several rows; returns how many. The outputs have room for all cells and one more.
 
-    The words of the class are followed by count and size, in one word if `packed`, and, where `more` has room, by the
-    words of the cluster: the row's first one, in `owners`, and its further words before `column`.
+    The words of the class are followed by count and size, in one word if `packed`, and, if `more` has room, by the
+    words of the cluster: the row's first word, in `owners`, and its further words before `column`.
     """
     at = np.uint64(0)
     columns = rest.shape[1] - column - 1

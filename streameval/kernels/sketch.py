@@ -1,13 +1,13 @@
-"""The passes of a t-digest: sorted numbers to centroids, and sorted centroids to fewer.
+"""The passes of a t-digest: sorted numbers to centroids, and sorted centroids to fewer centroids.
 
-Both walk from the smallest number to the largest and close a centroid when one more would take it over one unit of
-k₁(q) = δ/2π · asin(2q − 1), where q is the share of the numbers up to its end and δ the compression (Dunning and Ertl,
-2019). The first and the last centroid are closed after one number or one centroid, so that a digest of raw numbers
-begins with the smallest and ends with the largest.
+Both go from the smallest number to the largest and close a centroid when one more number would take it over one unit of
+k₁(q) = δ/2π · asin(2q − 1), where q is the share of numbers up to its end and δ the compression (Dunning and Ertl,
+2019). The first and the last centroid are closed after one number or one centroid, so a digest of raw numbers begins
+with the smallest number and ends with the largest.
 
-*Atoms.* A value that fills half a centroid or more gets a separate centroid, however heavy, and keeps it when
-centroids are merged. A centroid is `single` if all its members are known to be one value. Without repeated values the
-result is that of the plain algorithm; with them there are at most four times as many centroids.
+*Atoms.* A value that fills half a centroid or more gets a separate centroid, however heavy, and keeps it when centroids
+are merged. A centroid is `single` if all its members are known to be the same value. Without repeated values the result
+is that of the plain algorithm; with them there are at most four times as many centroids.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def _limit(q, compression):
 def _mean(values, i, j):
     """Mean of ``values[i:j]``.
 
-    Four sums are kept side by side, so that additions need not wait for each other; each term is divided first, so that
-    no sum overflows.
+    Four partial sums keep additions independent of each other; each term is divided first, so that no sum overflows.
     """
     share = 1.0 / (j - i)
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -59,9 +58,9 @@ def _run(values, i, k):
 
 @jit
 def _atom(values, i, j):
-    """Start and end of a run of equal numbers that would fill half of ``values[i:j]``; (j, j) if there is none.
+    """Start and end of a run of equal numbers that would fill half of ``values[i:j]``; (j, j) if there is no such run.
 
-    Such a run holds two neighbours of a grid of quarters, or reaches beyond the end.
+    Such a run contains two neighbours of a grid of quarters, or reaches beyond the end.
     """
     n, step = values.size, max(1, (j - i) // 4)
     k = i
@@ -103,14 +102,14 @@ def reduce_sorted(values, compression):
 
 @jit
 def compress(means, weights, single, compression):
-    """Merge neighbouring centroids, which ascend, while they fit; the arrays are overwritten and returned shorter.
+    """Merge neighbouring centroids, in ascending order, while they fit; overwrites the arrays and returns them shorter.
 
     Single centroids of the same value are merged, however heavy.
 
     Returns
     -------
     means, weights, single : the centroids
-    starts : int64 array, the first of the given centroids that each is made of
+    starts : int64 array, index of the first given centroid in each
     """
     n = means.size
     total = weights.sum()

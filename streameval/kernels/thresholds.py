@@ -1,6 +1,6 @@
-"""Scans for the best threshold: T and F are the positives and negatives up to and including each group of equal score.
+"""Scans for the best threshold; T and F are the positives and negatives up to and including each group of equal score.
 
-The sums before and after a stride of groups bound what any of its groups may give, so that a scan follows few of them.
+The sums before and after a stride of groups bound the values of its groups, so a scan visits few of them one by one.
 Quotients of counts are compared by 128-bit products where floats cannot decide.
 """
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 STRIDE = 64  # groups
-_CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
+_CLOSE = 1e-14  # relative; floats order quotients of int64 numbers that differ by more
 
 
 @jit
@@ -53,11 +53,11 @@ def _compared(a, b, c, d):
 
 @jit
 def best_counts(neg, pos, levels, least, fixed, scale, later):
-    """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, with its T and F; −1 if none.
+    """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, and its T and F; −1 if none.
 
-    Of equals the last where `later`, else the first. `levels` are those of `stride_levels`. The quotients at the ends
-    of strides bound the best from below; that of a stride whose positives all came first bounds its own quotients from
-    above. Only strides whose upper bound reaches the lower one are followed group by group.
+    Of equal values the last is taken if `later`, else the first. `levels` are those of `stride_levels`. The quotients
+    at the ends of strides are a lower bound for the largest; an upper bound for a stride is its quotient with all
+    positives first. Only strides whose upper bound reaches the lower bound are followed group by group.
     """
     strides, bound = levels.shape[1] - 1, 0.0
     for k in range(1, strides + 1):

@@ -1,7 +1,7 @@
-"""Loops over units in blocks: the keyed hash, and what leaving out a block changes.
+"""Assign units to blocks by a keyed hash, and sum the changes that leaving out a block makes.
 
-Sums by block are kept in tables with a row for every (size, block) and a column for every sum. Small sizes have row
-``size * B + block`` of a dense table; larger sizes have a list of such rows.
+Sums by block are rows of a table: one row for every (size, block), one column for every sum. Small sizes have row
+``size * n_blocks + block`` of a dense table; larger sizes are kept as a list of rows with their keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _hashed(word):
 
 @inlined
 def hashed_block(word, count):
-    """The block of a unit, from its word; needs no division if the number of blocks is a power of two."""
+    """Block of a unit, from its word. Powers of two as `count` need no division."""
     if count & (count - np.uint64(1)) == 0:
         return np.int64(_hashed(word) & (count - np.uint64(1)))
     return np.int64(_hashed(word) % count)
@@ -51,7 +51,7 @@ def hashed_block(word, count):
 
 @jit
 def row_blocks(first, rows, file, count):
-    """The block, of at most 65,536, of each of consecutive rows of a file, as uint16; every row is a unit."""
+    """Block of each of consecutive rows of a file, as uint16; every row is a unit, and `count` is at most 65,536."""
     out, blocks = np.empty(rows, np.uint16), np.uint64(count)
     for i in range(rows):
         out[i] = hashed_block(_hashed(np.uint64(first + i)) ^ file, blocks)
@@ -60,7 +60,7 @@ def row_blocks(first, rows, file, count):
 
 @jit
 def unit_blocks(words, count):
-    """The block, of at most 65,536, of each unit, from its word, as uint16."""
+    """Block of each unit, from its word, as uint16; `count` is at most 65,536."""
     out, blocks = np.empty(words.size, np.uint16), np.uint64(count)
     for i in range(words.size):
         out[i] = hashed_block(words[i], blocks)
@@ -69,7 +69,7 @@ def unit_blocks(words, count):
 
 @jit
 def spread_rows(word, rows, out):
-    """Add `rows` rows, each a separate unit, to their blocks: row k has the hash of ``hash(k) ^ word``."""
+    """Count `rows` rows by block; every row is a unit. Row k has the word ``_hashed(k) ^ word``."""
     for k in range(rows):
         out[hashed_block(_hashed(np.uint64(k)) ^ word, np.uint64(out.size))] += 1
 
@@ -78,7 +78,7 @@ def spread_rows(word, rows, out):
 def lone_blocks(words, rows, blocks):
     """Rows by block of units of one row each; cluster i has ``words[i]`` and ``rows[i]`` such units.
 
-    Returns int64 arrays: the number i of the cluster, the block and its rows, by cluster.
+    Returns three int64 arrays, ordered by cluster: the cluster i, the block, and its rows.
     """
     found, counts = 0, np.zeros(blocks, np.int64)
     for i in range(rows.size):
@@ -99,7 +99,7 @@ def lone_blocks(words, rows, blocks):
 
 @inlined
 def _square(n):
-    """High and low 32 bits of n², of n < 2^47."""
+    """High and low 32 bits of n², for n < 2^47."""
     a, b = n >> 31, n & np.int64(0x7FFFFFFF)
     low = b * b
     return ((a * a) << 30) + a * b + (low >> 32), low & _LOW
@@ -107,7 +107,7 @@ def _square(n):
 
 @jit
 def squared(rows):
-    """Rows, and high and low 32 bits of their squares, as an int64 array of shape (n, 3); rows are below 2^47."""
+    """Rows, and the high and low 32 bits of their squares, as an int64 array of shape (n, 3); rows are below 2^47."""
     out = np.empty((rows.size, 3), np.int64)
     for i in range(rows.size):
         out[i, 0] = rows[i]
@@ -117,7 +117,7 @@ def squared(rows):
 
 @jit
 def occupied(table):
-    """The rows of a table that are not all zeros, as an int64 array."""
+    """Indices of the rows of a table that are not all zeros, as an int64 array."""
     found, n = np.empty(table.shape[0], np.int64), 0
     for i in range(table.shape[0]):
         some = np.int64(0)
@@ -130,19 +130,19 @@ def occupied(table):
 
 @jit
 def group_blocks(numbers, blocks, sums, largest, groups, count):
-    """Add up cells of one group and block.
+    """Add up the cells of each group and block.
 
     Parameters
     ----------
     numbers, blocks : int64 arrays of shape (n,), the group and the block of each cell
     sums : int64 array of shape (n, k)
     largest : int64 array of shape (n,), combined by maximum
-    groups, count : numbers of groups and of blocks
+    groups, count : number of groups and number of blocks
 
     Returns
     -------
     bounds : int64 array of shape (groups + 1,), the first entry of each group
-    blocks, sums, largest : of the entries, one for each group and block that occurs
+    blocks, sums, largest : of each entry; there is one entry for each group and block that occurs
     """
     starts = np.zeros(groups + 1, np.int64)
     for i in range(numbers.size):
@@ -178,22 +178,23 @@ def group_blocks(numbers, blocks, sums, largest, groups, count):
 
 @jit
 def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
-    """Add the changes that leaving out each block makes to the clusters it has rows of.
+    """Add the changes that leaving out each block makes to the clusters with rows in it.
 
     Without block b, a cluster of size c with d rows in b moves to size c − d, or vanishes if d = c. The sums of all its
-    rows leave size c; the sums of its remaining rows join size c − d. Clusters smaller than `least` are skipped.
+    rows are subtracted from size c; the sums of its remaining rows are added to size c − d. Clusters smaller than
+    `least` are skipped.
 
     Parameters
     ----------
-    bounds, blocks, sums : entries as `group_blocks` returns them; the first column of `sums` has the rows
+    bounds, blocks, sums : entries as `group_blocks` returns them; the first column of `sums` is the number of rows
     sizes : int64 array of shape (n_clusters,)
     count : number of blocks
-    table : int64 array of shape (sizes · count, 1 + columns): changes in the number of clusters and in their sums
-    keys, large : the same for larger sizes, as a list with room for two rows per entry
+    table : int64 array of shape (n_sizes · count, 1 + columns), changes of the number of clusters and of their sums
+    keys, large : outputs for sizes beyond the table: (size, block) as one number, and the changes; two rows per entry
 
     Returns
     -------
-    int : number of rows listed
+    int : number of rows written to `large`
     """
     found, columns = 0, sums.shape[1]
     total = np.empty(columns, np.int64)
@@ -207,7 +208,7 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
                 total[column] += sums[e, column]
         for e in range(first, last):
             d = sums[e, 0]
-            for sign in (-1, 1):  # all rows leave, the rest return; inline, because a call would count references
+            for sign in (-1, 1):  # subtract all rows, then add the rest; inline, because a call counts references
                 if sign > 0 and d == c:
                     break
                 row = (c if sign < 0 else c - d) * count + blocks[e]
@@ -226,7 +227,7 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
 
 @jit
 def shared_maxima(bounds, blocks, largest, sizes, least, lost):
-    """Add to each block how much the sum of the clusters' largest cells falls without it."""
+    """Add to ``lost[b]`` by how much the sum of the clusters' largest cells falls without block b."""
     for k in range(sizes.size):
         if sizes[k] < least:
             continue
@@ -241,21 +242,21 @@ def shared_maxima(bounds, blocks, largest, sizes, least, lost):
 
 @jit
 def add_cells(numbers, n, times, blocks, count, table, keys, large, squares):
-    """Count cells of classes by their rows n and their block, and add n² to their class.
+    """Count the cells of classes by their rows n and their block, and add n² to their class.
 
     Parameters
     ----------
     numbers, n : int64 arrays of shape (n_cells,), the class of each cell and its rows
-    times : int64 array of shape (n_cells,), number of equal cells each stands for; empty: 1 each
-    blocks : int64 array of shape (n_classes,)
+    times : int64 array of shape (n_cells,), number of equal cells that each stands for; empty: 1 each
+    blocks : int64 array of shape (n_classes,), the block of each class
     count : number of blocks
-    table : int64 array of shape (sizes · count, 1)
-    keys, large : the same for larger cells, as a list with room for one row per cell
-    squares : int64 array of shape (n_classes, 2), high and low words
+    table : int64 array of shape (n_sizes · count, 1), number of cells
+    keys, large : outputs for cells beyond the table, as in `add_clusters`; one row per cell
+    squares : int64 array of shape (n_classes, 2), high and low 32 bits of Σ n²
 
     Returns
     -------
-    int : number of rows listed
+    int : number of rows written to `large`
     """
     found = 0
     for i in range(numbers.size):
@@ -275,7 +276,7 @@ def add_cells(numbers, n, times, blocks, count, table, keys, large, squares):
 
 @jit
 def add_classes(blocks, totals, squares, count, table, keys, large):
-    """Add classes with their sums to their size and block; arguments and result as for `add_clusters`."""
+    """Add each class, with its sums, to its size and block; arguments and result as for `add_clusters`."""
     found = 0
     for k in range(totals.size):
         row = totals[k] * count + blocks[k]

@@ -1,8 +1,8 @@
 """Loops over clusters in blocks.
 
-A *cell* holds the rows of one cluster in one block. Its key is the cluster's mixed id without the ten bits below the
-highest bit, which the bucket fixes. The remaining bits move up, and the block takes the ten lowest bits. One-word cells
-therefore sort like rows of plain clusters, and the cells of a cluster are adjacent.
+A *cell* holds the rows of one cluster in one block. Its key is the mixed id of the cluster without the ten bits below
+the highest bit, which the bucket fixes; the remaining bits move up, and the block takes the ten lowest bits. So cells
+of one word sort like rows of plain clusters, and the cells of a cluster are adjacent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "sorted_cells",
 ]
 
-BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of a bucket's number, without the highest
+BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of the number of a bucket, without the highest
 
 _MIX = np.uint64(MIX)
 _UNMIX = np.uint64(pow(MIX, -1, 1 << 64))
@@ -40,7 +40,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def _own_block(key, fixed, blocks):
-    """The block of the cluster of a cell as a separate unit; `fixed` has the bits of its mixed id that keys lack."""
+    """Block of a cell's cluster as a separate unit; `fixed` has the bits of the mixed id that the key lacks."""
     return hashed_block((fixed | ((key >> _BITS) & _LOW)) * _UNMIX, blocks)
 
 
@@ -48,7 +48,7 @@ def _own_block(key, fixed, blocks):
 def encode_cells(ids, second, blocks, label, words, codes):
     """Encode rows by the id of their cluster and their block.
 
-    `second` has the second words of ids, or is empty; it is overwritten with those of the keys.
+    `second` holds the second words of the ids, or is empty; the second words of the keys overwrite it.
     """
     for i in range(ids.size):
         mixed, low = ids[i] * _MIX, np.uint64(blocks[i])
@@ -61,9 +61,9 @@ def encode_cells(ids, second, blocks, label, words, codes):
 
 @jit
 def sorted_cells(words, bounds):
-    """Cells of rows, sorted as `streameval.states.keyed.grouping.Labelled` words, bucket by bucket.
+    """Group sorted words (see `streameval.states.keyed.grouping.Labelled`) into cells, bucket by bucket.
 
-    Returns the keys shifted left by one, their negatives and positives, and the first cell of each bucket.
+    Returns the keys shifted left by one, their negatives and positives, and the index of each bucket's first cell.
     """
     keys, starts = np.empty(words.size, np.uint64), np.empty(bounds.size, np.int64)
     neg, pos = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
@@ -89,9 +89,9 @@ def sorted_cells(words, bounds):
 
 @jit
 def cell_bounds(keys, second, starts, shift):
-    """The first cell of each cluster, and one beyond the last.
+    """Index of the first cell of each cluster, followed by the number of cells.
 
-    Keys are shifted left by `shift`; `second` has their second words, or is empty. A bucket begins at each of `starts`.
+    Keys are shifted left by `shift`; `second` has their second words, or is empty. Buckets begin at `starts`.
     """
     bounds = np.empty(keys.size + 1, np.int64)
     n = 0
@@ -111,12 +111,12 @@ def cell_bounds(keys, second, starts, shift):
 
 @jit
 def cluster_blocks(keys, bounds, starts, fixed, shift, count):
-    """The block of each cluster as a separate unit, an int64 array.
+    """Block of each cluster as a separate unit, as an int64 array.
 
     Parameters
     ----------
     keys, bounds, starts, shift : as `cell_bounds` takes and returns them
-    fixed : uint64 array, for each bucket the bits of mixed ids that its keys lack; the highest may be in the keys
+    fixed : uint64 array, the bits of mixed ids that the keys of each bucket lack; the highest may be in the keys
     count : number of blocks
     """
     out, blocks, n = np.empty(bounds.size - 1, np.int64), np.uint64(count), 0
@@ -130,9 +130,10 @@ def cluster_blocks(keys, bounds, starts, fixed, shift, count):
 
 @jit
 def count_lone_clusters(words, bounds, fixed, count):
-    """As `count_lone_cells`, of `sorted_cells` words bucket by bucket, by the blocks of clusters as units.
+    """Rows by block and label, as `count_lone_cells`, where each cluster is a unit.
 
-    `fixed` has the bits that keys lack for each bucket, which goes from one of `bounds` to the next.
+    Words are in the order of `sorted_cells`; bucket j goes from ``bounds[j]`` to ``bounds[j + 1]``, and its keys lack
+    the bits ``fixed[j]``.
     """
     found, blocks = np.zeros((count, 2), np.int64), np.uint64(count)
     for j in range(bounds.size - 1):
@@ -143,7 +144,7 @@ def count_lone_clusters(words, bounds, fixed, count):
 
 @jit
 def count_rows(blocks, label, count):
-    """Rows by block and label, an int64 array of shape (count, 2)."""
+    """Rows by block and label, as an int64 array of shape (count, 2)."""
     found = np.zeros((count, 2), np.int64)
     for i in range(blocks.size):
         found[blocks[i], np.int64(label[i])] += 1
@@ -152,7 +153,7 @@ def count_rows(blocks, label, count):
 
 @jit
 def count_lone_cells(words, count):
-    """Rows by block and label, an int64 array of shape (count, 2), of `sorted_cells` words in any order."""
+    """Rows by block and label, as an int64 array of shape (count, 2), from `sorted_cells` words in any order."""
     found = np.zeros((count, 2), np.int64)
     for i in range(words.size):
         found[(words[i] >> _ONE) & _BLOCK, words[i] & _ONE] += 1
@@ -161,7 +162,7 @@ def count_lone_cells(words, count):
 
 @jit
 def count_lone_units(words, top, count):
-    """As `count_lone_cells`, for words of plain clusters; blocks follow from the ids, and `top` is the lost bit."""
+    """As `count_lone_cells`, for words of plain clusters: blocks are hashed from the ids; `top` is the missing bit."""
     found, blocks = np.zeros((count, 2), np.int64), np.uint64(count)
     for i in range(words.size):
         found[hashed_block(((words[i] >> _ONE) | top) * _UNMIX, blocks), words[i] & _ONE] += 1

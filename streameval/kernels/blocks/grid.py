@@ -1,12 +1,12 @@
-"""Scores on a coarse grid: codes of numbers, and counting scores by prefix of the code, block and label.
+"""Scores on a coarse grid: encode numbers, and count scores by prefix of their code, block and label.
 
-The grid is made of prefixes of a *folded* order-preserving code of float64 numbers, which resolves numbers near 1 as
-well as those near 0: in [½, 1] the code follows the bits of 1 − x, which is exact there (Sterbenz), and falls with
-them. Codes ascend with the number; outside [½, 1] two neighbouring float64 may share one.
+The grid consists of prefixes of a *folded* order-preserving code of float64 numbers, which resolves numbers near 1 as
+well as numbers near 0: in [½, 1] the code follows the bits of 1 − x, which is exact there (Sterbenz), and falls as they
+rise. Codes ascend with the number; outside [½, 1] two neighbouring float64 numbers may share a code.
 
-Rows are counted a few hundred at a time, one loop a step: codes, bins, counts. Most codes lie between the smallest and
-the largest that their bin has seen, which finds the bin with one comparison. Counts are bytes, so that they fit into
-the second-level cache, and carry into wider ones.
+Rows are counted in batches of a few hundred, with one loop for each step: codes, bins, counts. Most codes lie between
+the smallest and the largest code that their bin has seen, so one comparison finds the bin. Counts are bytes, so that
+they fit into the second-level cache; overflows are carried to wider counts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _AT_ONCE = 1 << 9  # rows
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
 _WORD = np.uint64(32)
 _CARRY = np.uint32(1 << 8)
-_CACHED = 1 << 20  # bytes of a table that need not be asked for beforehand
+_CACHED = 1 << 20  # bytes; larger tables are prefetched
 
 
 @jit
 def add_bins(values, places, out):
-    """Add ``values[i]`` to ``out[places[i]]`` in the order of i; both have a row for each bin."""
+    """Add ``values[i]`` to ``out[places[i]]`` in the order of i; both arrays have one row per bin."""
     for i in range(places.size):
         at = np.uint64(places[i])
         for j in range(values.shape[1]):
@@ -44,12 +44,12 @@ def add_bins(values, places, out):
 
 @jit
 def join_bins(places, table, wide, sums):
-    """Add the counts of each bin to those of its new place, which is not above its own, and clear the others.
+    """Add the counts of each bin to those of its new place, which is at most its old place, and clear moved bins.
 
     Parameters
     ----------
     places : int64 array of shape (n_bins,)
-    table, wide, sums : arrays of shape (n_bins, n) or more rows, as `count_blocks` fills them; `sums` may have none
+    table, wide, sums : arrays of shape (n_bins, n) or longer, as `count_blocks` fills them; `sums` may be empty
     """
     for i in range(places.size):
         at = places[i]
@@ -67,7 +67,7 @@ def join_bins(places, table, wide, sums):
 
 @inlined
 def _code(x):
-    """The folded code of a number, all ones for NaN; without branches, for several numbers at a time."""
+    """The folded code of a number, all ones for NaN; free of branches, so that it can be vectorized."""
     mirrored, above = (x >= 0.5) & (x <= 1.0), x > 1.0
     bits = np.float64((1.0 - x) if mirrored else x + 0.0).view(np.uint64)
     folded = _HALF + _HALF - max(bits, _LEAST)
@@ -87,7 +87,7 @@ def codes(scores):
 
 
 def scores_of(codes: np.ndarray) -> np.ndarray:
-    """The numbers of folded codes, or their neighbours."""
+    """The numbers of folded codes; where two numbers share a code, one of them."""
     offset = (codes - _MIDDLE) << _ONE_BIT  # wraps below the middle
     upper = _HALF + (_HALF - _LEAST)
     above = np.where(offset > upper, offset - upper + _UNIT, _UNIT).view(np.float64)
@@ -99,18 +99,19 @@ def scores_of(codes: np.ndarray) -> np.ndarray:
 
 @inlined
 def _slot(prefix, slots):
-    """The slot where the search for a prefix begins: neighbouring prefixes lie apart, so that runs do not pile up."""
+    """The slot where the search for a prefix begins; hashing spreads neighbouring prefixes, so probes stay short."""
     return ((prefix * _SPREAD) >> _WORD) * np.uint64(slots) >> _WORD
 
 
 @jit
 def take_slots(prefixes, finder, free):
-    """Free all slots, and give some bins theirs, as `count_blocks` reads them.
+    """Clear the hash table and enter some bins, as `count_blocks` reads it.
 
     Parameters
     ----------
-    prefixes : uint64 array of shape (n,), of the bins
-    free : what stands in a free slot: the number of a bin that is never made
+    prefixes : uint64 array of shape (n,), the prefix of each bin
+    finder : the hash table; see `count_blocks`
+    free : value of a free slot, a bin number that is never used
     """
     mask = np.uint64(finder.size - 1)
     finder[:] = free
@@ -123,7 +124,7 @@ def take_slots(prefixes, finder, free):
 
 @inlined
 def _place(code, down, finder, prefixes, used, ends):
-    """The bin of a code, which is made or extended; `_NAN` where there is no room for a bin more."""
+    """The bin of a code; the bin is created or extended as needed. `_NAN` if a new bin has no room."""
     mask, prefix = np.uint64(finder.size - 1), code >> down
     at = _slot(prefix, finder.size)
     while finder[at] < prefixes.size:
@@ -144,9 +145,11 @@ def _place(code, down, finder, prefixes, used, ends):
 
 @inlined
 def _seek(scores, down, finder, prefixes, used, ends, found, slots, missed):
-    """Find the bins of some scores, `_NAN` for NaN. Returns their number, fewer if the bins run out, and that of NaN.
+    """Find the bins of some scores, `_NAN` for NaN. Returns the scores done and the NaN count.
 
-    Scores that are not between the ends of the bin in their slot are looked at afterwards, in their order.
+    It stops early at a score that needs a new bin when there is no room. Scores outside the ends of the bin in their
+    slot are handled afterwards, in order.
+
     """
     for i in range(scores.size):
         found[i] = _code(np.float64(scores[i]))
@@ -188,16 +191,18 @@ def count_blocks(
 
     Parameters
     ----------
-    scores, labels, weights, blocks : of each row; `weights` is empty where rows have none
+    scores, labels, weights, blocks : arrays with one entry per row; `weights` is empty for unweighted rows
     shift : bits of the code below the prefix
-    finder : array of unsigned integers whose size is a power of two: hash table of bins by their prefix; free slots
-        have the number n_bins
-    prefixes, used : uint64 array of shape (n_bins,), and an array of one number: how many of them are occupied
-    ends : uint64 array of shape (n_bins + 1, 2): smallest and largest code of each bin; smallest > largest if not made
+    finder : hash table of bins by prefix, an array of unsigned integers; its size is a power of two, and free slots
+        hold n_bins
+    prefixes : uint64 array of shape (n_bins,)
+    used : array of shape (1,), the number of bins in use
+    ends : uint64 array of shape (n_bins + 1, 2), smallest and largest code of each bin; smallest > largest for unused
+        bins
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
-    wide : uint32 array of the same shape, multiples of 256 rows, carried over from `table`
-    sums : float64 array of the same shape, the sums of their weights; empty if rows have none
-    nans, lost : arrays of shape (n_blocks, 2): rows and weights whose score is NaN
+    wide : uint32 array of the same shape, multiples of 256 rows, carried from `table`
+    sums : float64 array of the same shape, the sums of weights; empty for unweighted rows
+    nans, lost : arrays of shape (n_blocks, 2), rows and weights with NaN scores
     """
     down, found = np.uint64(shift), np.empty(_AT_ONCE, np.uint64)
     slots, missed = np.empty(_AT_ONCE, np.uint32), np.empty(_AT_ONCE, np.int32)
@@ -206,7 +211,7 @@ def count_blocks(
     while row < scores.size:
         some = scores[row : row + _AT_ONCE]
         rows, lacking = _seek(some, down, finder, prefixes, used, ends, found, slots, missed)
-        label, block, at = labels[row : row + rows], blocks[row : row + rows], found[:rows]  # signed places are slow
+        label, block, at = labels[row : row + rows], blocks[row : row + rows], found[:rows]  # signed indices are slow
         if lacking:
             _count_missing(at, label, block, weights[row : row + rows] if weighted else weights, nans, lost)
         for i in range(at.size):
@@ -218,7 +223,7 @@ def count_blocks(
         for i in range(at.size):
             if at[i] == _NAN:
                 continue
-            count = np.uint8(table[at[i]] + np.uint8(1))  # it wraps
+            count = np.uint8(table[at[i]] + np.uint8(1))  # wraps around
             table[at[i]] = count
             if count == 0:
                 wide[at[i]] += _CARRY

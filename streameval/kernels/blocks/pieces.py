@@ -1,4 +1,4 @@
-"""Scores without a block: what is left of each bin, cut into pieces of equal composition."""
+"""Scores without a block: the remaining rows of each bin, cut into pieces of equal composition."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ __all__ = ["cut_counts", "dealt_counts", "dealt_weights", "displacement", "left_
 
 @jit
 def left_counts(whole, table, first, step):
-    """Rows of all blocks but ``first``, ``first + step`` and so on: an int64 array of shape (n_bins, 2), and its sums.
+    """Rows outside the blocks ``first``, ``first + step`` and so on, and their totals.
 
     Parameters
     ----------
-    whole : int64 array of shape (n_bins, 2), rows of all blocks
+    whole : int64 array of shape (n_bins, 2), rows of all blocks by label
     table : int64 array of shape (n_blocks, n_bins, 2)
+
+    Returns
+    -------
+    left : int64 array of shape (n_bins, 2)
+    negatives, positives : int64, sums over the bins
     """
     out = whole.copy()
     negatives, positives = np.int64(0), np.int64(0)
@@ -32,7 +37,7 @@ def left_counts(whole, table, first, step):
 
 @jit
 def left_weights(whole, sums, left, first, step):
-    """Weights of all blocks but some, as `left_counts`; 0 where no row is left, not a rounding error."""
+    """Weights outside some blocks, arguments as for `left_counts`; exactly 0 where no row is left (`left`)."""
     out = np.zeros_like(whole)
     for b in range(first, len(sums), step):
         for i in range(len(whole)):
@@ -46,17 +51,17 @@ def left_weights(whole, sums, left, first, step):
 
 @jit
 def cut_counts(rows, measure, pieces, most, moved, neg, pos):
-    """The measure of the pieces of bins that have rows, from the last bin to the first; returns how many pieces.
+    """Write the measure of each piece, from the last bin to the first, skipping empty bins; returns how many pieces.
 
     Parameters
     ----------
     rows : int64 array of shape (n_bins, 2)
     measure : the same rows or their weights
-    pieces : int64 array of shape (n_bins,), pieces of each bin
-    most : what all is multiplied by, divisible by the number of pieces
-    moved : array of shape (n_bins, 2), what each piece of the upper half of a bin gives to one of the lower half; of
-        shape (0, 2) for nothing
-    neg, pos : arrays that take the pieces
+    pieces : int64 array of shape (n_bins,), number of pieces of each bin
+    most : factor of the whole measure, divisible by each number of pieces
+    moved : array of shape (n_bins, 2), what each piece of the upper half of a bin gives to a piece of the lower half;
+        shape (0, 2) if nothing moves
+    neg, pos : outputs, with room for all pieces
     """
     n = 0
     for i in range(len(rows) - 1, -1, -1):
@@ -75,7 +80,7 @@ def cut_counts(rows, measure, pieces, most, moved, neg, pos):
 
 @inlined
 def displacement(blocks, whole, i, label, first, step, times, side):
-    """What pieces of the upper half of bin i give to lower ones, see `tied_rows`; `blocks` has a block's rows."""
+    """What each upper piece of bin i gives to a lower one (see `tied_rows`); `blocks` has the rows of the block."""
     block = np.float64(blocks[i, label])
     away = min(block, abs(block - whole[i, label] / step)) * times
     mixed = np.uint64((i * step + first) * 2 + label + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -85,17 +90,17 @@ def displacement(blocks, whole, i, label, first, step, times, side):
 
 @jit
 def tied_rows(whole, table, first, step, pieces, most, side):
-    """What pieces of upper halves of bins give to lower ones where what a block has beyond its share is one tie.
+    """What each upper piece of a bin gives to a lower one if the block's excess over its share is a single tie.
 
-    Which half the tie is in varies with block, bin and label.
+    The half that holds the tie is a hash of block, bin and label.
 
     Parameters
     ----------
-    whole : array of shape (n_bins, 2), rows of all blocks or their weights
-    table : array of shape (n_blocks, n_bins, 2), of each block
-    first, step : the block is all those from ``first`` on in steps of ``step``
+    whole : array of shape (n_bins, 2), rows of all blocks, or their weights
+    table : array of shape (n_blocks, n_bins, 2), the same for each block
+    first, step : blocks ``first``, ``first + step`` and so on form one block
     pieces, most : as for `cut_counts`
-    side : 1, or −1 for positives on the other side
+    side : 1, or −1 to put the ties of positives on the other side
 
     Returns
     -------
@@ -114,22 +119,23 @@ def tied_rows(whole, table, first, step, pieces, most, side):
 
 @jit
 def dealt_counts(bins, upto, whole, left, moved, rows, kept):
-    """Rows of each cell without those of a block, which lie evenly among the rows of their bin.
+    """Rows of each cell without a block whose rows lie evenly among the rows of their bin.
 
-    Of each bin exactly the rows of the block are missing; down to a cell, their share, rounded to whole rows.
+    Each bin loses exactly the rows of the block. Down to each cell it loses the cell's share, rounded to whole rows.
 
     Parameters
     ----------
-    bins : int64 array of shape (n_cells,), the bin of each cell; those of a bin follow each other
-    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to the cell, this included
-    whole, left : int64 arrays of shape (n_bins, n_sides), rows of each bin, and those without the block
-    moved : float64 array of shape (n_sides,): standard deviations of random places by which the block lies higher
-    rows : int64 array of shape (n_sides, n_cells) that takes the rows of cells that have some
-    kept : int64 array of shape (n_cells,) that takes the numbers of these cells
+    bins : int64 array of shape (n_cells,), the bin of each cell; cells of a bin are adjacent
+    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to and including the cell
+    whole, left : int64 arrays of shape (n_bins, n_sides), rows of each bin, and its rows outside the block
+    moved : float64 array of shape (n_sides,), by how many standard deviations of a random placement the block lies
+        higher
+    rows : int64 array of shape (n_sides, n_cells), output: the rows of cells that keep some
+    kept : int64 array of shape (n_cells,), output: the numbers of these cells
 
     Returns
     -------
-    int : number of cells that have rows
+    int : number of cells that keep rows
     """
     n, sides = 0, upto.shape[1]
     before, gone = np.zeros(sides, np.int64), np.zeros(sides, np.int64)
@@ -164,13 +170,13 @@ def dealt_counts(bins, upto, whole, left, moved, rows, kept):
 
 @jit
 def dealt_weights(bins, upto, whole, left, rows, moved):
-    """Weight of each cell without that of a block, which lies evenly within the weight of its bin.
+    """Weight of each cell without a block whose weight lies evenly within the weight of its bin.
 
     Parameters
     ----------
     bins, moved : as for `dealt_counts`
-    upto : float64 array of shape (n_cells, 2), weight of the bin by label down to the cell, this included
-    whole, left : float64 arrays of shape (n_bins, 2), weight of each bin, and that without the block
+    upto : float64 array of shape (n_cells, 2), weight of the bin by label down to and including the cell
+    whole, left : float64 arrays of shape (n_bins, 2), weight of each bin, and its weight outside the block
     rows : int64 array of shape (n_bins, 2), rows of the block
 
     Returns

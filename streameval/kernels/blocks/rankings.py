@@ -1,7 +1,8 @@
-"""Sums over the rankings without each block, bin by bin: what `streameval.kernels.ranking` sums over pieces of bins.
+"""Area sums over the ranking without each block, bin by bin, as `streameval.kernels.ranking` sums them over pieces.
 
-All pieces of a bin have the same counts, so the pairs that they win are those of the bin, and the products with their
-precisions are one product with a sum. Pieces are never stored. Sums are integers, so results are equal to the last bit.
+All pieces of a bin have the same counts. So the pairs that they win are those of the bin, and their products with
+precisions are one product with a sum of precisions. Pieces are never stored. Sums are integers, so results are equal to
+the last bit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from streameval.kernels.jit import inlined, jit
 
 __all__ = ["AREA", "PRECISION", "SUMS", "TRAPEZOID", "rank_blocks"]
 
-AREA, PRECISION, TRAPEZOID = 0, 4, 8  # first column of each sum: words of 128 bits of upper halves, and of lower
+AREA, PRECISION, TRAPEZOID = 0, 4, 8  # first column of each sum: 128-bit words of the upper halves, then of the lower
 SUMS = 12
 
 _UNIT = float(1 << 62)
@@ -24,16 +25,16 @@ _HALF = np.uint64(32)
 
 @inlined
 def _share(true, false):
-    """The precision of some rows in units of 2⁻⁶², 1 where there are none."""
+    """The precision of some rows in units of 2⁻⁶², or 1 without rows."""
     rows = true + false
     return np.uint64(np.int64((true / rows if rows else 1.0) * _UNIT))
 
 
 @inlined
 def _add(sums, at, count, upper, lower, held):
-    """Add the products of a count with the upper and the lower halves of some words, the halves summed.
+    """Add the product of a count with the sum of some words, given as the sums of their upper and lower halves.
 
-    The sums are words of 128 bits; the lower halves suffice where all counts together are less than `HELD`.
+    The sums are words of 128 bits; if `held`, all counts together are below `HELD`, and their low words suffice.
     """
     count = np.uint64(count)
     if held:
@@ -46,7 +47,7 @@ def _add(sums, at, count, upper, lower, held):
 
 @inlined
 def _leave_out(whole, table, block, step, side, gone):
-    """Rows of the blocks that are left out, by bin, to `gone`; returns the negatives and positives of the ranking."""
+    """Write the rows of the omitted blocks to `gone`, by bin; returns the negatives and positives of the ranking."""
     gone[:] = 0
     for b in range(block, len(table), step):
         for i in range(len(whole)):
@@ -61,7 +62,7 @@ def _leave_out(whole, table, block, step, side, gone):
 
 @inlined
 def _add_piece(sums, true, false, below, n, p, held):
-    """Add what one piece contributes to the three sums."""
+    """Add one piece to the three sums."""
     before, after = _share(true, false), _share(true + p, false + n)
     factor = np.uint64(2 * below - n)
     _add(sums, AREA, p, factor >> _HALF, factor & _LOW, held)
@@ -72,7 +73,7 @@ def _add_piece(sums, true, false, below, n, p, held):
 
 @inlined
 def _add_precisions(sums, true, false, n, p, count, held):
-    """Add what equal pieces with positives contribute to the two sums with precisions."""
+    """Add `count` equal pieces with positives to the two sums with precisions."""
     before, after = _share(true, false), np.uint64(0)
     upper, lower = np.uint64(0), np.uint64(0)
     for _ in range(count):
@@ -90,23 +91,24 @@ def _add_precisions(sums, true, false, n, p, count, held):
 
 @jit
 def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sums):
-    """Count the classes of each ranking and add up its three area sums.
+    """Count the classes of each ranking and compute its three area sums.
 
-    These are Σ p·(2B − n), with B the negatives in and below a piece; Σ p·precision after the piece; and the same with
-    the precision before it added. A precision is in units of 2⁻⁶², and all counts are multiplied by `most`.
+    These are Σ p·(2B − n), with B the negatives in and below a piece; Σ p·(precision after the piece); and Σ
+    p·(precision before + precision after). A precision is in units of 2⁻⁶², and all counts are multiplied by `most`.
 
     Parameters
     ----------
     whole : int64 array of shape (n_bins, 2), rows of all blocks
     table : int64 array of shape (n_blocks, n_bins, 2)
     blocks : int64 array of shape (n,); a ranking leaves out ``blocks[i]``, ``blocks[i] + step`` and so on
-    pieces : int64 array of shape (n_bins,), pieces of each bin
-    most : divisible by the number of pieces
-    side : 0; or 1 or −1 for rankings of all rows with what a block has beyond its share as a tie, as `tied_rows`
-    still : bool array of shape (n_bins,), bins without such a tie
-    rows : int64 array of shape (n, 2) that takes the rows that are left
-    sums : uint64 array of shape (n, `SUMS`) that takes the sums of products with the upper halves of factors and with
-        the lower: high and low words of either
+    pieces : int64 array of shape (n_bins,), number of pieces of each bin
+    most : divisible by each number of pieces
+    side : 0 to leave the blocks out; 1 or −1 to rank all rows, with the block's excess over its share as a tie
+        (`tied_rows`)
+    still : bool array of shape (n_bins,), True for bins without such a tie
+    rows : int64 array of shape (n, 2), output: negatives and positives of each ranking
+    sums : uint64 array of shape (n, `SUMS`), output: sums of products with the upper and with the lower halves of
+        factors, each as high and low words
     """
     gone = np.empty(whole.shape, np.int64)
     for r in range(blocks.size):

@@ -1,6 +1,6 @@
 """Counts and moments of groups of equal score in bins of the logit, and the logistic likelihood of the groups.
 
-A group has p positives and n negatives. All sums are integers in fixed point, which do not depend on the order.
+A group has p positives and n negatives. All sums are fixed-point integers, so they do not depend on the order.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from streameval.kernels.jit import inlined, jit
 __all__ = ["logit_counts", "moments", "newton_counts"]
 
 _TAKEN = 4096  # groups of a bin that are summed at a time
-_LEAP = 64  # groups that are looked past for the end of a bin
-_BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # what rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
-_FEW = 1 << 22  # rows whose sum of words of 40 bits fits a word
+_LEAP = 64  # groups that are skipped at once in the search for the end of a bin
+_BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # adding these rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
+_FEW = 1 << 22  # rows whose sum of 40-bit words fits into 64 bits
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @jit
 def logit_counts(neg, pos, score, scale, span, first, table):
-    """Count groups in bins of the logit, of width 1/scale over (−span, span); logarithms are taken once for each bin.
+    """Count groups in bins of the logit of width 1/scale over (−span, span); one logarithm per bin.
 
     Parameters
     ----------
-    neg, pos, score : of each group, scores descending between 0 and 1
-    scale, span : of the bins
+    neg, pos, score : arrays with one entry per group; scores descend between 0 and 1
+    scale, span : see above
     first : number of the first bin of `table`
     table : int64 array of shape (10, n_bins)
-        Takes Σn, Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² … Σu·d⁵ in units of 2⁻³⁰. u is
-        p + n, d the distance from a bin's centre in bins, within (−½, ½).
+            Added to: Σn; Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² to Σu·d⁵ in units of
+            2⁻³⁰. Here u = p + n, and d is the distance from the centre of the bin in bins, within (−½, ½).
     """
     i, at, size, way, edge = 0, 0, neg.size, 0.0, 0.0
     found = np.zeros(10, np.int64)
     while i < size:
-        side = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
+        side = 1.0 if score[i] >= 0.5 else -1.0  # compare 1 − s above ½ and s below it, to keep precision
         rare, follows = _rare(score[i], side), side == way
-        if follows:  # with many groups the next bin is the one below
+        if follows:  # with many groups, the next bin is usually the one below
             at -= 1
             edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         way = side
@@ -65,23 +65,23 @@ def logit_counts(neg, pos, score, scale, span, first, table):
 
 @inlined
 def _rare(score, way):
-    """The probability of the class that is rarer at this score."""
+    """The probability of the rarer class at this score."""
     return 1.0 - score if way > 0.0 else score
 
 
 @inlined
 def _bits(value):
-    """The bits of a float: in units of its last place, where an offset does not change the exponent."""
+    """The bits of a float, as a number of units in the last place while the exponent is fixed."""
     return np.float64(value).view(np.int64)
 
 
 @jit
 def moments(neg, pos, score, way, centre, scale, found):
-    """Sums over the groups of one bin of the logit, as rows of `logit_counts`.
+    """Sum over the groups of one bin of the logit; the sums are the rows of `logit_counts`.
 
-    The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time. A
-    number is rounded to a unit when an offset is added whose last place is that unit; the bits of the sum, less those
-    of the offset, are the number in units. The offsets are taken off the sums, modulo 2⁶⁴.
+    The end of the bin is known and all sums are integers, so the compiler can vectorize the loop. Adding an offset
+    rounds a number to the unit in the last place of the offset; the bits of the sum minus the bits of the offset are
+    the number in these units. The bits of the offset are subtracted once, from the sums, modulo 2⁶⁴.
     """
     odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
     second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
@@ -106,7 +106,7 @@ def moments(neg, pos, score, way, centre, scale, found):
     found[4], found[5] = hits >> 20, hits & 1048575
     found[6], found[7] = squares - rows * offset, cubes - rows * offset
     found[8], found[9] = fourths - rows * offset, fifths - rows * offset
-    if rows >= _FEW:  # the sums of words may have left theirs
+    if rows >= _FEW:  # the sums of words may have overflowed
         found[2:6] = 0
         for i in range(neg.size):
             t = (_rare(score[i], way) - centre) * per
@@ -120,14 +120,14 @@ def moments(neg, pos, score, way, centre, scale, found):
 
 @inlined
 def _halves(value, whole):
-    """The rest of a number above a whole one in units of 2⁻⁶², as its upper and its lower half."""
+    """The fraction of a number above its floor `whole`, in units of 2⁻⁶², as upper and lower half."""
     rest = np.uint64(np.int64((value - whole) * 4611686018427387904.0))
     return rest >> _HALF, rest & _LOW
 
 
 @jit
 def _fixed(values, sums):
-    """Sum numbers in fixed point: whole units, and the rest in units of 2⁻⁶² below 1."""
+    """Sum numbers in fixed point: the integer part, and the fraction in units of 2⁻⁶²."""
     whole, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)
     for i in range(values.size):
         floor = np.floor(values[i])
@@ -142,14 +142,20 @@ def _fixed(values, sums):
 
 @jit
 def newton_counts(neg, pos, logits, lost, turn):
-    """Gradient and curvature of the logistic likelihood, as five sums in fixed point, an int64 array of shape (5, 2).
+    """Gradient and curvature of the logistic likelihood.
 
     Parameters
     ----------
-    neg, pos : counts of each group, fewer than 2³¹ groups
-    logits : x
-    lost : exp(−|z|), z = a + b·x
-    turn : whether z is negative
+    neg, pos : int64 arrays of shape (n,), counts of each group; n < 2³¹
+    logits : float64 array of shape (n,), x
+    lost : float64 array of shape (n,), exp(−|z|) with z = a + b·x
+    turn : bool array of shape (n,), whether z is negative
+
+    Returns
+    -------
+    int64 array of shape (5, 2)
+        Σ s, Σ s·x, Σ c, Σ c·x and Σ c·x², with s the residual and c the curvature of a group: integer part, and
+        fraction in units of 2⁻⁶².
     """
     sums, terms = np.zeros((5, 2), np.int64), np.empty((5, neg.size))
     for i in range(neg.size):

@@ -1,4 +1,4 @@
-"""The isotonic fit of groups of equal score, from the best score to the worst; p positives and n negatives each."""
+"""The isotonic fit of groups of equal score, best score first; a group has p positives and n negatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streameval.kernels.thresholds import STRIDE
 
 __all__ = ["pool_counts", "pool_weights"]
 
-_FIT = 1 << 31  # counts whose products fit a word
+_FIT = 1 << 31  # counts below this have products within 64 bits
 
 
 @jit
@@ -26,18 +26,18 @@ def _at_least(a, b, c, d):
 
 @jit
 def pool_counts(neg, pos, levels):
-    """Pool adjacent violators: the blocks of the isotonic fit as negatives, positives and last group of each.
+    """Pool adjacent violators: returns the negatives, positives and last group of each block of the isotonic fit.
 
-    The share of positives falls strictly from block to block, so the blocks are unique: the vertices of the convex hull
-    of the cumulative sums. Every group holds something.
+    The share of positives falls strictly from block to block, so the blocks are unique: their ends are the vertices of
+    the upper convex hull of the cumulative sums. No group may be empty.
 
-    A vertex is not below the hull of the sums after every stride, and few sums are above it: only these are pooled.
-    Strides whose sums would stay below it with all positives first are skipped.
+    A vertex is not below the hull of the sums at the ends of strides, and few sums are above that hull: only these are
+    pooled. A stride is skipped if its sums would stay below the hull even with all positives first.
 
     Parameters
     ----------
-    neg, pos : of each group
-    levels : of these groups (`stride_levels`), or an array of shape (2, 0)
+    neg, pos : int64 arrays of shape (n_groups,)
+    levels : cumulative sums of these groups (see `streameval.kernels.thresholds.stride_levels`), or shape (2, 0)
     """
     strides = levels.shape[1] - 1
     if strides < 4 or (levels[:, strides] - levels[:, 0]).sum() >= HELD:
@@ -86,7 +86,7 @@ def _pooled(neg, pos):
 
 @jit
 def pool_weights(neg, pos):
-    """`pool_counts` for weights; groups without weight join the block before them."""
+    """`pool_counts` for weights; a group with zero weight joins the block before it."""
     n, p, last = np.empty(neg.size), np.empty(neg.size), np.empty(neg.size, np.int64)
     count = 0
     for i in range(neg.size):

@@ -1,7 +1,7 @@
 """Sums of probabilities over the groups of equal score, from the best score to the worst.
 
-A probability s is a *word*, the integer nearest to s · 2⁶². Sums of counts times words are integers of 128 bits, so
-they do not depend on the order of summation. A group has p positives and n negatives.
+A probability s is stored as a *word*, the integer nearest to s · 2⁶². Sums of counts times words are 128-bit integers,
+so they do not depend on the order of summation. A group has p positives and n negatives.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = [
 
 _ONE = np.uint64(1 << 62)
 _PER_WORD = 2.0**-62
-_CLOSE = 2e-15  # relative: more than twice what rounding moves a sum of a few floats
-_TOLD = 1 << 48  # rows whose sum of shares is right to 1 in floating point
+_CLOSE = 2e-15  # relative; more than twice the rounding error of a sum of a few floats
+_TOLD = 1 << 48  # rows whose floating-point sum of shares has an error below 1
 
 
 @inlined
@@ -41,17 +41,17 @@ def share_word(share):
 
 @jit
 def stride_sums(neg, pos, score, before_neg, before_pos):
-    """What Brier score, cumulative error and reliability sum up, in one loop over scores that descend.
+    """The sums behind Brier score, cumulative error and reliability, in one loop over descending scores.
 
-    Sums over a stride are taken modulo 2⁶⁴. How far its scores lie apart bounds them well enough to tell the rest, but
-    for few strides, since all scores lie between 0 and 1: these are added up group by group.
+    The sums over a stride are computed modulo 2⁶⁴. All scores of a stride lie between its first and its last; if these
+    are near each other, they determine the upper word. In the few other strides, groups are added one by one.
 
     Returns
     -------
     levels : int64 array of shape (2, n_strides + 1), as `streameval.kernels.thresholds.stride_levels`
-    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶²
+    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s over the groups before each stride, in units of 2⁻⁶²
     squares : two words, Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
-    full : bool, whether every group holds something
+    full : bool, whether no group is empty
     """
     strides = (neg.size + STRIDE - 1) // STRIDE
     levels, starts = np.empty((2, strides + 1), np.int64), np.zeros((strides + 1, 2), np.uint64)
@@ -89,9 +89,10 @@ def stride_sums(neg, pos, score, before_neg, before_pos):
 
 @inlined
 def _add_modulo(high, low, word, near):
-    """128-bit ``(high, low)`` plus a sum given by its lower word and by its value in units of 2⁶², exact to within 1.
+    """128-bit ``(high, low)`` plus a sum, given by its low word and by its approximate value `near`.
 
-    The upper word, in units of 2⁶⁴, is then known to within ¼, and a little for rounding.
+    `near` is in units of 2⁶² and off by less than 1. So the upper word, in units of 2⁶⁴, is known to within ¼ plus a
+    small rounding error.
     """
     total = low + word
     upper = np.uint64(np.int64(np.rint((near - np.float64(word) * _PER_WORD) / 4)))
@@ -106,10 +107,10 @@ def _less(high, low, other_high, other_low):
 
 @jit
 def extreme_strides(levels, starts):
-    """The strides in which a running sum of p − (p + n)·s may be the least or the greatest, ascending.
+    """Indices of the strides that may hold the minimum or maximum of the running sum of p − (p + n)·s, ascending.
 
-    The sums at the ends of strides are known, from `stride_sums`; in floating point they bound both extremes. Within a
-    stride a sum rises and falls by no more than its positives, so few strides may hold an extreme.
+    `stride_sums` gives the sums at the ends of strides; in floating point they bound both extremes. Within a stride the
+    sum rises by at most its positives, so few strides may hold an extreme.
     """
     strides = levels.shape[1] - 1
     found, ends = np.empty(strides, np.int64), np.zeros(strides + 1)
@@ -127,16 +128,20 @@ def extreme_strides(levels, starts):
 
 @jit
 def drift_counts(neg, pos, score, levels, starts, followed):
-    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
+    """Running sums of p − (p + n)·s: the last, the minimum and the maximum, in units of 2⁻⁶².
 
-    The least and the greatest also range over the empty sum, 0.
+    The minimum and maximum include the empty sum, 0.
 
     Parameters
     ----------
-    neg, pos : of each group
+    neg, pos : int64 arrays of shape (n_groups,)
+    score : scores of the groups in the strides `followed`, one after the other
     levels, starts : from `stride_sums`
-    followed : strides that are followed group by group (`extreme_strides`)
-    score : of the groups of these strides
+    followed : strides that are summed group by group, from `extreme_strides`
+
+    Returns
+    -------
+    uint64 array of shape (3, 2), high and low words in two's complement
     """
     found, at = np.zeros((3, 2), np.uint64), 0
     for k in followed:
@@ -159,7 +164,7 @@ def _ended(levels, starts, k):
 
 @jit
 def _drifted(high, low, neg, pos, word):
-    """A running sum of two words after another group."""
+    """A running sum of two words after one more group."""
     s = np.uint64(word)
     high, low = multiply_add(high, low, np.uint64(pos), _ONE - s)
     of_neg_high, of_neg_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg), s)
@@ -168,21 +173,21 @@ def _drifted(high, low, neg, pos, word):
 
 @jit
 def _fall(found, high, low):
-    """Take a sum as the least one if it is less."""
+    """Update the minimum, row 1."""
     if _less(high, low, found[1, 0], found[1, 1]):
         found[1, 0], found[1, 1] = high, low
 
 
 @jit
 def _rise(found, high, low):
-    """Take a sum as the greatest one if it is greater."""
+    """Update the maximum, row 2."""
     if _less(found[2, 0], found[2, 1], high, low):
         found[2, 0], found[2, 1] = high, low
 
 
 @jit
 def drift_weights(neg, pos, score):
-    """`drift_counts` for weights, compensated, in units of 1."""
+    """`drift_counts` for weights: compensated sums in units of 1, as a float64 array of shape (3,)."""
     total, slip, least, most = 0.0, 0.0, 0.0, 0.0
     for i in range(neg.size):
         total, slip = compensated(total, slip, pos[i] * (1.0 - score[i]))

@@ -1,10 +1,10 @@
-"""Sums of calibration over float32 scores, straight from their rank keys: no score is decoded.
+"""Calibration sums over float32 scores, directly from their rank keys, without decoding scores.
 
-A *strip* is the scores that share all but their last few bits, at most ten. Within it a score is s₀ + w·ulp with a
-whole number w, so Σ u·wᵏ and Σ p·wᵏ up to k = 3 are integers. What follows from them is computed once for each strip.
-It is at most 2⁻¹² times as wide as the probability of the rarer class, so the first term left out of the series of the
-logit is below 2⁻⁵⁴. A bucket of keys has whole strips, so the sums do not depend on how groups are divided into parts.
-A group has p positives and n negatives, u = p + n.
+A *strip* is the set of scores that share all but their last few bits, at most ten. Within it a score is s₀ + w·ulp with
+an integer w, so Σ u·wᵏ and Σ p·wᵏ up to k = 3 are integers; everything else is computed from them once per strip. A
+strip is at most 2⁻¹² times as wide as the probability of the rarer class, so the first omitted term of the series of
+the logit is below 2⁻⁵⁴. A bucket of keys contains whole strips, so the sums do not depend on how groups are divided
+into parts. A group has p positives and n negatives, u = p + n.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from streameval.kernels.thresholds import STRIDE
 
 __all__ = ["FIRST", "STOP", "strip_sums"]
 
-FIRST, STOP = 0x2C800000, 0x3F800000  # bits of 2⁻³⁸, from which on last places are whole units of 2⁻⁶², and of 1
-_BITS, _WIDE = 10, 0x3F400000  # most bits of a strip; bits of ¾, above which strips have fewer
+FIRST, STOP = 0x2C800000, 0x3F800000  # bits of 2⁻³⁸, from which on the last place is a multiple of 2⁻⁶², and of 1
+_BITS, _WIDE = 10, 0x3F400000  # largest bits of a strip; bits of ¾, above which strips have fewer
 _LOW, _POSITIVE = np.int64(0xFFFFFFFF), np.int64(0x7FFFFFFF)
 _MOST = np.int64((1 << _BITS) - 1)  # the largest w
 _UNITS = 2.0**30
@@ -27,7 +27,7 @@ _UNITS = 2.0**30
 
 @inlined
 def _bits(key):
-    """The bits of a float32 score that is not negative, from its rank key."""
+    """The bits of a nonnegative float32 score, from its rank key."""
     return ~np.int64(key) & _POSITIVE
 
 
@@ -39,7 +39,7 @@ def _score(bits):
 
 @inlined
 def _width(bits):
-    """How many last bits the scores of a strip do not share: above ¾ one less whenever 1 − s halves."""
+    """Number of last bits in which the scores of a strip differ; above ¾ it falls by one whenever 1 − s halves."""
     if bits < _WIDE:
         return np.int64(_BITS)
     width = np.int64(0)
@@ -52,11 +52,11 @@ def _width(bits):
 def _add(neg, pos, keys, mask, sums):
     """Add Σn, Σp, Σu·w, Σu·w², Σu·w³, Σp·w, Σp·w², Σp·w³ of groups of one strip to its sums.
 
-    Factors are cut to the bits that they have, so that the compiler can multiply several at a time.
+    Masks tell the compiler how many bits the factors have, so that it can vectorize the multiplications.
 
     Returns
     -------
-    negatives, positives, Σu·w, and the number of groups that hold nothing
+    negatives, positives, Σu·w, and the number of empty groups
     """
     of_neg, of_pos, u1, u2, u3, p1, p2, p3, empty = 0, 0, 0, 0, 0, 0, 0, 0, 0
     for i in range(neg.size):
@@ -96,9 +96,9 @@ def _plus(high, low, value):
 
 @step
 def _close(sums, lowest, width, scale, span, first, table, high, low):
-    """Add a strip to the bins of the logit, and return the sum of squares with its own.
+    """Add a strip to the bins of the logit, and return the sum of squares including the strip.
 
-    All is computed around the strip's centre c, from which its scores are v·ulp away, and from sums that are integers.
+    Everything is computed from integer sums around the centre c of the strip, at which v = 0 and scores are c + v·ulp.
     """
     half = (1 << width) >> 1
     neg, pos, u1, u2, u3, p1, p2, p3 = sums
@@ -117,7 +117,7 @@ def _close(sums, lowest, width, scale, span, first, table, high, low):
     odds, per, logit = rare / (1.0 - rare), -way * ulp / rare, -way * np.log(rare / (1.0 - rare))
     at = np.int64(np.floor((span + logit) * scale))
     apart = (logit - ((at + 0.5) / scale - span)) * scale  # of the strip's centre from the bin's, in bins
-    one = -way * scale * per * (1.0 + odds)  # what a step, its square and its cube move the logit, in bins
+    one = -way * scale * per * (1.0 + odds)  # coefficients of v, v² and v³ in the logit, in bins
     two, three = -way * scale * per**2 * (odds**2 - 1.0) / 2, -way * scale * per**3 * (1.0 + odds**3) / 3
     m1, hits = one * u1 + two * u2 + three * u3, one * p1 + two * p2 + three * p3
     m2, m3 = one * (one * u2 + 2.0 * two * u3), one**3 * u3
@@ -139,7 +139,7 @@ def _close(sums, lowest, width, scale, span, first, table, high, low):
 
 @inlined
 def _split(table, column, row, value):
-    """Add a sum in units of 2⁻²⁰ and, in the next column, what is left in units of 2⁻⁴⁰."""
+    """Add a sum in units of 2⁻²⁰ and, in the next row, the remainder in units of 2⁻⁴⁰."""
     coarse = np.floor(value * 1048576.0)
     table[column, row] += np.int64(coarse)
     table[column + 1, row] += np.int64(np.rint((value * 1048576.0 - coarse) * 1048576.0))
@@ -147,16 +147,16 @@ def _split(table, column, row, value):
 
 @jit
 def strip_sums(neg, pos, keys, before_neg, before_pos, scale, span, first, table):
-    """`streameval.kernels.calibration.strides.stride_sums` and `streameval.kernels.calibration.logits.logit_counts`.
+    """Compute `stride_sums` (`kernels.calibration.strides`) and `logit_counts` (`kernels.calibration.logits`).
 
-    Scores of 1 or below 2⁻³⁸ have no strip; they are in all sums except `table`.
+    Scores of 1 and scores below 2⁻³⁸ belong to no strip; they enter all sums except `table`.
 
     Parameters
     ----------
-    neg, pos : counts of each group, fewer than 2³² rows in all
-    keys : uint64 rank keys of float32 scores between 0 and 1, ascending
-    before_neg, before_pos : what is above the first group
-    scale, span, first, table : see `logit_counts`; a table without bins takes nothing
+    neg, pos : int64 arrays of shape (n_groups,), fewer than 2³² rows in all
+    keys : uint64 array of shape (n_groups,), ascending rank keys of float32 scores between 0 and 1
+    before_neg, before_pos : negatives and positives above the first group
+    scale, span, first, table : see `logit_counts`; a table without bins is left empty
 
     Returns
     -------

@@ -1,11 +1,11 @@
-"""Rankings of many small groups: the rows of a group are compared with each other, not sorted.
+"""Rankings of many small groups: the rows of a group are compared with each other instead of sorted.
 
-A word is a row: the id of its group, then the rank key, then the label, as `streameval.kernels.grouped.rankings` has
-them. Rows are brought into the order of id and label (`by_group`), which needs no digit of the key. Then each positive
-of a group counts the positives and negatives that do not score lower, in loops without branches, several keys at a
-time. Groups of more than `_MOST` positives are sorted by key.
+A word is a row: the id of its group, then the rank key, then the label, as in `streameval.kernels.grouped.rankings`.
+Rows are sorted by id and label (`by_group`), without the digits of the key. Then each positive of a group counts the
+positives and negatives that score at least as high, in branch-free loops over several keys at a time. Groups of more
+than `_MOST` positives are sorted by key.
 
-The sums are those of the ties, to the last bit: see `rankings.areas` and `rankings.precisions`.
+The sums equal those over ties to the last bit; see `rankings.areas` and `rankings.precisions`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ID = np.uint64(33)  # bits below the id
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _KEY_DIGITS, _KEY_BITS = 3, 11  # of the key and the label, 33 bits
 _UNIT = float(1 << 62)
-_DIGIT = 11  # bits of a digit at most: the counts of all digits stay in the cache
+_DIGIT = 11  # largest number of bits of a digit: the counts of all digits stay in the cache
 
 
 def words_by_group(words: np.ndarray) -> np.ndarray:
-    """Labelled words in the order of `by_group`; all ids are equal in the bit that the words lack.
+    """Sort labelled words by id and label, as `by_group`; all ids agree in the bit that the words lack.
 
     Examples
     --------
@@ -46,9 +46,10 @@ def words_by_group(words: np.ndarray) -> np.ndarray:
 
 @jit
 def by_group(words, counts, out, spare):
-    """Sort words by id and label, stably, by digits of these from the lowest up; to `out` and `spare` by turns.
+    """Sort words stably by id and label, from the lowest digit to the highest, alternating between `out` and `spare`.
 
-    `counts` are zeros of shape (n_digits, 2 ** bits of a digit).
+    `counts` is a uint32 array of zeros of shape (n_digits, 2 ** bits of a digit). The result is in `out` if n_digits is
+    odd.
     """
     mask = np.uint64(counts.shape[1] - 1)
     bits = np.uint64(0)
@@ -76,10 +77,10 @@ def by_group(words, counts, out, spare):
 
 @jit
 def groups_of(words, every):
-    """The groups of words in the order of `by_group`: where each starts, its negatives and positives.
+    """Find the groups of words in the order of `by_group`: the start of each, its negatives and its positives.
 
-    Groups of one class are left out unless `every` is set, but for the first and the last one, which may have more rows
-    elsewhere; their number, negatives and positives are returned last.
+    Groups of one class are omitted unless `every` is set, except the first and the last group, which may have more rows
+    elsewhere. The last result holds the number, negatives and positives of the omitted groups.
     """
     most = min(words.size, 1)
     for i in range(1, words.size):
@@ -105,14 +106,14 @@ def groups_of(words, every):
 
 @inlined
 def _precision(true, rows):
-    """A share in units of 2⁻⁶²."""
+    """true/rows in units of 2⁻⁶²."""
     return np.uint64(np.int64(true / rows * _UNIT))
 
 
 @inlined
 def _each_compared(keys, n, rows, false, true):
-    """Sums of a group whose first `n` keys are its negatives: twice the pairs won, and precisions by halves."""
-    area, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)  # counts of 32 bits: several fit into a register
+    """Sums of a group whose first `n` keys are its negatives: twice the pairs won, and precisions as halves."""
+    area, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)  # 32-bit counts, so that several fit into a register
     for i in range(n, rows):
         key = keys[i]
         below, ahead, positives = np.uint32(0), np.uint32(0), np.uint32(0)
@@ -150,13 +151,13 @@ def _sorted_sums(words, false, true):
 
 @jit
 def compared(words, starts, neg, pos, false, true):
-    """Sums of each group: twice the pairs won, and Σ precision in units of 2⁻⁶², of 128 bits.
+    """Sums of each group: twice the pairs won, and Σ precision in units of 2⁻⁶², both of 128 bits.
 
     Parameters
     ----------
     words : uint64 array of shape (n_rows,), in the order of `by_group`
     starts, neg, pos : int64 arrays of shape (n_groups,), see `groups_of`
-    false, true : negatives and positives of the first group that score higher and are not here
+    false, true : negatives and positives of the first group that score higher and lie in earlier words
 
     Returns
     -------

@@ -33,7 +33,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 @jit
 def encode_f4(bits, raw, table, label, words, codes):
-    """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the code of the group."""
+    """Encode float32 scores without NaN, given as uint32 `bits`; ``table[raw]`` is the code of the group."""
     for i in range(bits.size):
         key = rank_f4(bits[i])
         words[i] = (np.uint64(key) << _HALF) | np.uint64(table[raw[i]])
@@ -50,7 +50,7 @@ def encode_keys(keys, raw, table, label, words, codes):
 
 @jit
 def recoded(words, table, low):
-    """Words with each code replaced by ``table[code]``; `low` has the bits of the code."""
+    """Words with each code replaced by ``table[code]``; `low` is the mask of the code."""
     out = np.empty_like(words)
     for i in range(words.size):
         code = words[i] & low
@@ -60,7 +60,7 @@ def recoded(words, table, low):
 
 @jit
 def count_groups(words, counts, starts, codes, low, tally):
-    """Add the rows of each group to ``tally[label, group]``, piece by piece; empty `counts` mean one row per item."""
+    """Add the rows of each group to ``tally[label, group]``, piece by piece; empty `counts` mean one row each."""
     for j in range(codes.size):
         side = tally[np.int64(codes[j]) & 1]
         for i in range(starts[j], starts[j + 1]):
@@ -69,17 +69,17 @@ def count_groups(words, counts, starts, codes, low, tally):
 
 @jit
 def kept_words(words, counts, starts, added, marks, shift, low, kept, kept_counts, ends, rows):
-    """Take the words of marked groups out of their pieces; returns how many there are.
+    """Extract the words of marked groups from their pieces; returns how many there are.
 
     Parameters
     ----------
-    words : narrow, wide or long words; `low` has the bits of the group, `shift` is where the key starts
-    counts : rows of each word; empty where each is one row
+    words : narrow, wide or long words; `low` is the mask of the group, and the key begins at bit `shift`
+    counts : rows of each word; empty if each is one row
     starts : first word of each piece, and the end
     added : uint64 array of shape (n_pieces,), what is added to the keys of each piece
-    marks : bool array, by group
-    kept, kept_counts : arrays, one longer, that take the keys, of uint16 only their lower bits, and the int64 counts
-    ends, rows : where each piece ends, and its rows
+    marks : bool array of shape (n_groups,)
+    kept, kept_counts : outputs, one longer than needed: keys (uint16 ones keep only their lower bits), and int64 counts
+    ends, rows : outputs: the end of each piece, and its rows
     """
     n = np.uint64(0)
     for j in range(starts.size - 1):
@@ -111,7 +111,7 @@ def part_sizes(words, starts, low, groups):
 
 @jit
 def parted(words, counts, weights, starts, codes, added, shift, low, firsts, kept, kept_counts, kept_weights, pieces):
-    """Move the rows of each group together, in their order.
+    """Gather the rows of each group, in their order.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def parted(words, counts, weights, starts, codes, added, shift, low, firsts, kep
     weights : weight of each word; empty without weights
     codes : uint32 array of shape (n_pieces,)
     firsts : int64 array of shape (2, n_groups), the first item and the first piece of each group
-    kept, kept_counts, kept_weights : take the keys, counts and weights; the latter two are empty where there are none
-    pieces : code, first item (of those of the group), rows and weight of each piece, arrays of shape (n_pieces,), the
-        last one as `streameval.kernels.segments.sum_pieces` has it
+    kept, kept_counts, kept_weights : outputs: keys, counts and weights; empty if there are no counts or weights
+    pieces : outputs: code, first item (within the group), rows, and weight of each piece, arrays of shape (n_pieces,);
+        the last is as `streameval.kernels.segments.sum_pieces` has it
     """
     kept_codes, kept_starts, rows, sums = pieces
     cursor, last = firsts.copy(), np.full(firsts.shape[1], -1)
@@ -150,9 +150,9 @@ def parted(words, counts, weights, starts, codes, added, shift, low, firsts, kep
 
 @jit
 def by_group(words, neg, pos, member, groups):
-    """Counts of ascending words, moved group by group: where each of the groups starts, its n, p and rank keys.
+    """Group the counts of ascending words; returns the start of each group, and n, p and rank key of its ties.
 
-    A code lies in a group of each slicing, ``member[code]``; codes of a group with one key are added up.
+    Code c lies in one group of each slicing, ``member[c]``; codes of a group with equal keys are added up.
     """
     starts, last = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)  # keys from 1 on
     for i in range(words.size):
@@ -183,13 +183,13 @@ def by_group(words, neg, pos, member, groups):
 
 @jit
 def without(keys, n, p, places, own_n, own_p, left_keys, left_n, left_p):
-    """Take the ties of a group out of those of all rows; returns how many ties are left.
+    """Subtract the ties of a group from the ties of all rows; returns how many ties are left.
 
     Parameters
     ----------
     keys, n, p : ties of all rows
-    places, own_n, own_p : those of the group: their places among all, ascending, and its rows
-    left_keys, left_n, left_p : take what is left; one longer than `keys`
+    places, own_n, own_p : ties of the group: their places among those of all rows, ascending, and their rows
+    left_keys, left_n, left_p : outputs, one longer than `keys`
     """
     j, left = np.uint64(0), np.uint64(0)
     for i in range(keys.size):
@@ -220,7 +220,7 @@ def recoded_rows(codes, table):
 
 @jit
 def ordered(places, count):
-    """Rows in the order of their places below `count`, and the start of each place."""
+    """Rows in the order of their places, which are below `count`, and the start of each place."""
     starts = np.zeros(count + 1, np.int64)
     for i in range(places.size):
         starts[places[i] + 1] += 1

@@ -1,8 +1,8 @@
-"""Rows of many groups by scores of 64 bits, in words of 64 bits.
+"""Rows of many groups by 64-bit scores, in 64-bit words.
 
-A long word is the distance of a key from its bucket's *base*, in 48 bits, then the cell
-(`streameval.kernels.grouped.sweep`); the highest bit is free for the label. No key of the bucket is below the base, so
-the words of a bucket are in the order of their keys. Whether keys are near enough is checked before they are encoded.
+A long word is the distance of a key from the *base* of its bucket, in 48 bits, then the cell
+(`streameval.kernels.grouped.sweep`); the highest bit is free for the label. No key of a bucket is below its base, so
+the words of a bucket sort like their keys. Distances are checked before keys are encoded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INFINITE = np.uint64(0x7FF << 52)
 
 @jit
 def fit_f8(bits):
-    """Whether all float64 scores, given as uint64 `bits`, are near their bases: those that float32 holds, and ±inf."""
+    """Whether the distances of all float64 scores, given as uint64 `bits`, fit: magnitudes float32 holds, and ±inf."""
     beyond = False
     for i in range(bits.size):
         size = bits[i] & _MAGNITUDE
@@ -39,14 +39,14 @@ def fit_f8(bits):
 
 @jit
 def shorten(words, codes, raw, table, bases):
-    """Make long words of whole keys, in place; ``table[raw]`` is the cell, and all keys are near their bases."""
+    """Turn whole keys into long words, in place; ``table[raw]`` is the cell, and all distances must fit."""
     for i in range(words.size):
         words[i] = ((words[i] - bases[codes[i] >> _CODE_SHIFT]) << _SHIFT) | np.uint64(table[raw[i]])
 
 
 @jit
 def rank_keys(words, starts, codes, bases):
-    """Whole keys of words that lie in pieces by code."""
+    """Whole keys, as uint64, of words that lie in pieces by code."""
     keys = np.empty(words.size, np.uint64)
     for j in range(codes.size):
         base = bases[codes[j] >> _CODE_SHIFT]
@@ -57,10 +57,10 @@ def rank_keys(words, starts, codes, bases):
 
 @jit
 def sort_words(words, starts, spare, low):
-    """Sort words of 64 bits within each bucket by their bits from `low` on, stably; `spare` is as long as `words`.
+    """Sort 64-bit words within each bucket by their bits from `low` on, stably; `spare` is scratch of the same size.
 
-    They are scattered by the leading bits in which they differ, so that a few come to each place; larger places are
-    scattered again.
+    Words are scattered by the leading bits in which they differ, a few to each place; larger places are scattered
+    again.
     """
     room = np.zeros((1 << MOST_BITS) + 2, np.int64)
     for j in range(starts.size - 1):
@@ -101,9 +101,9 @@ def sort_words(words, starts, spare, low):
 
 @jit
 def ties(words, starts, bases):
-    """Keys, cells, negatives and positives of labelled words that are sorted within buckets of these bases.
+    """Keys, cells, negatives and positives of labelled words that are sorted within the buckets of `bases`.
 
-    Rows of one key and cell may come several times.
+    A key and cell may occur several times.
     """
     keys, cells = np.empty(words.size, np.uint64), np.empty(words.size, np.uint64)
     neg, pos = np.zeros(words.size, np.int64), np.zeros(words.size, np.int64)

@@ -42,7 +42,7 @@ _UNIT = float(1 << 62)
 
 @jit
 def encode(ids, keys, label, shift, words, codes):
-    """Encode rows with 32-bit ids, the lower half of `ids`, and 32-bit keys: a word is the mixed id, then the key."""
+    """Encode rows with 32-bit ids (the lower half of `ids`) and 32-bit keys; a word is the mixed id, then the key."""
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
         words[i] = (np.uint64(mixed) << _WORD) | keys[i]
@@ -51,7 +51,7 @@ def encode(ids, keys, label, shift, words, codes):
 
 @jit
 def narrow_f4(bits, ids, bias):
-    """Whether no float32 score, given as uint32 `bits`, is NaN, and all ``ids + bias`` have 32 bits."""
+    """Whether no float32 score, given as uint32 `bits`, is NaN, and all ``ids + bias`` fit into 32 bits."""
     beyond = False
     for i in range(ids.size):
         beyond |= (bits[i] & _MAGNITUDE) > _INFINITE
@@ -61,7 +61,7 @@ def narrow_f4(bits, ids, bias):
 
 @jit
 def encode_f4(ids, bits, label, shift, words, codes):
-    """As `encode`, for float32 scores that are not NaN, given as uint32 `bits`."""
+    """As `encode`, for float32 scores without NaN, given as uint32 `bits`."""
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
         key = rank_f4(bits[i])
@@ -84,9 +84,10 @@ def unmix(mixed: np.ndarray) -> np.ndarray:
 
 @jit
 def row_ties(words, starts, rows):
-    """Ties of groups of rows, each a word of id and key shifted left by one with the label in the lowest bit.
+    """Ties of groups of rows; a row is a word of id and key shifted left by one, with the label in the lowest bit.
 
-    Group g is ``rows[g]`` words from ``starts[g]`` on, in any order. Returns ``starts``, n and p of the ties.
+    Group g has ``rows[g]`` words from ``starts[g]`` on, in any order. Returns the start of each group, and n and p of
+    the ties.
     """
     items = rows.sum()
     n, p = np.zeros(items, np.int64), np.zeros(items, np.int64)
@@ -104,7 +105,7 @@ def row_ties(words, starts, rows):
 
 @jit
 def id_starts(words, rest):
-    """The first tie of each group, and the number of ties; ids of sorted ties are `words` and `rest` but its last."""
+    """First tie of each group, and the number of ties; ids are `words` and `rest` without its last column, sorted."""
     starts = np.zeros(words.size + 1, np.int64)
     group = np.int64(0)
     for i in range(1, words.size):
@@ -119,7 +120,7 @@ def id_starts(words, rest):
 
 @jit
 def sizes(starts, n, p):
-    """Negatives and positives of each group."""
+    """Negatives and positives of each group, as int64 arrays."""
     neg, pos = np.zeros(starts.size - 1, np.int64), np.zeros(starts.size - 1, np.int64)
     for g in range(starts.size - 1):
         for i in range(starts[g], starts[g + 1]):
@@ -130,9 +131,9 @@ def sizes(starts, n, p):
 
 @jit
 def areas(starts, n, p, true):
-    """Σ n·(2T + p) of each group: twice the pairs in which the positive comes first, ties as halves.
+    """Σ n·(2T + p) of each group: twice the pairs in which the positive ranks first, ties as halves.
 
-    A group has `true` positives before its first tie here.
+    Group g has ``true[g]`` positives before its first tie here. Returns high and low words.
     """
     groups = starts.size - 1
     high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
@@ -153,7 +154,7 @@ def areas(starts, n, p, true):
 
 @jit
 def precisions(starts, n, p, false, true):
-    """Σ p·(T + p)/(T + p + F + n) of each group, each precision in units of 2⁻⁶²."""
+    """Σ p·(T + p)/(T + p + F + n) of each group, each precision in units of 2⁻⁶², as high and low words."""
     groups = starts.size - 1
     high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
     for g in range(groups):
@@ -171,7 +172,7 @@ def precisions(starts, n, p, false, true):
 
 @jit
 def quotients(high, low, divisors):
-    """Quotients of 128-bit integers and divisors from 1 to 2³² − 1, rounded down; the quotients must be below 2⁶⁴."""
+    """Quotients of 128-bit integers and divisors from 1 to 2³² − 1, rounded down; they must be below 2⁶⁴."""
     out = np.empty(high.size, np.uint64)
     for i in range(high.size):
         d = np.uint64(divisors[i])
@@ -185,9 +186,9 @@ def quotients(high, low, divisors):
 
 @jit
 def tops(starts, n, p, false, true, k):
-    """Positives and rows up to the first tie at which a group reaches `k` rows; −1 rows if none of its ties here does.
+    """Positives and rows of each group up to the tie at which it reaches `k` rows; −1 rows if no tie here does.
 
-    A group that has `k` rows before its first tie here also gets −1.
+    A group with `k` rows or more before its first tie here also gets −1.
     """
     groups = starts.size - 1
     hits, rows = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)

@@ -1,9 +1,9 @@
-"""Which rows lie in clusters that several groups have a part of.
+"""Find the rows in clusters that several groups share.
 
-Rows are gathered bucket by bucket with the number of their group. Two looks at a bucket find the slots, chosen by some
-bits of the key, that rows of several groups share: all other rows are in no shared cluster. Of the rest every key is
-entered in a hash table with the group that it was met in, or with `_SHARED` once another one has it; then the rows of
-shared keys are counted by group.
+Rows are gathered bucket by bucket with the number of their group. Two passes over a bucket find the slots, chosen by
+some bits of the key, that rows of several groups share; a row in any other slot is in no shared cluster. The keys of
+the remaining rows enter a hash table with the group they were first met in, or `_SHARED` once another group has them.
+Then the rows of shared keys are counted by group.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _SHARED = np.int64(-1)
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(64)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
-_MARKS = 4  # slots for each row that is marked, at least
-_PATIENCE = 32  # steps for each row, on average, after which keys are taken to collide on purpose
+_MARKS = 4  # least number of slots for each marked row
+_PATIENCE = 32  # mean probes per row; more suggest that keys were chosen to collide
 
 
 @jit
 def collect_rows(words, rest, counts, pieces, buckets, group, cursor, out, out_rest, out_counts, owners):
-    """Move the pieces of a segment of one group to the cursors of their buckets, which advance.
+    """Move the pieces of a segment of one group to the cursors of their buckets, and advance the cursors.
 
-    Piece j is rows ``pieces[j]`` to ``pieces[j + 1]``, of the bucket ``buckets[j]``. `rest` and `counts` may be empty;
-    a row without a count counts one. `owners` has the group of each row.
+    Piece j is rows ``pieces[j]`` to ``pieces[j + 1]`` of the segment, of bucket ``buckets[j]``. `rest` and `counts` may
+    be empty; a row without a count counts 1. ``owners[i]`` becomes the group of row i.
     """
     first = pieces[0]
     for j in range(buckets.size):
@@ -47,9 +47,9 @@ def collect_rows(words, rest, counts, pieces, buckets, group, cursor, out, out_r
 
 @inlined
 def _place(words, rest, i, keys, seconds, bits):
-    """Where the key of a row is in the table, or would be, and the steps to get there."""
+    """The place of a row's key in the table, or the free place for it, and the number of probes."""
     mask, steps = (_ONE << bits) - _ONE, np.int64(0)
-    key = (words[i] << _ONE) | _ONE  # the bit that is lost is the same in a bucket
+    key = (words[i] << _ONE) | _ONE  # the lost bit is the same for a whole bucket
     mixed = key
     for c in range(rest.shape[1]):
         mixed = (mixed ^ (mixed >> _HALF)) * _SPREAD + rest[i, c]
@@ -67,7 +67,7 @@ def _place(words, rest, i, keys, seconds, bits):
 
 @step
 def _keep_shared(words, owners, start, stop, shift, marks, kept):
-    """List the rows whose slot has rows of several groups, as their key may have; returns their number."""
+    """List the rows whose slot holds rows of several groups, so their key may too; returns how many there are."""
     for i in range(start, stop):
         slot = (words[i] << _BUCKET_BITS) >> shift
         mark = owners[i] + 1
@@ -81,7 +81,7 @@ def _keep_shared(words, owners, start, stop, shift, marks, kept):
 
 @jit
 def count_shared(words, rest, counts, owners, starts, first, shared):
-    """Add the rows of each group in keys of several groups, bucket by bucket, from bucket `first` on.
+    """Count the rows of each group whose key occurs in several groups, from bucket `first` on.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def count_shared(words, rest, counts, owners, starts, first, shared):
 
     Returns
     -------
-    stop : the first bucket that is not counted, as it has more than `LARGEST` rows or keys that collide
+    stop : the first bucket that was not counted, because it has more than `LARGEST` rows or colliding keys
     """
     most = np.int64(0)
     for b in range(first, starts.size - 1):

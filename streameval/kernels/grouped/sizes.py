@@ -1,9 +1,9 @@
-"""Count the clusters of all rows and of every group by size, bucket by bucket, straight from the segments.
+"""Count the clusters of all rows and of every group by size, bucket by bucket, directly from the segments.
 
-Rows are cells, the key of a cluster together with a group (`streameval.kernels.blocks.clusters`). As in
+A row is a cell, the key of a cluster with a group (`streameval.kernels.blocks.clusters`). As in
 `streameval.kernels.keyed.sizes`, a row that is alone in its slot is a singleton, of all rows and of its group. The
-others are counted in a hash table of clusters, each with the group of its rows, or `_SHARED` where several groups have
-some. Rows of shared clusters are counted once more, by cluster and group; they are the rows that a group cuts.
+others are counted in a hash table of clusters, each with the group of its rows, or `_SHARED` if several groups have
+rows in it. Rows of shared clusters are counted again, by cluster and group; these are the rows of cut clusters.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from streameval.kernels.prefetch import word_at
 
 __all__ = ["tally_groups"]
 
-_CELL = np.uint64((1 << BLOCK_BITS) - 1)  # bits of the last word that tell groups apart
+_CELL = np.uint64((1 << BLOCK_BITS) - 1)  # mask of the bits of the last word that tell groups apart
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _ONE, _HALF, _WORD_BITS = np.uint64(1), np.uint64(32), np.uint64(64)
 _MARKS = 4  # least number of slots per marked row
 _PATIENCE = 32  # mean probes per row; more suggest that keys were chosen to collide
-_SHARED = np.uint64(0)  # no group: these are counted from 1
+_SHARED = np.uint64(0)  # no group; groups are numbered from 1
 _KEY, _NEG, _OWNER, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(4)  # columns of a table
 
 
 @inlined
 def _spread(key, bits):
-    """Where a key begins to be looked for in a table."""
+    """Slot at which the search for a key begins."""
     return ((key ^ (key >> _HALF)) * _SPREAD) >> (_WORD_BITS - bits)
 
 
 @inlined
 def _items_of(starts, code, stop):
-    """Items of the codes from `code` to before `stop`, over all runs."""
+    """Number of items with codes from `code` to before `stop`, over all segments."""
     items = np.int64(0)
     for r in range(starts.shape[0]):
         items += starts[r, stop] - starts[r, code]
@@ -43,7 +43,7 @@ def _items_of(starts, code, stop):
 
 @inlined
 def _mark(rows, b, shift, marks):
-    """Count the items of each slot; an item that carries a count counts as several."""
+    """Count the items of each slot, up to 2; an item with a count counts as several."""
     for r in range(rows.starts.shape[0]):
         words, again = rows.words[r], np.uint8(rows.counts[r] != 0)
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
@@ -129,7 +129,7 @@ def _count_parts(kept, tags, stop, table, places, parts, bits, used):
 
 @inlined
 def _add(size, pos, owner, clusters, positives, large, found):
-    """Add a cluster to the tables of all rows or of a group; returns how many are too large for them."""
+    """Add a cluster to the tables of all rows or of a group; returns how many were too large for the tables."""
     if size < clusters.shape[0]:
         clusters[size, owner] += 1
         positives[size, owner] += pos
@@ -140,7 +140,7 @@ def _add(size, pos, owner, clusters, positives, large, found):
 
 @step
 def _add_alone(alone, clusters, positives):
-    """Add the clusters of one row, counted by tag, to the tables, and clear their counts."""
+    """Add the singletons, counted by tag, to the tables, and clear their counts."""
     for tag in range(2, alone.size):
         for owner in (0, tag >> 1):
             clusters[1, owner] += alone[tag]
@@ -150,7 +150,7 @@ def _add_alone(alone, clusters, positives):
 
 @step
 def _add_whole(table, used, keys, clusters, positives, large, found):
-    """Add each cluster to the tables of all rows, and of its group if it has one; returns how many are too large."""
+    """Add each cluster to the tables of all rows, and of its group if it has one; returns how many were too large."""
     for k in range(keys):
         at = used[k]
         pos = np.int64(table[at, _NEG + _ONE])
@@ -163,7 +163,7 @@ def _add_whole(table, used, keys, clusters, positives, large, found):
 
 @step
 def _add_parts(parts, used, pairs, clusters, positives, cut, large, found):
-    """Add the part of a cut cluster in each group to its group, and clear it; returns how many are too large."""
+    """Add the part of a cut cluster in each group to the tables of the group; returns how many were too large."""
     for k in range(pairs):
         at = used[k]
         pos, owner = np.int64(parts[at, _NEG + _ONE]), np.int64(parts[at, _KEY] & ((_ONE << _HALF) - _ONE))
@@ -190,7 +190,7 @@ def _room(rows, first, small):
 
 @inlined
 def _cleared(table, clean, bits):
-    """Clear what is used of a table for the first time; returns how much is clear."""
+    """Clear the part of a table that is used for the first time; returns how much of it is clear."""
     for at in range(clean, 1 << bits):
         table[at, 0] = 0
     return max(clean, 1 << bits)
@@ -198,16 +198,17 @@ def _cleared(table, clean, bits):
 
 @jit
 def tally_groups(rows, owners, further, first, clusters, positives, cut):
-    """Count the clusters of buckets by size and sum their positives, of all rows and of each group.
+    """Count the clusters of each bucket by size and sum their positives, for all rows and for each group.
 
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets
-    owners : int64 array of shape (n_cells,), the group of each code, from 1 on; all rows are group 0
+    owners : int64 array of shape (n_codes,), the group of each code, from 1 on; all rows together are group 0
     further : tuple whose length is the number of further words in a key, at most one
     first : number of the first bucket to count
-    clusters, positives : int64 tables by size and group, updated in place
-    cut : int64 array by group, its rows in clusters that have rows of other groups; updated in place
+    clusters, positives : int64 arrays of shape (n_sizes, n_groups + 1), updated in place
+    cut : int64 array of shape (n_groups + 1,), rows of each group in clusters shared with other groups; updated in
+        place
 
     Returns
     -------

@@ -1,21 +1,21 @@
-"""One sweep over the scores of all groups: areas and precisions of every group, of several slicings, in one loop.
+"""One sweep over the scores of all groups: areas and precisions of every group of several slicings, in one loop.
 
 A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
-narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is
-that shifted left by one, with the label in the lowest bit, which leaves 32 bits. Long words
-have 48 bits in place of the 16 (`streameval.kernels.grouped.long`). Within a bucket negatives come first; the sort by
-key is stable, so that they come first within each key.
+narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is a
+word shifted left by one, with the label in the lowest bit, 32 bits in all. Long words have 48 bits in place of the 16
+(`streameval.kernels.grouped.long`). Within a bucket negatives come first; the sort by key is stable, so they come first
+within each key.
 
 The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
 negatives and positives of a tie, F and T those above it, and N all negatives.
 
-Labelled words are swept from the worst score to the best, each tie from its positives to its negatives. So a positive
-knows its denominator and a negative the positives of its tie: no tie has to be closed, only the first positive of a
-tie differs from others, and a negative (there are many more of them) is little more than counted. A group is one cache
-line (`STATE` integers): the key of the last positive, the positives and negatives not yet passed, the former at the
-start of that key, and four sums. All rows, the first group, are kept in registers. Ties that are counted already are
-swept from the best score to the worst: a group has the key of its current tie, the tie's n and p, and F and T (`TALLY`
-integers), and sums of 128 bits.
+Labelled words are swept from the worst score to the best, and within each tie from positives to negatives. So a
+positive knows the denominator of its precision, and a negative knows the positives of its tie: no tie has to be closed,
+only the first positive of a tie needs extra work, and a negative (there are many more of them) is little more than
+counted. The state of a group is one cache line (`STATE` integers): the key of the last positive, the numbers of
+positives and negatives not yet passed, the number of positives at the start of that key, and four sums. The state of
+all rows, group 0, is kept in registers. Words with counts are swept from the best score to the worst: a group has the
+key of its current tie, n and p of the tie, and F and T (`TALLY` integers), and 128-bit sums.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ __all__ = [
 
 CELL_BITS = 15
 STATE = 8  # key of the last positive, P and N left, P at its start, and what `AREA` … `LOWER` say
-AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ of ties' positives at negatives, Σ precision by halves
-MOST = 1 << 61  # words of a sweep, times 2³⁰ or the negatives of a group, for sums of one word
+AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ tied positives at negatives, Σ precision as halves
+MOST = 1 << 61  # words of a sweep times 2³⁰, or times the negatives of a group, for sums that fit into one word
 TALLY = 5  # key of the current tie, its n and p, F and T before it
 SUMS = 4  # high and low words of both sums
 
@@ -62,7 +62,7 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _UNIT = float(1 << 62)
 _SHORT = 48  # words of a bucket that are sorted by insertion
-KEY_SHIFT = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
+KEY_SHIFT = np.uint32(CELL_BITS + 1)  # bits below the key of a labelled word
 _PASSED, _LEFT, _OTHERS, _START = range(4)
 _HALF_WORD, _LOWER_HALF = np.int64(32), np.int64((1 << 32) - 1)
 _KEY, _N, _P, _F, _T = range(TALLY)
@@ -70,7 +70,7 @@ _KEY, _N, _P, _F, _T = range(TALLY)
 
 @jit
 def narrow_f4(bits, raw, table, label, words, codes):
-    """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the cell."""
+    """Encode float32 scores without NaN, given as uint32 `bits`; ``table[raw]`` is the cell."""
     for i in range(bits.size):
         key = rank_f4(bits[i])
         words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
@@ -88,7 +88,7 @@ def narrow_keys(keys, raw, table, label, words, codes):
 
 @jit
 def wide_words(words, starts, codes):
-    """Words of `streameval.kernels.grouped.interleave` from narrow ones that lie in pieces by code."""
+    """Words as in `streameval.kernels.grouped.interleave`, from narrow words that lie in pieces by code."""
     out = np.empty(words.size, np.uint64)
     for j in range(codes.size):
         high = np.uint64(codes[j] >> _ONE) << np.uint64(48)
@@ -99,9 +99,9 @@ def wide_words(words, starts, codes):
 
 @jit
 def sort_words(words, starts, spare, low):
-    """Sort labelled words within each bucket by their bits from `low` on, stably; 16 bits are the key, 32 all.
+    """Sort labelled words within each bucket by their bits from `low` on, stably; the key has 16 bits, a word 32.
 
-    `spare` is as long as `words`; `low` is uint32.
+    `spare` is scratch of the same size; `low` is uint32.
     """
     places = np.zeros(DIGIT + 1, np.int64)
     for j in range(starts.size - 1):
@@ -116,7 +116,7 @@ def sort_words(words, starts, spare, low):
 
 @jit
 def narrow_ties(words, starts, buckets):
-    """Words as `wide_words`, which may repeat, and counts of both labels, from sorted ones bucket by bucket."""
+    """Words as from `wide_words`, with negatives and positives, from labelled words sorted within each bucket."""
     keys, neg, pos = np.empty(words.size, np.uint64), np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     ties = 0
     for j in range(buckets.size):
@@ -149,10 +149,10 @@ def _closed(tally, sums, negatives, g):
 
 @jit
 def sweep_words(words, starts, buckets, member, state):
-    """Sweep over sorted labelled words, narrow or long, from the last to the first.
+    """Sweep over sorted labelled words, narrow or long, from the last to the first; sums are added to `state`.
 
-    `state` has a row of `STATE` for each group: no key (−1), the rows of the group up to the last word, no sums. Every
-    word is in group 0. See `MOST`.
+    `state` is an int64 array of shape (n_groups, `STATE`): initially no key (−1), the rows of the group up to the last
+    word, and zero sums. Every word is in group 0. See `MOST` for the limit on the number of words.
     """
     passed, left, others, start = state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START]
     area = tied = upper = lower = np.int64(0)
@@ -200,9 +200,9 @@ def sweep_words(words, starts, buckets, member, state):
 
 @jit
 def sweep_ties(keys, neg, pos, member, negatives, tally, sums):
-    """Sweep over wide words whose keys ascend, with their counts; a tie that is not over stays open.
+    """Sweep over ascending wide words with counts; the last tie of each group stays open until `close`.
 
-    `negatives` are those of each group in all.
+    ``negatives[g]`` is the number of all negatives of group g.
     """
     for i in range(keys.size):
         key, cell = np.int64(keys[i] >> _HALF), keys[i] & _LOW
@@ -218,7 +218,7 @@ def sweep_ties(keys, neg, pos, member, negatives, tally, sums):
 
 @jit
 def close(negatives, tally, sums):
-    """Close the ties of all groups."""
+    """Add the open ties of all groups to their sums."""
     for g in range(tally.shape[0]):
         _closed(tally, sums, negatives, np.uint64(g))
         tally[g, _KEY], tally[g, _N], tally[g, _P] = -1, 0, 0

@@ -9,12 +9,12 @@ __all__ = ["find_runs", "sum_runs"]
 
 @jit
 def find_runs(columns, starts):
-    """Write the first row of each run of equal keys; returns how many runs there are, or −1 where they are too many.
+    """Write the first row of each run of equal keys to `starts`; returns the number of runs, or −1 if they do not fit.
 
     Parameters
     ----------
     columns : tuple of uint64 arrays of shape (n,), the words of the keys
-    starts : int64 array, to be filled
+    starts : int64 array, filled from the front
     """
     runs = 0
     for i in range(columns[0].size):
@@ -31,7 +31,7 @@ def find_runs(columns, starts):
 
 @jit
 def sum_runs(values, starts, sums):
-    """Sum the values of each run, which ends where the next one starts."""
+    """Sum the values of each run; a run ends where the next one starts."""
     for k in range(starts.size):
         total = 0
         for i in range(starts[k], starts[k + 1] if k + 1 < starts.size else values.size):

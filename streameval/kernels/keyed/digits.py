@@ -1,4 +1,4 @@
-"""Steps that sorts share: how many leading bits to look at together, sorting by a digit, and by insertion."""
+"""Steps that sorts share: choosing how many leading bits to use, sorting by one digit, and insertion sort."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from streameval.kernels.jit import inlined
 __all__ = ["DIGIT", "MOST_BITS", "SHORT", "by_digit", "insert", "shift_of"]
 
 SHORT = 16  # items that are sorted by insertion
-DIGIT = 0xFF  # the largest digit of `by_digit`
-MOST_BITS = 13  # of words that are looked at together: 2¹³ places stay in the cache
+DIGIT = 0xFF  # largest digit of `by_digit`
+MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache
 
-_EACH = 1  # base-2 logarithm of the items of a place, about
+_EACH = 1  # log2 of the mean number of items of a place
 _ONE = np.uint64(1)
 _MASK = np.uint32(DIGIT)
 
 
 @inlined
 def _bit_length(value):
-    """Bits of a number."""
+    """Number of bits of a number."""
     bits = 0
     while value:
         value >>= _ONE
@@ -29,14 +29,14 @@ def _bit_length(value):
 
 @inlined
 def shift_of(items, spread):
-    """The bits of numbers up to `spread` below their leading digit, by which about two of the items come to a place."""
+    """By how many bits to shift numbers up to `spread`, so that each place gets about two of the items."""
     bits = min(max(2, _bit_length(np.uint64(items)) - _EACH), MOST_BITS)
     return np.uint64(max(0, _bit_length(spread) - bits))
 
 
 @inlined
 def insert(words, a, b, low):
-    """Sort a few words by their bits from `low` on, stably."""
+    """Sort the words from a to b by their bits from `low` on, stably, by insertion."""
     for i in range(a + 1, b):
         word, at = words[i], i
         while at > a and words[at - 1] >> low > word >> low:
@@ -47,7 +47,7 @@ def insert(words, a, b, low):
 
 @inlined
 def by_digit(given, taken, a, b, shift, places):
-    """Move words of 32 bits to the order of the digit of 8 bits at `shift`, stably."""
+    """Sort 32-bit words stably by their 8-bit digit at `shift`, from `given` to `taken`."""
     places[:] = 0
     for i in range(a, b):
         places[(given[i] >> shift) & _MASK] += 1

@@ -1,4 +1,4 @@
-"""Count the rows of hot keys in a small table, before rows are partitioned; see `streameval.states.keyed.hot`."""
+"""Count the rows of hot keys in a small table before partitioning the others; see `streameval.states.keyed.hot`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from streameval.kernels.keys import code_f4, code_id
 
 __all__ = ["SLOT_BITS", "absorb", "absorb_f4", "absorb_id", "slots_of", "whole_keys"]
 
-SLOT_BITS = 14  # of a table, which stays in the second-level cache
+SLOT_BITS = 14  # log2 of the slots of a table, which stays in the second-level cache
 
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
-_ONE, _TWO, _HALF_BITS = np.uint64(1), np.uint64(2), np.uint64(5)  # a half has 32 bits
+_ONE, _TWO, _HALF_BITS = np.uint64(1), np.uint64(2), np.uint64(5)  # log2 of the 32 bits of a half
 
 
 def slots_of(keys: np.ndarray) -> np.ndarray:
-    """The first of the two slots that `absorb` looks into for each key, as a uint64 array; zeros have slots 0 and 1.
+    """The first of the two slots of each key in `absorb`, as a uint64 array; a key of zeros has slots 0 and 1.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def slots_of(keys: np.ndarray) -> np.ndarray:
 
 
 def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """First words of keys as uint64: a shorter word is completed by its bucket.
+    """First words of keys as uint64; the bucket completes shorter words.
 
     Examples
     --------
@@ -46,21 +46,21 @@ def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 @inlined
 def _whole(word, code, bits):
-    """`whole_keys` of one key, whose word has `bits` bits."""
+    """`whole_keys` for one key, whose word has `bits` bits."""
     return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << np.uint64(bits))
 
 
 @jit
 def absorb(words, rest, codes, further, table):
-    """Count the rows whose key is in one of its two slots and move the others to the front; returns how many these are.
+    """Count the rows whose key is in one of its two slots, and move the other rows to the front; returns their number.
 
-    Keys have as many further words as the tuple `further` is long. No branch depends on the data.
+    Keys have as many further words as the tuple `further` has items. No branch depends on the data.
 
     Parameters
     ----------
-    table : flat uint64 array; for each pair of slots the words of its two keys, then two items for their counts. An
-        item holds the negatives in its lower half and the positives in its upper half, so that a row touches one cache
-        line and changes one number. The caller empties the halves before they are full.
+    table : flat uint64 array; each pair of slots holds the words of its two keys, then two counts. A count has the
+        negatives in its lower half and the positives in its upper half, so that a row touches one cache line and
+        changes one number. The caller empties the halves before they overflow.
     """
     kept, columns = np.uint64(0), len(further)
     width = np.uint64(2 * columns + 4)  # of a pair
@@ -87,7 +87,7 @@ def absorb(words, rest, codes, further, table):
 
 @inlined
 def _counted(key, label, table):
-    """Count a row in the slot of its key of one word, as `absorb` does; returns 1 if there is one, else 0."""
+    """Count a row whose one-word key is in one of its slots, as `absorb` does; returns 1 if it is, else 0."""
     at = (key * _MIX) >> _PAIR_SHIFT << _TWO
     two = np.uint64(table[at + _ONE] == key)
     hit = np.uint64(table[at] == key) | two
@@ -97,7 +97,7 @@ def _counted(key, label, table):
 
 @jit
 def absorb_id(ids, label, shift, words, codes, table):
-    """`encode_id` and `absorb` in one loop; returns how many rows are left."""
+    """`encode_id` and `absorb` in one loop; returns the number of remaining rows."""
     kept = np.uint64(0)
     for i in range(ids.size):
         word, code = code_id(ids[i], label[i], shift)
@@ -109,7 +109,7 @@ def absorb_id(ids, label, shift, words, codes, table):
 
 @jit
 def absorb_f4(bits, label, words, codes, table):
-    """`encode_f4` and `absorb` in one loop; returns how many rows are left, and how many scores are NaN."""
+    """`encode_f4` and `absorb` in one loop; returns the number of remaining rows and the number of NaN scores."""
     kept, missing = np.uint64(0), 0
     for i in range(bits.size):
         key, code, nan = code_f4(bits[i], label[i])

@@ -1,11 +1,11 @@
-"""Delta encoding of sorted words, a piece at a time.
+"""Delta encoding of sorted words, piece by piece.
 
 A piece is the words of one code in ascending order. It is stored as its first word and the differences between
-neighbours, all with the number of bytes that the largest needs. Where that is shorter, a difference takes one byte, and
-the byte 255 means: add 255 and the next byte. A word of several rows is followed by differences of 0, or has a count
-with seven bits per byte and the highest bit set in every byte except the last.
+neighbours, each in as many bytes as the largest needs. If that is shorter, a difference takes one byte, and the byte
+255 means: add 255 and the next byte. The rows of a word are stored either as differences of 0, or as a count with seven
+bits per byte and the highest bit set in every byte except the last.
 
-The bytes come from files, so every write is checked against the room left; a piece that does not fit is reported.
+The bytes come from files, so every write is checked against the remaining room; damaged pieces are reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NARROW = 1 << 16  # differences below this may be cheaper byte by byte
 
 @jit
 def _bytes_of(value):
-    """Number of bytes that a number needs; none for 0."""
+    """Number of bytes that a number needs; 0 for 0."""
     width = 0
     while width < 8 and value >> np.uint64(8 * width):
         width += 1
@@ -32,7 +32,7 @@ def _bytes_of(value):
 
 @jit
 def measure(words, counts, starts, repeat):
-    """The storage of each piece: bytes of a difference, whether it is plain, bytes of words, bytes of counts.
+    """How each piece is stored: bytes of a difference, whether it is plain, bytes of words, bytes of counts.
 
     A plain piece has no counts: each item is one row or, if `repeat` allows it, is repeated for every row.
     """
@@ -66,7 +66,7 @@ def measure(words, counts, starts, repeat):
 
 @jit
 def _put(gap, width, out, at):
-    """Write a difference."""
+    """Write a difference; returns the next position."""
     if width == 1:
         while gap >= _ON:
             out[at] = _ON
@@ -79,7 +79,7 @@ def _put(gap, width, out, at):
 
 @jit
 def pack(words, counts, starts, widths, plain, word_out, count_out):
-    """Write all pieces, one after the other, as `measure` found."""
+    """Write all pieces, one after another, in the sizes that `measure` found."""
     at, to = 0, 0
     for j in range(starts.size - 1):
         for i in range(starts[j], starts[j + 1]):
@@ -100,7 +100,7 @@ def pack(words, counts, starts, widths, plain, word_out, count_out):
 
 @jit
 def _words(first, width, data, n, out, at):
-    """Write the `n` words of a piece from `at` on. Returns False if `data` does not hold exactly n − 1 differences."""
+    """Write the `n` words of a piece from `at` on; returns False unless `data` holds exactly n − 1 differences."""
     word = np.uint64(first)
     out[at] = word
     if width == 1:
@@ -108,7 +108,7 @@ def _words(first, width, data, n, out, at):
     if width > 8 or data.size != (n - 1) * width:
         return False
     mask = ~np.uint64(0) >> np.uint64(64 - 8 * width) if width else np.uint64(0)
-    full = min(n - 1, (data.size - 8) // width + 1) if data.size >= 8 else 0  # whose eight bytes are here
+    full = min(n - 1, (data.size - 8) // width + 1) if data.size >= 8 else 0  # those with eight bytes to read
     for i in range(full):
         word += eight_bytes(data, i * width) & mask
         out[at + 1 + i] = word
@@ -121,14 +121,14 @@ def _words(first, width, data, n, out, at):
 
 @jit
 def _narrow(word, data, n, out, at):
-    """`_words` of one byte a difference, or several where the first is 255."""
+    """`_words` for differences of one byte, or of several where the byte is 255."""
     ends = 0
     for i in range(data.size):
         ends += data[i] != _ON
     if ends != n - 1 or (data.size and data[-1] == _ON):
         return False
     to = np.uint64(at + 1)
-    for i in range(data.size):  # overwrites the item until its difference ends
+    for i in range(data.size):  # overwrites the item until its difference is complete
         word += np.uint64(data[i])
         out[to] = word
         to += np.uint64(data[i] != _ON)
@@ -137,7 +137,7 @@ def _narrow(word, data, n, out, at):
 
 @jit
 def _counts(data, rows, n, out):
-    """Write the counts of `n` items. Returns False if `data` does not hold n positive counts that sum to `rows`."""
+    """Write the counts of `n` items; returns False unless `data` holds n positive counts that sum to `rows`."""
     at = 0
     for i in range(n):
         count, shift, more = np.int64(0), 0, True
@@ -167,11 +167,11 @@ def unpack(
     places, rows, items, first, widths, words, word_starts, counts, count_starts, rest, weights, few, lone, several,
     one, one_rest, one_weights, many, many_rest, many_weights, many_counts,
 ):  # fmt: skip
-    """Decode pieces into `one` and `many` at the cursors of their codes, which are at `places`.
+    """Decode pieces into `one` and `many`, at the cursors of their codes, which are at `places`.
 
-    Returns the number of pieces decoded; if it is less than all, the piece with that number is damaged.
+    Returns the number of pieces decoded; if that is less than all, the next piece is damaged.
 
-    Items of at most `few` rows go to `one`, repeated for every row; larger items go to `many`, with their counts.
+    Pieces with at most `few` rows per item go to `one`, with every row as an item; others go to `many`, with counts.
     """
     most = items.max() if items.size else 0
     scratch, tally = np.empty(most, one.dtype), np.empty(most, np.int64)

@@ -1,6 +1,6 @@
 """Count the rows of hot keys, and partition the other rows by their first id.
 
-A key is a word and further words; every row has a count of 1. Hot keys are taken out while rows are collected. See
+A key is a word and further words; every row counts 1. Rows of hot keys are counted while rows are collected. See
 `streameval.states.contingency.rows`.
 """
 
@@ -39,7 +39,7 @@ def slots_of_rows(keys: np.ndarray) -> np.ndarray:
 
 @jit
 def collect_words(words, shift, out, counts):
-    """Copy words, and count those of each bucket, which is given by the bits of the mixed word above `shift`."""
+    """Copy words, and count the rows of each bucket; the bits of the mixed word above `shift` are the bucket."""
     for i in range(words.size):
         counts[(words[i] * _MIX) >> shift] += 1
         out[i] = words[i]
@@ -55,7 +55,7 @@ def count_pairs(first, second, width, table):
 
 @jit
 def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
-    """Count rows whose key is in one of its two slots and collect the others as `collect_words`; returns how many.
+    """Count rows whose key is in one of its two slots; collect the others as `collect_words`, and return how many.
 
     Parameters
     ----------
@@ -64,8 +64,9 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
     further : tuple of n_further items; the compiler knows its length
     table : uint64 array of shape (n_slots, n_further + 2), the words of a key and its count in each row
     shift : see `collect_words`
-    out, out_rest : uint64 arrays of shape (n,) and (n, n_further); no branch depends on the data, so all is written
-    counts : int64 array of shape (n_buckets,), to which the rows left are added
+    out, out_rest : uint64 arrays of shape (n,) and (n, n_further); every row is written, so that no branch depends on
+        data
+    counts : int64 array of shape (n_buckets,), incremented by the remaining rows
     """
     kept, columns = np.uint64(0), len(further)
     for i in range(words.size):
@@ -90,7 +91,7 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
 
 @jit
 def scatter_ids(words, rest, further, shift, cursor, out, out_rest):
-    """Write mixed words and the further words of their rows at the cursors of their buckets; advances the cursors."""
+    """Write the mixed word and the further words of each row at the cursor of its bucket; advances the cursors."""
     columns = len(further)
     for i in range(words.size):
         word = words[i] * _MIX

@@ -1,9 +1,10 @@
-"""Count the clusters of whole buckets by size, straight from the segments: no row is gathered or sorted.
+"""Count the clusters of whole buckets by size, directly from the segments, without gathering or sorting rows.
 
-A bucket fits into the second-level cache, and two passes read it. The first counts the rows of each slot in a byte that
-saturates at 2; there are at least four slots per row. In the second, a row that is alone in its slot is a singleton and
-is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter the table, and
-the table stays small. Where the last bucket had hardly a singleton and few clusters, all rows go to the table at once.
+A bucket fits into the second-level cache and is read twice. The first pass counts the rows of each slot in a byte that
+saturates at 2; there are at least four slots per row. In the second pass, a row that is alone in its slot is a
+singleton and is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter
+the table, and the table stays small. If the last bucket had hardly any singletons and few clusters, all rows go to the
+table.
 
 The loops neither make nor slice arrays: each array would take as long to compile as a loop over it.
 """
@@ -30,7 +31,7 @@ _MARKS = 4  # least number of slots per marked row
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
 _ALONE = np.uint8(1)
 _FULL = 1 << 32  # rows in a bucket; the table has 32 bits for the rows of a label
-_REPEATS = 4  # rows of a key, on average, from which the next bucket is not searched for singletons
+_REPEATS = 4  # mean rows per key from which the next bucket is not searched for singletons
 
 
 def tally_clusters(
@@ -51,20 +52,20 @@ def tally_clusters(
     words : number of words of a key
     first : number of the first bucket to count
     clusters, positives : int64 tables indexed by size, updated in place
-    start : bucket of ids that the buckets here are counted from; None if impure clusters are not wanted
+    start : id bucket of the first bucket here; None to skip impure clusters
 
     Returns
     -------
     stop : the first bucket that was not counted, because it has more than `LARGEST` items, 2³² rows or colliding keys
     sizes, large : int64 arrays with the sizes and positives of clusters too large for the tables
-    ids, facts : impure clusters, which have several rows, not all positive: uint64 array of shape (n, words) and their
-        negatives and positives, of shape (n, 2)
+    ids, facts : impure clusters, those of several rows that are not all positive: uint64 array of shape (n, words), and
+        their negatives and positives, an array of shape (n, 2)
     """
     buckets = items[2 * first :].reshape(-1, 2).sum(axis=1)
     most, counted = int(buckets.clip(max=LARGEST).max()), rows.counts != 0
-    several = int((rows.starts[counted, -1] - rows.starts[counted, 2 * first]).sum())  # items of any number of rows
+    several = int((rows.starts[counted, -1] - rows.starts[counted, 2 * first]).sum())  # items with counts
     large = np.empty((2, int((buckets // clusters.size).sum()) + several), np.int64)
-    room = 0 if start is None else (int(buckets.sum()) + several) // 2 + 1  # most of it is never touched
+    room = 0 if start is None else (int(buckets.sum()) + several) // 2 + 1  # most of the memory is never touched
     ids, facts = np.empty((room, words), np.uint64), np.empty((room, 2), np.int64)
     lengths = most + 1, (most + 1) * (words - 1), most + 1 if counted.any() else 0
     kept = tuple(np.empty(length, np.uint64) for length in lengths)
@@ -78,7 +79,7 @@ def tally_clusters(
 
 
 def _slots(least: int) -> int:
-    """The size of a table that `table_bits` chooses."""
+    """Size of the table that `table_bits` chooses."""
     return 1 << max(3, (least - 1).bit_length())
 
 
@@ -95,11 +96,11 @@ def table_bits(slots):
 def _tally(
     rows, items, further, first, clusters, positives, marks, kept, shared, table, used, large, start, ids, facts
 ):
-    """Fill the arrays of `tally_clusters`; returns where it stopped, and the lengths of `large` and of `ids`.
+    """Fill the arrays of `tally_clusters`; returns where it stopped, and the lengths of `large` and `ids`.
 
-    Scratch: a byte for each slot; the columns of rows that share one, and their addresses as those of one bucket; a
+    Scratch: a byte for each slot; the columns of rows that share a slot, and their addresses as those of one bucket; a
     hash table of key, counts and further words; its slots in use. A key is a word shifted left with the lowest bit set,
-    so that it is not 0. The counts are the negatives and, 32 bits higher, the positives: a row changes one number.
+    so it is never 0. The counts hold the negatives and, 32 bits higher, the positives, so a row changes one number.
     """
     columns, found, mixed, clean, direct, half = len(further), 0, 0, _ZERO, False, _ZERO
     for b in range(first, items.size >> 1):
@@ -124,7 +125,7 @@ def _tally(
             row = used[k]
             neg, pos = np.int64(table[row + _ONE] & _LOW), np.int64(table[row + _ONE] >> _HALF)
             if start is not None:
-                top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # of the key, which its shift lost
+                top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # the top bit of the key, which the shift lost
                 ids[mixed, 0] = (table[row] >> _ONE) | top
                 for c in range(columns):
                     ids[mixed, 1 + c] = table[row + _TWO + np.uint64(c)]
@@ -142,7 +143,7 @@ def _tally(
 
 @step
 def _rows_in(rows, b, total):
-    """The rows of a bucket of `total` items, some of which stand for several rows."""
+    """Number of rows in a bucket of `total` items, some of which stand for several rows."""
     starts, words, _, counts = rows
     for r in range(words.size):
         column = counts[r]
@@ -154,7 +155,7 @@ def _rows_in(rows, b, total):
 
 @step
 def _mark(rows, b, total, marks):
-    """Count the rows of each slot, up to 2; returns the bits by which words are shifted to get their slots."""
+    """Count the rows of each slot, up to 2; returns by how many bits words are shifted to give their slots."""
     starts, words, _, counts = rows
     bits = table_bits(_MARKS * total)
     shift = _WORD_BITS - bits
@@ -170,9 +171,9 @@ def _mark(rows, b, total, marks):
 
 @step
 def _keep(rows, further, code, shift, marks, kept, stop):
-    """Copy the rows of a code that share a slot to row `stop` and on; returns the end.
+    """Copy the rows of a code that share a slot, from row `stop` on; returns the end.
 
-    Where no item has a count, there is no room for counts.
+    If no item has a count, `kept` has no room for counts.
     """
     columns = np.uint64(len(further))
     starts, words, rest, counts = rows
@@ -192,10 +193,10 @@ def _keep(rows, further, code, shift, marks, kept, stop):
 
 @step
 def _count(rows, further, b, total, table, clean, used):
-    """Count the rows of a bucket by key; returns the number of keys, −1 where too many collide.
+    """Count the rows of a bucket by key; returns the number of keys, or −1 if too many collide.
 
-    The table has been cleaned up to row `clean`; returns that as well. Whether a row is the first of its key cannot be
-    predicted, so no branch depends on it.
+    The second result says up to which row the table has been cleaned. Whether a row is the first of its key is
+    unpredictable, so no branch depends on it.
     """
     columns = len(further)
     starts, words, rest, counts = rows
@@ -220,7 +221,7 @@ def _count(rows, further, b, total, table, clean, used):
                     other = there ^ key
                     for c in range(columns):
                         other |= table[at + _TWO + np.uint64(c)] ^ word_at(rest_column, i * columns + c)
-                    if not other * there:  # a key is odd, so this is 0 where one of both is: one branch
+                    if not other * there:  # a key is odd, so this is 0 if one of the two is: one branch
                         break
                     slot = (slot + _ONE) & mask
                     steps += _ONE

@@ -1,8 +1,8 @@
-"""Sort words of 64 bits; NumPy counts the digits of shorter ones.
+"""Sort 64-bit words; for shorter words NumPy has a radix sort.
 
-Words that fit into the second-level cache are sorted by their digits, from the lowest to the highest, which takes the
-same time however they are distributed. More words are scattered by their leading bits, which are even in mixed ids, to
-places of a few each, and these are sorted by insertion, or by NumPy where they are many. `sorted_order` always does so.
+Words that fit into the second-level cache are sorted digit by digit, from the lowest to the highest, which takes the
+same time for any distribution. More words are scattered by their leading bits, which are uniform in mixed ids, to
+places of a few words each; a place is sorted by insertion, or by NumPy if it is large. `sorted_order` always scatters.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from streameval.kernels.jit import inlined, jit
 __all__ = ["sort_digits", "sorted_order", "sorted_words"]
 
 _ONE = np.uint64(1)
-_FEW = 1 << 8  # words that are sorted at once
-_CACHED = 1 << 16  # words that stay in the cache, with room for a copy
-_DIGIT = 11  # bits of a digit at most: the counts of all digits stay in the cache as well
-_EACH = 2  # base-2 logarithm of the words of a place, about
-_SHORT = 48  # words of a place that are sorted by insertion
+_FEW = 1 << 8  # fewer words are sorted by NumPy
+_CACHED = 1 << 16  # words that fit into the cache together with a copy
+_DIGIT = 11  # largest number of bits of a digit: the counts of all digits stay in the cache as well
+_EACH = 2  # log2 of the mean number of words of a place
+_SHORT = 48  # words of a place that is sorted by insertion
 
 
 def sorted_words(words: np.ndarray) -> np.ndarray:
-    """Words in ascending order.
+    """Words in ascending order, as a new array.
 
     Parameters
     ----------
@@ -46,7 +46,11 @@ def sorted_words(words: np.ndarray) -> np.ndarray:
 
 
 def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Words in ascending order, and the places where they were; equal words are in no certain order.
+    """Words in ascending order, and the index of each in the input; equal words are in any order.
+
+    Parameters
+    ----------
+    words : unsigned array of shape (n,)
 
     Examples
     --------
@@ -67,7 +71,7 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sorted_digits(words: np.ndarray) -> np.ndarray:
-    """Words in ascending order, by digits of the bits in which they differ."""
+    """Words in ascending order, sorted by digits of the bits in which they differ."""
     bits = int(words.min() ^ words.max()).bit_length()
     digits = -(-bits // _DIGIT)
     if not digits:
@@ -79,7 +83,7 @@ def _sorted_digits(words: np.ndarray) -> np.ndarray:
 
 
 def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
-    """The smallest word, the bits below those that choose a place, and room for the starts of all places."""
+    """The smallest word, the number of bits below those that choose a place, and zeros for the starts of places."""
     low, high = words.min(), words.max()
     shift = np.uint64(max(0, int(high - low).bit_length() - (words.size.bit_length() - _EACH)))
     return low, shift, np.zeros(int((high - low) >> shift) + 2, np.int64)
@@ -87,9 +91,10 @@ def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
 
 @jit
 def sort_digits(words, counts, out, spare):
-    """Sort by digits, stably from the lowest up; they go to `out` and `spare` by turns.
+    """Sort words stably from the lowest digit to the highest, alternating between `out` and `spare`.
 
-    `counts` are zeros of shape (n_digits, 2 ** bits of a digit).
+    `counts` is a uint32 array of zeros of shape (n_digits, 2 ** bits of a digit). The result is in `out` if n_digits is
+    odd.
     """
     mask = np.uint64(counts.shape[1] - 1)
     bits = np.uint64(0)
@@ -117,7 +122,7 @@ def sort_digits(words, counts, out, spare):
 
 @inlined
 def _count(words, low, shift, starts, cursor):
-    """The start of each place; `cursor` takes a copy that may advance."""
+    """Count the start of each place; `cursor` takes a copy that may advance."""
     for i in range(words.size):
         starts[((words[i] - low) >> shift) + _ONE] += 1
     for place in range(1, starts.size):
@@ -146,7 +151,7 @@ def _scatter_words(words, low, shift, starts, cursor, out):
 
 @jit
 def _scatter_order(words, low, shift, starts, cursor, out, order):
-    """As `_scatter_words`, with the place where each word was."""
+    """As `_scatter_words`; `order` takes the index of each word."""
     _count(words, low, shift, starts, cursor)
     for i in range(words.size):
         place = (words[i] - low) >> shift

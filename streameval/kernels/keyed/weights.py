@@ -1,9 +1,8 @@
-"""Sum the weights of 16-bit words by label, straight from the segments: large buckets in a table, small ones sorted.
+"""Sum the weights of 16-bit words by label, directly from the segments: by a table or, for small buckets, by sorting.
 
-The table of a large bucket has an entry for every word, two megabytes in all, which a small bucket would touch in as
-many places as it has rows. The rows of a small bucket are sorted by digits instead, as words of 32 bits: the 16-bit
-word, then the place of the row among those of the bucket, by which its weight is found. Weights are added in the order
-of the segments either way.
+The table of a large bucket has an entry for every word, 2 MiB in all; a small bucket would touch a different place with
+every row. The rows of a small bucket are sorted by digits instead, as 32-bit words: the 16-bit word, then the index of
+the row in the bucket, which leads to its weight. In both cases weights are added in the order of the segments.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from streameval.kernels.prefetch import float_at, short_at, word_at
 
 __all__ = ["SUMS", "sum_words", "weigh_words"]
 
-SUMS = 4  # columns of a table of weights: a compensated sum of the negatives, and one of the positives
+SUMS = 4  # columns of a table of weights: compensated sums of negatives and of positives
 
-_FEW = 48  # rows of a bucket that are sorted by insertion
+_FEW = 48  # rows of a bucket that is sorted by insertion
 _ONE, _PLACE_BITS, _WORD_BITS = np.uint64(1), np.uint32(16), np.uint64(16)
 _PLACE = np.uint32(0xFFFF)
 
 
 @jit
 def sum_words(rows, weights, b, keys, table, neg, pos):
-    """Sum the weights of the words of one bucket by label, in the order of the runs.
+    """Sum the weights of the words of one bucket by label, in the order of the segments.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ def sum_words(rows, weights, b, keys, table, neg, pos):
     b : index of the bucket
     keys : uint64 array of shape (n,), the distinct keys of the bucket
     table : float64 array of shape (`WORDS`, `SUMS`) of zeros, zero again on return
-    neg, pos : float64 arrays of shape (n,), to which the weights of each key are written
+    neg, pos : float64 arrays of shape (n,), outputs: the weights of each key
     """
     for label in range(2):
         for r in range(rows.words.size):
@@ -53,19 +52,20 @@ def sum_words(rows, weights, b, keys, table, neg, pos):
 
 @jit
 def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight, pos_weight):
-    """Count the distinct keys of some small buckets in ascending order, and sum their weights.
+    """Count the distinct keys of some small buckets in ascending order, and sum their weights by label.
 
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` whose words are 16 bits wide
     weights : uint64 array of shape (n_runs,), the addresses of the weights
-    items, buckets : int64 arrays of shape (n_buckets,), the items of each, at most 2¹⁶, and the upper bits of its keys
+    items, buckets : int64 arrays of shape (n_buckets,), the items of each bucket, at most 2¹⁶, and its number, the
+        upper bits of its keys
     first : index in `rows` of the first of these buckets
-    keys, neg, pos, neg_weight, pos_weight : arrays with room for as many keys as there are items
+    keys, neg, pos, neg_weight, pos_weight : outputs of shape (n_items,)
 
     Returns
     -------
-    int64, the number of keys
+    int64, the number of distinct keys
     """
     most = items.max()
     order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(DIGIT + 1, np.int64)

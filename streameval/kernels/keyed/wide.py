@@ -1,12 +1,11 @@
 """Sort rows of keys of several words, and count them by key and label.
 
-A row is the words of its key, then its label; rows lie one after the other in a flat array. They are scattered by the
-leading bits in which their words differ, in the first column in which they differ at all, so that a few come to each
-place; larger places are scattered again. Each level settles two bits or more of a key, so that the work is linear in
-the rows for any keys.
+A row is the words of its key, then its label; rows follow one another in a flat array. They are scattered by the
+leading bits in which their words differ, in the first column that differs, a few to each place; larger places are
+scattered again. Each level resolves at least two bits of a key, so the work is linear in the rows for any keys.
 
-The loops take the row's columns as a tuple of that length, so that each width is compiled separately, its short loops
-unrolled.
+The loops take a tuple with one item for each column of a row, so that each width is compiled separately, with its short
+loops unrolled.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _ONE = np.uint64(1)
 
 @jit
 def labelled_rows(words, rest, label, out):
-    """Write rows of keys: their first words, their further words, and the label."""
+    """Write rows of keys to `out`, of shape (n_rows, width): first words, further words, label."""
     last = rest.shape[1] + 1
     for i in range(words.size):
         out[i, 0] = words[i]
@@ -34,7 +33,7 @@ def labelled_rows(words, rest, label, out):
 
 @inlined
 def _insert(rows, spare, a, b, column, width):
-    """Sort a few rows that are equal in the columns before `column`."""
+    """Sort the rows from a to b, which are equal in the columns before `column`, by insertion."""
     for i in range(a + 1, b):
         word, at = rows[i * width + column], i
         while at > a:
@@ -58,13 +57,13 @@ def _insert(rows, spare, a, b, column, width):
 
 @jit
 def sort_rows(rows, spare, columns):
-    """Sort rows by all of their columns but the last, the label, which may come in any order.
+    """Sort rows by all columns except the last, the label, in whose order equal keys may come in any way.
 
     Parameters
     ----------
     rows : uint64 array of shape (n_rows * width,)
     spare : scratch, of the same shape
-    columns : tuple of length `width`
+    columns : tuple of length `width`; its values are not used
     """
     width = np.int64(len(columns))
     starts = np.zeros((1 << MOST_BITS) + 2, np.int64)
@@ -106,9 +105,9 @@ def sort_rows(rows, spare, columns):
 
 @jit
 def count_rows(rows, columns, keys, rest, neg, pos):
-    """Distinct keys of sorted rows with their negatives and positives; returns how many there are.
+    """Write the distinct keys of sorted rows with their negatives and positives; returns the number of keys.
 
-    As in `segments.tally_sorted`, no branch depends on the end of a key.
+    As in `segments.tally_sorted`, the loop does not branch on the end of a key.
     """
     width = np.int64(len(columns))
     size = np.int64(rows.size) // width

@@ -1,4 +1,4 @@
-"""Count the 16-bit words of whole buckets by label, straight from the segments: no row is gathered or sorted.
+"""Count the 16-bit words of whole buckets by label, directly from the segments, without gathering or sorting rows.
 
 The table has one entry per word and fits into the second-level cache. For a small bucket, a bitmap records the entries
 in use, so that only those are read.
@@ -26,14 +26,14 @@ def tally_words(rows, items, bucket, first, table, seen, keys, neg, pos):
 
     Parameters
     ----------
-    rows : `streameval.kernels.singletons.Addresses` of the buckets, their words 16 bits wide
-    items : int64 array of shape (n_buckets,), the items of each
+    rows : `streameval.kernels.singletons.Addresses` of the buckets, with 16-bit words
+    items : int64 array of shape (n_buckets,), the items of each bucket
     bucket : number of the first bucket in `rows`, the upper bits of its keys
     first : index of the bucket to begin with, relative to `bucket`
-    table, seen : uint64 arrays of `WORDS` and `WORDS` // 64 zeros, zero again on return; a label must have fewer than
-        2³² rows
-    keys, neg, pos : uint64 and int64 arrays of shape (n + 1,), to which at most n keys and their rows are written; n is
-        at least `WORDS` or the number of items
+    table, seen : uint64 arrays of zeros of shapes (`WORDS`,) and (`WORDS` // 64,), zero again on return; each label
+        must have fewer than 2³² rows
+    keys, neg, pos : uint64 and int64 arrays of shape (n + 1,), outputs for at most n keys and their rows; n is at least
+        `WORDS` or the number of items
 
     Returns
     -------
