@@ -1,8 +1,8 @@
-"""Blocks of units in a state that counts clusters: sums by block and size, and the table that leaving one out changes.
+"""Blocks of units in a state that counts clusters: sums by block and size, and the changes from leaving out a block.
 
-Metrics of clusters read histograms: how many clusters have each size, and sums over those. To leave out a block of
-units takes some clusters away and makes others smaller. `BlockSums` holds these changes, or the histogram of each
-block's own groups: exact integers, mergeable by addition, in memory proportional to the distinct (block, size) pairs.
+Metrics of clusters read histograms: the number of clusters of each size, and sums over them. Leaving out a block of
+units removes some clusters and shrinks others. `BlockSums` holds these changes, or the histogram of each block's own
+groups: exact integers, mergeable by addition, in memory proportional to the distinct (block, size) pairs.
 
 The block of a unit is the keyed hash of its id (`streameval.states.grouped.keys`), of `BLOCKS` blocks.
 """
@@ -26,11 +26,11 @@ BLOCKS = 128
 
 _SIZE_BITS = 47  # sizes below 2^47; blocks below 2^16
 _SIZE = (1 << _SIZE_BITS) - 1
-_SMALL = 256  # sizes that a tally counts in a table; larger groups are few
+_SMALL = 256  # sizes that a tally counts in a table; larger groups are rare
 
 
 def blocks_of(words: Array, blocks: int) -> Array:
-    """The blocks of units, as an int64 array.
+    """Block of each unit, as an int64 array of shape (n,).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def blocks_of(words: Array, blocks: int) -> Array:
 
 
 def block_codes(words: Array, blocks: int) -> Array:
-    """The same as a uint16 array, for batches of rows: a quarter of the memory, which takes most of the time."""
+    """As `blocks_of`, as uint16, for batches of rows: a quarter of the memory, which limits the speed."""
     found: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
     return found
 
@@ -53,7 +53,7 @@ class BlockSums:
     Attributes
     ----------
     keys : int64 array of shape (n,), ascending: the block, then the size in the lower 47 bits
-    sums : int64 array of shape (n, n_sums) without rows of zeros
+    sums : int64 array of shape (n, n_sums); no row is all zeros
 
     Examples
     --------
@@ -67,12 +67,12 @@ class BlockSums:
 
     @classmethod
     def empty(cls, sums: int) -> BlockSums:
-        """No sums; `sums` is the number of columns."""
+        """Without entries; `sums` is the number of columns."""
         return cls(np.empty(0, np.int64), np.empty((0, sums), np.int64))
 
     @classmethod
     def of(cls, blocks: Array, sizes: Array, sums: Array) -> BlockSums:
-        """Sums of blocks and sizes in any order, repeated ones included.
+        """Sums by block and size, in any order; equal pairs of block and size are added up.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class BlockSums:
         return cls(keys[kept], sums[kept])
 
     def merge(self, *others: BlockSums) -> BlockSums:
-        """Sums of all."""
+        """Sum of this and the others."""
         parts = [part for part in (self, *others) if part.keys.size]
         if len(parts) < 2:
             return parts[0] if parts else self
@@ -104,13 +104,13 @@ class BlockSums:
         return self.keys[a:b] & _SIZE, self.sums[a:b]
 
     def weighted(self, blocks: int, power: int, column: int = 0) -> Array:
-        """Σ of a column times a power of the size, of each block, as a float64 array of shape (blocks,)."""
+        """Σ of a column times a power of the size, for each block, as a float64 array of shape (blocks,)."""
         sizes = (self.keys & _SIZE).astype(np.float64)
         return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, column] * sizes**power, blocks)
 
 
 class _Adds(Protocol):
-    """A loop of `streameval.kernels.blocks.changes`: returns how many rows it has listed."""
+    """A loop of `streameval.kernels.blocks.changes`; returns how many rows it has listed."""
 
     def __call__(self, count: int, table: Array, keys: Array, large: Array, /) -> int: ...
 
@@ -130,7 +130,7 @@ class Tally:
         self._listed: list[tuple[Array, Array]] = []
 
     def add(self, adds: _Adds, most: int) -> None:
-        """Let a loop add rows; it lists at most `most` of them."""
+        """Call a loop that adds rows and lists at most `most` of them."""
         keys, large = np.empty(most, np.int64), np.empty((most, self._table.shape[1]), np.int64)
         listed = adds(self._blocks, self._table, keys, large)
         if listed:
@@ -141,12 +141,12 @@ class Tally:
         self._table[self._blocks : 2 * self._blocks] += sums
 
     def room(self, sizes: Array, times: Array | None = None) -> int:
-        """How many of these sizes are listed; each counts `times` times."""
+        """How many of these sizes are too large for the table; each counts `times` times."""
         large = sizes >= _SMALL
         return int(np.count_nonzero(large) if times is None else times[large].sum())
 
     def result(self) -> BlockSums:
-        """The sums."""
+        """Everything added so far, as `BlockSums`."""
         rows = occupied(self._table)
         parts = [(rows, self._table[rows]), *self._listed]
         places, sums = (np.concatenate(column) for column in zip(*parts, strict=True))

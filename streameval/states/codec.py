@@ -76,14 +76,14 @@ _PREFIX = "streameval."
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """The metadata, read and checked."""
+    """The metadata of a stored state, parsed and checked."""
 
     spec: StoredSpec
     rows: list[int]
     header: dict[str, Any]
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; raises where one has other columns than it should, or nulls."""
+        """The batches; raises `FormatError` for a batch with other columns, or with nulls."""
         schema = _schema(self.spec)
         for batch in batches:
             _check(batch, self.spec.kind, schema)
@@ -91,7 +91,7 @@ class _Label:
 
 
 def _schema(spec: StoredSpec) -> pa.Schema:
-    """Columns as they are stored."""
+    """The stored columns."""
     return spec.packing.schema if spec.packing else spec.schema
 
 
@@ -123,7 +123,7 @@ def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def _batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The state's batches under the schema; an empty one where it has none."""
+    """The state's batches under the schema; one empty batch if it has none."""
     empty, packing = True, state.spec.packing
     for table in state.to_arrow():
         empty, batch = False, packing.pack(table) if packing else table
@@ -140,7 +140,7 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     batches : reader, or iterable of pyarrow.RecordBatch
         What `dump` wrote, in the same batches or in others.
     budget : Budget, optional
-        Owns the state.
+        Owns the memory of the state.
 
     Returns
     -------
@@ -157,15 +157,15 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
 
 
 def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> Any:
-    """A state under another spec that gives the same table.
+    """A state under another spec with the same table.
 
     Parameters
     ----------
     state : State
     spec : Spec
-        Differs only in a policy for rows that the state does not have.
+        Differs only in a policy for rows that the state does not contain.
     budget : Budget, optional
-        Owns the new state.
+        Owns the memory of the new state.
 
     Examples
     --------
@@ -198,20 +198,20 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
 def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
     """Read several states of one spec as their union.
 
-    Tables of additive specs (`streameval.states.protocol.StoredSpec`) are read as one, which is faster than merging the
-    states; others are read and merged in the order given.
+    Tables of additive specs (`streameval.states.protocol.StoredSpec`) are read as one table, which is faster than
+    merging states; other states are read and merged in the given order.
 
     Parameters
     ----------
     stored : sequence of (schema, batches)
-        At least one; each what `dump` wrote.
+        At least one; each as `dump` wrote it.
     budget : Budget, optional
-        Owns the state.
+        Owns the memory of the state.
 
     Raises
     ------
     FormatError
-        As `load`; also if the specs differ. The message does not name the faulty state.
+        As for `load`; also if the specs differ. The message does not name the faulty state.
 
     Examples
     --------

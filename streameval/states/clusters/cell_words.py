@@ -1,7 +1,7 @@
-"""Segments of clusters told apart by a code, and segments of plain clusters, each computed from the other.
+"""Segments of cells, clusters split by a code, and segments of plain clusters, each computed from the other.
 
-A *cell* is what a cluster has of one code, of a block or of a group. Its words are those of
-`streameval.kernels.blocks.clusters`. A computed segment takes no memory; its words are computed whenever they are read.
+A *cell* is the part of a cluster that has one code, the number of a block or of a group. Its words are those of
+`streameval.kernels.blocks.clusters`. The words of a computed segment take no memory: they are computed on reading.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ Columns = tuple["Array", "Array"]  # first words, and further words of shape (n,
 
 
 def as_cells(segment: Segment, code: int) -> Segment:
-    """The items of plain clusters as cells of one code."""
+    """Plain clusters as cells of one code."""
     return _computed(segment, partial(_coded, segment, np.uint64(code)))
 
 
 def as_clusters(segment: Segment) -> Segment:
-    """The items of cells as those of plain clusters."""
+    """Cells as plain clusters."""
     return _computed(segment, partial(_plain, segment))
 
 
 def recoded(segment: Segment, codes: Array) -> Segment:
-    """The items of cells with other codes, a uint64 array by those that they have."""
+    """Cells with new codes; `codes` is a uint64 array, indexed by the old codes."""
     return _computed(segment, partial(_recoded, segment, codes))
 
 
 def codes_of(segment: Segment) -> Array:
-    """The code of each item of cells."""
+    """The code of each cell."""
     last: Array = segment.words.read() if segment.rest is None else segment.rest.read()[:, 0]
     return last & _CODE
 
 
 def fixed_bits(buckets: Array) -> Array:
-    """The bits of mixed ids that the words of cells lack, as uint64, from the number of their buckets."""
+    """The bits of mixed ids that the words of cells lack, as uint64, from the numbers of their buckets."""
     found: Array = (buckets.astype(np.uint64) & _CODE) << (_REST - np.uint64(1))
     return found
 
 
 def taken(segment: Segment, at: Array, budget: Budget) -> Segment:
-    """Some items of cells, in ascending order, as those of plain clusters."""
+    """The cells at the positions `at`, which ascend, as plain clusters."""
     words, rest = (column[at] for column in _plain(segment, 0, segment.words.shape[0]))
     counts = segment.counts.read()[at] if segment.counts else NO_COUNTS
     pieces = np.searchsorted(segment.starts, at, "right") - 1
@@ -72,7 +72,7 @@ def taken(segment: Segment, at: Array, budget: Budget) -> Segment:
 
 
 def _computed(segment: Segment, columns: Callable[[int, int], Columns]) -> Segment:
-    """A segment whose words are computed from those of another when they are read."""
+    """A segment whose words are computed from those of another segment on reading."""
     words, rest = (_column(kept, columns, i) for i, kept in enumerate((segment.words, segment.rest)))
     return replace(segment, words=words, rest=rest)
 
@@ -84,7 +84,7 @@ def _column(kept: Buffer | None, columns: Callable[[int, int], Columns], column:
 
 
 def _read(segment: Segment, start: int, stop: int) -> Columns:
-    """The words of some items."""
+    """The words of the items from `start` to `stop`."""
     words = segment.words.read(start, stop)
     return words, np.empty((words.size, 0), np.uint64) if segment.rest is None else segment.rest.read(start, stop)
 

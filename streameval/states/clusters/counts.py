@@ -2,11 +2,11 @@
 
 Clusters are keyed by their ids, mixed by an odd multiplier that permutes the 64-bit integers, so that buckets fill
 evenly. Integer ids are compared as integers. Strings and binaries are compared by a 128-bit hash of their bytes
-(MurmurHash3): among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their partition, the hash of
-the partition's path joins the key. Memory is 8 bytes a row for integer ids, 16 for others.
+(MurmurHash3): among 10⁹ ids a false match has a probability below 2·10⁻²¹. With ids per partition, the hash of the
+partition's path is part of the key. Memory is 8 bytes a row for integer ids, 16 for others.
 
-The area under the lift curve and the ROC curve by size depend only on how many clusters have each size and how many
-positives those have together: the `SizeTable`, at most √(2·rows) lines.
+The area under the lift curve and the ROC curve by size depend only on the number of clusters of each size and on their
+positives: the `SizeTable`, of at most √(2·rows) lines.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type", "lone_rows"]
 
-_REPEATS = 4  # rows of a dictionary's entry, on average, from which rows are counted by entry
-_ENTRIES = 1 << 16  # counted entries that are collected at a time, at least
-_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
+_REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
+_ENTRIES = 1 << 16  # smallest number of counted entries that are collected at a time
+_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 
 @dataclass(frozen=True)
 class ClusterSpec(PlainSpec):
-    """An exact cluster state.
+    """Spec of an exact cluster state.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class ClusterSpec(PlainSpec):
         return None if self.unlabelled else Packing(self.layout, lambda keys: keys >> SHIFT)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
-        """The state whose table `ClusterCounts.to_arrow` wrote, packed."""
+        """The state whose table `ClusterCounts.to_arrow` wrote, packed or plain."""
         rows = (np.array(header[name]) for name in _FACTS[: 2 + self.unlabelled])
         if self.packing is None:
             return ClusterCounts(self, _read(batches, self.layout, budget), *rows)
@@ -134,7 +134,7 @@ _FACTS = ("single_rows", "dropped_rows", "bare_rows")
 
 
 def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> KeyedCounts:
-    """The clusters of tables that are not packed."""
+    """The clusters of plain tables."""
     builder = SegmentBuilder.fitting(layout, budget, SLAB // 4, counted=True)
     for batch in batches:
         keys, *sides = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
@@ -192,18 +192,18 @@ class _ClusterBuilder:
         self._segments.add(len(first), encode, rest, absorb=None if rest.shape[1] else absorb)
 
     def _unlabelled(self, batch: Batch) -> Array:
-        """A further word: 1 for rows without a label."""
+        """A further word for each row: 1 if it has no label, else 0."""
         return np.zeros(batch.label.size, np.uint64) if batch.labelled is None else (~batch.labelled).astype(np.uint64)
 
     def _add_entries(self, array: pa.DictionaryArray, label: Array, partition: str) -> None:
-        """Count rows by the entry of their dictionary."""
+        """Count rows by their dictionary entry."""
         first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, partition)
         table = np.zeros((first.size, 2), np.int64)
         tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
         self._add_counted(first, rest, (table[:, 0], table[:, 1]))
 
     def _add_counted(self, first: Array, rest: Array, table: tuple[Array, Array]) -> None:
-        """Take ids with their negatives and positives."""
+        """Add ids with their negatives and positives."""
         words = mixed(first)
         for value, counts in enumerate(table):
             used = np.flatnonzero(counts)
@@ -226,10 +226,10 @@ class ClusterCounts(PlainState):
     ----------
     spec : ClusterSpec
     keyed : KeyedCounts
-    single_rows : int64 array of shape (2,), null ids counted as singleton clusters, by label
-    dropped_rows : int64 array of shape (2,), null ids left out, by label
-    bare_rows : int64 array of shape (2,), how many of the single rows, and of those left out, have no label; all of
-        them are among the rows that are not positive
+    single_rows : int64 array of shape (2,), null ids that count as singleton clusters, by label
+    dropped_rows : int64 array of shape (2,), dropped null ids, by label
+    bare_rows : int64 array of shape (2,), how many of the single and of the dropped rows have no label; these are all
+        counted as label 0
 
     Examples
     --------
@@ -244,11 +244,11 @@ class ClusterCounts(PlainState):
     bare_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
+        """The keyed counts, which grow with the rows."""
         return {"keyed": self.keyed}
 
     def with_runs(self, runs: Mapping[str, Any]) -> ClusterCounts:
-        """The same with other keyed counts."""
+        """The same state with other keyed counts."""
         return replace(self, **runs)
 
     def merge(self, other: ClusterCounts) -> ClusterCounts:
@@ -267,11 +267,11 @@ class ClusterCounts(PlainState):
         return self.keyed.intervals() or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
-        """One: the size table of a shard."""
+        """The size table of a shard, as the only part."""
         yield self._labelled_table(shard, budget) if self.spec.unlabelled else self._size_table(shard, budget, None)
 
     def _labelled_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
-        """The size table of a shard where some rows have no label."""
+        """The size table of a shard in which some rows have no label."""
         tables = [SizeTable.of(*each) for each in clusters_of(self.keyed.grouped(shard, budget))]
         if shard == self.shards()[0]:
             rows = int(self.single_rows.sum())
@@ -282,7 +282,7 @@ class ClusterCounts(PlainState):
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The size table of a shard, and its changes without each block of clusters.
 
-        Null ids have no id to hash: row k of each label has the block of ``hash(k) ^ label``, hashed again.
+        Null ids have no id to hash: row k of label l has the block of ``hash(k) ^ l``, hashed again.
         """
         sweep = Sweep(BLOCKS)
         for rows in self.keyed.stretches(shard, budget):
@@ -295,12 +295,12 @@ class ClusterCounts(PlainState):
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
-        """The size table of a shard, and its clusters of several rows that hold a negative."""
+        """The size table of a shard, and its clusters of several rows with a negative among them."""
         found: list[Counts] = []
         return self._size_table(shard, budget, found), found
 
     def _size_table(self, shard: Interval, budget: Budget | None, impure: list[Counts] | None) -> SizeTable:
-        """The size table of a shard; its impure clusters are added to a list."""
+        """The size table of a shard; its impure clusters are appended to the list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         given = self.keyed, shard, budget, clusters, positives
         tables = [SizeTable.of(*each) for each in by_tables(*given, impure) if each[0].size]
@@ -311,7 +311,7 @@ class ClusterCounts(PlainState):
         return SizeTable.union([SizeTable(sizes, clusters[sizes], positives[sizes]), *tables])
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
@@ -328,14 +328,14 @@ class ClusterCounts(PlainState):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: equal tables, whatever the segments. Hashing would be costly."""
+        """Whether both are the same state: equal tables, whatever the segments. Not hashable: that would be costly."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)
 
 
 def lone_rows(rows: Array) -> Array:
-    """Rows by block and label of clusters of null ids, an int64 array of shape (BLOCKS, 2), from rows by label."""
+    """Rows of null ids by block and label, an int64 array of shape (BLOCKS, 2), from the rows by label."""
     found = np.zeros((2, BLOCKS), np.int64)
     for label, count in enumerate(rows.tolist()):
         spread_rows(np.uint64(label), count, found[label])
@@ -343,12 +343,12 @@ def lone_rows(rows: Array) -> Array:
 
 
 def _own_blocks(keys: Array) -> Array:
-    """The blocks of clusters with these keys."""
+    """Block of each cluster, from its key."""
     return blocks_of(unmix(keys), BLOCKS)
 
 
 def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
-    """Add clusters given as rows; those that are quickly seen to have one row are not sorted."""
+    """Add clusters given as rows; singletons that a quick test finds are not sorted."""
     size, top = rows.words.size, np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS, lone)

@@ -1,9 +1,9 @@
 """Size tables of clusters without each block, from one sweep over the clusters for all blocks together.
 
-A block takes from a cluster of size c with p positives its d rows, q of them positive. The cluster leaves size c and,
-unless none is left, joins size c − d with p − q positives. Where the clusters themselves are the units, a block takes
-whole clusters. The changes are added up by block and size (`streameval.states.blocks.BlockSums`), in integers: the size
-table without a block is the whole one plus its changes.
+A block has d rows of a cluster of size c with p positives, q of them positive. Without the block, the cluster leaves
+size c and, unless d = c, joins size c − d with p − q positives. If the clusters themselves are the units, a block has
+whole clusters. The changes are added up by block and size (`streameval.states.blocks.BlockSums`), as integers: the size
+table without a block is the whole table plus the changes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SizeChanges", "Sweep"]
 
-_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
+_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 
 @dataclass(frozen=True, eq=False)
 class SizeChanges:
-    """A size table, and what leaving out each block changes in it.
+    """A size table, and how it changes without each block.
 
     Attributes
     ----------
     blocks : number of blocks
     table : SizeTable of all clusters
-    changes : BlockSums, by how many more clusters have each size without the block, and by how many more positives
-    paired : SizeChanges without each block of another unit, where the same sweep gives them
+    changes : BlockSums, by how much the number of clusters of each size, and their positives, grow without the block
+    paired : SizeChanges without each block of another unit, from the same sweep; None if there is no such unit
 
     Examples
     --------
@@ -59,7 +59,7 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
 
     @classmethod
     def union(cls, parts: Sequence[SizeChanges]) -> SizeChanges:
-        """The changes for the clusters of several parts; at least one."""
+        """The changes for the clusters of all parts, at least one."""
         changes = parts[0].changes.merge(*(part.changes for part in parts[1:]))
         paired = [part.paired for part in parts if part.paired is not None]
         table = SizeTable.union([part.table for part in parts])
@@ -84,7 +84,7 @@ SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
 
 
 class Sweep:
-    """Takes clusters as cells by block, and adds up `SizeChanges`."""
+    """Adds up `SizeChanges` from clusters given as cells by block."""
 
     def __init__(self, blocks: int) -> None:
         self._blocks = blocks
@@ -115,20 +115,20 @@ class Sweep:
         return whole
 
     def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:
-        """Whole clusters, each of one block."""
+        """Add whole clusters, each in one block."""
         self._take(neg, pos)
         bounds, sizes = np.arange(neg.size + 1), neg + pos
         sums = np.column_stack((sizes, pos))
         self._changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 1), self._changes.room(sizes))
 
     def add_lone(self, rows: Array) -> None:
-        """Clusters of one row, by block and label: an int64 array of shape (blocks, 2)."""
+        """Add clusters of one row by block and label, an int64 array of shape (blocks, 2)."""
         self._clusters[1] += rows.sum()
         self._positives[1] += rows[:, 1].sum()
         self._changes.add_single(-np.column_stack((rows.sum(axis=1), rows[:, 1])))
 
     def _take(self, neg: Array, pos: Array) -> None:
-        """Count clusters in the table of all."""
+        """Count clusters in the table of all clusters."""
         sizes, positives = tally_sizes(neg, pos, self._clusters, self._positives)
         if sizes.size:
             self._large.append(SizeTable.of(sizes, positives))

@@ -1,4 +1,4 @@
-"""The size table: how many clusters have each size, and how many positives they have together.
+"""The size table: the number of clusters of each size, and their positives.
 
 The area under the lift curve and the ROC curve by size depend on nothing else.
 """
@@ -23,14 +23,14 @@ __all__ = ["SizeState", "SizeTable"]
 
 @dataclass(frozen=True, eq=False)
 class SizeTable:
-    """How many clusters have each size, and how many positives they have together.
+    """The number of clusters of each size, and their positives.
 
     Attributes
     ----------
     size : int64 array of shape (n_sizes,), ascending
     clusters : int64 array of shape (n_sizes,)
     positives : int64 array of shape (n_sizes,)
-    labelled : int64 array of shape (n_sizes,), their rows that have a label; None where all have
+    labelled : int64 array of shape (n_sizes,), their rows with a label; None if all rows have one
 
     Examples
     --------
@@ -50,7 +50,7 @@ class SizeTable:
 
     @classmethod
     def of(cls, sizes: Array, positives: Array, labelled: Array | None = None) -> SizeTable:
-        """The table of clusters given one by one."""
+        """The table of clusters given one by one, from their sizes and positives."""
         return cls._summed(sizes, np.ones(len(sizes), np.int64), positives, labelled)
 
     @classmethod
@@ -66,7 +66,7 @@ class SizeTable:
 
     @classmethod
     def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
-        """The table of all clusters of several tables; either all of them count labels or none does."""
+        """The table of the clusters of all tables; either all tables count labelled rows or none does."""
         parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
         size, clusters, positives = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
@@ -76,9 +76,9 @@ class SizeTable:
 
     @property
     def estimated(self) -> SizeTable:
-        """The table without unlabelled rows: the positives of each size are rows × positives ÷ labelled rows.
+        """The table with the positives scaled up to all rows: rows × positives ÷ labelled rows for each size.
 
-        Sizes without a label are left out. The positives are exact integers where every row has a label.
+        Sizes without a labelled row are left out. The positives stay exact integers if every row has a label.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class SizeTable:
 
     @property
     def unlabelled(self) -> tuple[int, int, int]:
-        """Rows without a label, and the sizes and rows that `estimated` leaves out."""
+        """Number of rows without a label, and the sizes and rows that `estimated` leaves out."""
         if self.labelled is None:
             return 0, 0, 0
         rows = self.size * self.clusters
@@ -107,21 +107,21 @@ class SizeTable:
 
 @dataclass(frozen=True, eq=False)
 class SizeState(Small):
-    """A size table in place of a state, for metrics that read nothing else.
+    """A size table as a state, for metrics that read nothing else.
 
     Attributes
     ----------
     table : SizeTable; every row has a label
-    dropped_rows : int64 array of shape (2,), null ids left out, by label
+    dropped_rows : int64 array of shape (2,), dropped null ids, by label
     """
 
-    spec = None  # it is in this process, whatever state it comes from
+    spec = None  # never stored or merged, so any state may be its source
 
     table: SizeTable
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[SizeTable]:
-        """One: the size table."""
+        """The size table, as the only part."""
         yield self.table
 
     def totals(self) -> Totals:

@@ -1,4 +1,4 @@
-"""Clusters of a shard by size: tallied bucket by bucket in tables, or sorted where that is not possible."""
+"""Clusters of a shard by size: tallied bucket by bucket in tables, or sorted if that is not possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY_BITS", "by_sorting", "by_tables", "clusters_of"]
 
-KEY_BITS = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
+KEY_BITS = ID_BUCKETS.bit_length() - 2  # bits of a word that its bucket fixes, without the lost first bit
 
 
 def by_tables(
@@ -33,9 +33,9 @@ def by_tables(
     positives: Array,
     impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """Tally the clusters of a shard by size, bucket by bucket; yields sizes and positives of those beyond the tables.
+    """Tally clusters of a shard by size, bucket by bucket; yields sizes and positives of clusters beyond the tables.
 
-    Impure clusters are added to a list. Buckets that are too large for it, or whose keys collide, are sorted.
+    Impure clusters are appended to the list. Buckets that are too large, or whose keys collide, are sorted.
     """
     start, stop = shard
     items, words, listed = keyed.items_in(start, stop), keyed.layout.words, None if impure is None else start
@@ -62,7 +62,7 @@ def by_sorting(
     positives: Array,
     impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """As `by_tables`, by sorting."""
+    """As `by_tables`, by sorting rows."""
     for rows in keyed.stretches(shard, budget):
         if isinstance(rows, Counts):
             yield _sizes(rows, clusters, positives, impure)
@@ -71,7 +71,7 @@ def by_sorting(
 
 
 def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
-    """Tally clusters by size; returns the sizes and positives of those larger than the tables."""
+    """Tally clusters by size; returns the sizes and positives of clusters beyond the tables."""
     if impure is not None:
         at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
         impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
@@ -93,7 +93,7 @@ def _sizes_of_rows(
 def _by_size(
     rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
 ) -> Iterator[tuple[Array, Array]]:
-    """As `_sizes`, for rows that are not counted."""
+    """As `_sizes`, for rows without counts."""
     bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS)
     clusters[1] += rows.words.size - bounds[-1]
     positives[1] += alone
@@ -109,8 +109,8 @@ def _by_size(
 
 
 def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
-    """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
-    held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
+    """Size, positives and labelled rows of every cluster, whose labelled and unlabelled rows are two adjacent keys."""
+    held = np.empty((0, 3), np.int64)  # the last cluster, because a stretch may end between its two keys
     last: Array | None = None
     for counts in stretches:
         rows = counts.neg + counts.pos

@@ -1,7 +1,7 @@
 """The Arrow table of a contingency state: one row per cell, with the words of both ids and the cell's counts.
 
-Cells with a cluster come first, by cluster and class; then cells without one, by class, with 0 for the words of the
-cluster. Only the words of the segments are written; a reader partitions them again.
+Cells with a cluster come first, by cluster and class; then cells without a cluster, by class, with 0 as the words of
+the cluster. Only the words of the segments are written; a reader partitions them again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cell_batch", "cell_schema", "read_cells"]
 
-_ROWS = 1 << 20  # collected at a time
+_ROWS = 1 << 20  # rows that are collected at a time
 
 
 def cell_schema(keys: Keys) -> pa.Schema:

@@ -1,7 +1,7 @@
-"""Sums over the cells of a contingency table that need both margins of a cell; margins from cells.
+"""Sums over the cells of a contingency table that need both margins of a cell, and margins from cells.
 
-Each kind of counts has its own arithmetic: compiled loops for int64 below 2^53, Python numbers for larger counts and
-fractions, float64 for fractional floats. The first two are exact, the third carries the rounding of its terms.
+Each type of counts has its own arithmetic: compiled loops for int64 below 2^53, Python numbers for larger counts and
+fractions, float64 for fractional floats. The first two are exact; the third has the rounding errors of its terms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Codes = NDArray[np.int64]
 
 INERTIA_BITS = 104
 _TABLE = 1 << 16
-_ONCE = np.empty(0, dtype=np.int64)  # every cell stands for itself
+_ONCE = np.empty(0, dtype=np.int64)  # every cell counts once
 
 
 def compiled_sums(
@@ -77,7 +77,7 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
 def exact_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """The same in Python numbers: counts beyond 2^53, and fractions."""
+    """As `compiled_sums`, in Python numbers: for counts beyond 2^53, and fractions."""
     by_class: defaultdict[Number, Number] = defaultdict(int)
     by_cluster: defaultdict[Number, Number] = defaultdict(int)
     inertia = 0
@@ -93,7 +93,7 @@ def exact_sums(
 def float_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """The same for fractional float64 counts."""
+    """As `compiled_sums`, for fractional float64 counts."""
     squares = counts * counts
     sides = []
     for codes, totals in ((rows, row_totals), (cols, col_totals)):
@@ -127,7 +127,7 @@ def _fits(totals: Values) -> bool:
 
 
 def exact_sum(values: Values) -> Number:
-    """Sum without overflow; of floats, correctly rounded."""
+    """Sum without overflow; for floats, correctly rounded."""
     if values.dtype.kind == "f":
         return math.fsum(values.tolist())
     if values.dtype.kind == "O" or (values.size and int(values.max()) * values.size >= 2**63):

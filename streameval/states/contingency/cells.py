@@ -31,13 +31,13 @@ __all__ = [
     "parted",
 ]
 
-Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # a function over items, under a name
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # takes a function, items and a task name
 
-ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
-_PARTS = 16  # intervals at least, for many threads, if there are many items
-_WORTH = 1 << 17  # items of an interval for which its arrays and calls cost little
+ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval
+_PARTS = 16  # least number of intervals for many threads, if there are many items
+_WORTH = 1 << 17  # items of an interval that outweigh the cost of its arrays and calls
 NARROW = 1 << 32  # rows below which n and c share a word
-_SHARE = 1 << 10  # bytes of the budget per item: the memory of an interval in several threads, and spare room
+_SHARE = 1 << 10  # bytes of the budget per item: the memory of intervals in several threads, with reserve
 
 
 def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
@@ -46,7 +46,7 @@ def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> 
 
 
 class Keys(NamedTuple):
-    """How the words of a (cluster, class) key are divided."""
+    """How many words of a (cluster, class) key belong to the cluster, and how many to the class."""
 
     cluster: int
     class_: int
@@ -54,15 +54,15 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCells:
-    """Cells by class, on their way from the first pass to the second.
+    """Cells by class, handed from the first pass to the second.
 
     Attributes
     ----------
     rows : KeyedCounts
         Singleton cells (n = c = 1); the words are the class.
     others : KeyedCounts
-        All other cells, with n and c after the words of the class, in one word where both are
-        narrow; then `owner` words of the cluster.
+        All other cells, with n and c after the words of the class, in one word if both are below
+        2³²; then `owner` words of the cluster.
     owner : int
         Number of words of the cluster that cells carry.
     """
@@ -72,11 +72,11 @@ class ClassCells:
     owner: int = 0
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
+        """The keyed counts, which grow with the rows."""
         return {"rows": self.rows, "others": self.others}
 
     def with_runs(self, runs: Mapping[str, Any]) -> ClassCells:
-        """The same with other keyed counts."""
+        """The same cells in other keyed counts."""
         return replace(self, **runs)
 
     @property
@@ -92,7 +92,7 @@ class ClassCells:
         return n.astype(np.int64), c.astype(np.int64)
 
     def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
-        """Sizes and largest cells of the classes of some rows and cells, and the number of cells n = c = 1 of each."""
+        """Sizes and largest cells of the classes of some rows and cells, and each class's number of singleton cells."""
         margins = Margins(self.rows.layout.words - 1)
         for words, rest, counts, _ in rows:
             ones = np.ones(words.size, np.int64)
@@ -106,7 +106,7 @@ class ClassCells:
         return margins, singles
 
     def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
-        """Intervals of classes that the second pass can take independently, of all buckets or within some."""
+        """Intervals of classes that the second pass can take independently, of all buckets or of those in `within`."""
         start, stop = within or (0, self.rows.layout.buckets)
         sizes = self.sizes()[start:stop]
         room = parted(int(sizes.sum()), interval_items(budget))
@@ -118,13 +118,13 @@ class ClassCells:
 
 
 def interval_items(budget: Budget) -> int:
-    """Items of an interval that a budget has room for; intervals with four times as many are streamed."""
+    """Items of an interval that fit into a budget; intervals with four times as many are streamed."""
     least, most = ITEMS
     return min(max(budget.limit // _SHARE, least), most)
 
 
 def parted(items: int, room: int) -> int:
-    """Items of an interval with room for `room`, fewer where they would not make enough intervals for many threads.
+    """Items of an interval if `room` fit, fewer if these would make too few intervals for many threads.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout
 
 
 class Margins:
-    """Keys seen so far with totals and largest counts, numbered as they first appear."""
+    """Keys seen so far, in order of first appearance, with their totals and largest counts."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
@@ -149,17 +149,17 @@ class Margins:
         self._words, self._rest = np.empty(0, np.uint64), np.empty((0, columns), np.uint64)
 
     def words(self, which: Array) -> Array:
-        """Words of some keys, as a uint64 array of shape (n, n_words)."""
+        """Words of the keys numbered `which`, as a uint64 array of shape (n, n_words)."""
         return np.column_stack((self._words[which], self._rest[which]))
 
     def ids(self, which: Array) -> Array:
-        """Words of some keys whose first word was mixed, unmixed."""
+        """As `words`, with the first word unmixed."""
         words = self.words(which)
         words[:, 0] = unmix(words[:, 0])
         return words
 
     def number(self, words: Array, rest: Array) -> Array:
-        """Numbers of keys, new ones included."""
+        """Numbers of keys; new keys are added."""
         known = self.totals.size
         words = np.concatenate((self._words, words))
         rest = np.concatenate((self._rest, rest[:, : self.columns]))
@@ -171,14 +171,14 @@ class Margins:
         return numbers[known:]
 
     def add(self, words: Array, rest: Array, counts: Array, largest: Array) -> Array:
-        """Count keys; returns their numbers."""
+        """Add counts to their keys; returns the numbers of the keys."""
         numbers = self.number(words, rest)
         add_margins(numbers, counts, largest, self.totals, self.maxima)
         return numbers
 
 
 def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
-    """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
+    """Number of each key, and the first row of each number; the keys of different buckets must differ."""
     numbers, found = np.empty((2, words.size), np.int64)
     keys = np.empty((words.size, 1 + columns), np.uint64)
     table = slots_for(starts), keys

@@ -3,15 +3,15 @@
 The keyed hash of `streameval.states.grouped.keys` assigns each class to a block by its id. Leaving out a block removes
 the cells, sizes and largest cells of its classes and shrinks every cluster with rows in it: a cluster of c rows with d
 rows in the block moves from size c to size c − d, or vanishes if d = c, and its Σ n² loses the part of the block's
-cells. Other clusters do not change. So one look at each cell suffices: `ClassBlocks` watches the two passes
-(`streameval.states.contingency.watch`) and adds up these changes by block and size, in integers.
+cells. Other clusters do not change. So each cell is needed only once: `ClassBlocks` watches the two passes
+(`streameval.states.contingency.watch`) and adds up these changes by block and size, as integers.
 
 `ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
 with every cell of a smaller cluster.
 
-A row without a class that counts as a singleton forms a class. The state does not know the row's origin, so its block
-follows from its cluster and its number k there: ``hash(k) ^ w``, hashed again, where w is the first word of the
-cluster's id, or 0 for rows without a cluster. Blocks of such rows do not match those of another clustering.
+A row without a class that counts as a singleton forms a class of its own. The state does not know where the row came
+from, so its block follows from its cluster and its number k there: ``hash(k) ^ w``, hashed again, where w is the first
+word of the cluster's id, or 0 without a cluster. Blocks of such rows do not match those of another clustering.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class _Counts:
 
     Attributes
     ----------
-    singles : rows of its classes that are singleton clusters
+    singles : rows of its classes in singleton clusters
     classless : rows without a class
-    alone : rows without a class that are singleton clusters
+    alone : rows without a class in singleton clusters
     row_maxima : Σ of the largest cells of its classes
-    lost_maxima : decrease of Σ of the largest cells of clusters of several rows without it
+    lost_maxima : by how much Σ of the largest cells of clusters of several rows falls without the block
     """
 
     singles: Array
@@ -102,7 +102,7 @@ class ClassBlocks:
         self.counts.alone += found
 
     def merge(self, others: Iterable[ClassBlocks]) -> ClassBlocks:
-        """One watcher with the sums of all."""
+        """One watcher with the sums of all watchers."""
         parts, found = [self, *others], ClassBlocks(self.blocks)
         for name in ("cells", "classes", "clusters"):
             setattr(found, name, getattr(found, name).merge(*(getattr(part, name) for part in parts)))
@@ -112,7 +112,7 @@ class ClassBlocks:
         return found
 
     def replicates(self, summary: Summary) -> ClassReplicates:
-        """The replicates of the table whose passes were watched; `summary` is of the whole table."""
+        """The replicates of the watched table; `summary` is that of the whole table."""
         here, counts = np.arange(self.blocks), self.counts
         ones, none = np.ones(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
         lone = counts.singles + counts.alone  # clusters of one row
@@ -222,12 +222,14 @@ class ClassReplicates:
 
     Attributes
     ----------
-    summary : of the whole table
+    summary : Summary of the whole table
     blocks : number of blocks
     cells : BlockSums, number of cells of each count in each block
-    classes : BlockSums, number of classes of each size in each block; Σ n² of their cells (high and low words)
-    clusters : BlockSums, change in the number of clusters of each size without the block; change of Σ n² of their cells
-    row_maxima, column_maxima : int64 arrays of shape (blocks,), decrease of Σ of the largest cells without the block
+    classes : BlockSums, number of classes of each size in each block, and Σ n² of their cells (high and low words)
+    clusters : BlockSums, change in the number of clusters of each size without the block, and change of Σ n² of their
+        cells
+    row_maxima, column_maxima : int64 arrays of shape (blocks,), by how much Σ of the largest cells falls without the
+        block
     classless : number of rows without a class; each forms a class
 
     Examples
@@ -261,11 +263,11 @@ class ClassReplicates:
 
     @property
     def squared_sizes(self) -> Array:
-        """Σ of the squared sizes of each block's classes, as a float64 array of shape (blocks,)."""
+        """Σ of the squared sizes of the classes of each block, as a float64 array of shape (blocks,)."""
         return self.classes.weighted(self.blocks, 2)
 
     def without(self, block: int) -> Summary:
-        """The summary without a block's classes; its `inertia` is None."""
+        """The summary without the classes of a block; its `inertia` is None."""
         whole, cells, classes, clusters = (
             self.summary,
             *(part.only(block) for part in (self.cells, self.classes, self.clusters)),
@@ -298,7 +300,7 @@ def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
 
 
 def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
-    """Sums by size after changes of some; the last two columns of `change` are the words of an integer."""
+    """Sums by size after some changes; the last two columns of `change` are the high and low words of an integer."""
     found = dict(whole)
     for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):
         total = found.get(size, 0) + (high << _WORD) + low

@@ -1,12 +1,12 @@
 """Singleton cells of each class, counted in the first pass.
 
-In a large table, most cells are rows in singleton clusters. They all have n = c = 1, so their number is enough.
+In a large table, most cells are rows in singleton clusters. All have n = c = 1, so only their number is needed.
 
 Small integers are counted in an array. Other classes are counted in a hash table, at most as large as a builder's
 buffers. If the table fills before classes have occurred twice on average, as when every message is a class, rows are
-kept uncounted, 8 bytes a word; rows that come with counts keep them. The repeats among some rows estimate the number of
-classes (the birthday problem); rows are not counted if these would fill half of the largest table. It is estimated from
-a sample of the first rows, and again when the table outgrows the cache.
+stored uncounted, 8 bytes a word; items with counts keep them. The number of repeats among some rows estimates the
+number of classes (the birthday problem); counting stops if they would fill half of the largest table. The estimate uses
+a sample of the first rows, and is repeated when the table outgrows the cache.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _FIRST = 1 << 13  # slots of a new table
 _FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
 _GLANCE = 1 << 12  # rows of a sample
-_SAMPLED = 1 << 8  # one id in this many is checked to see whether a batch has small integers
-_ENOUGH = 32  # positions of the array of small integers for each row of a batch, at most: it is cleared and read
-_LARGEST = 1 << 31  # count of a small integer: batches are smaller
+_SAMPLED = 1 << 8  # one id of this many is checked to see whether a batch has small integers
+_ENOUGH = 32  # largest size of the array of small integers, per row of a batch, because it is cleared and read
+_LARGEST = 1 << 31  # largest count of a small integer; batches are smaller
 
 
 class ClassRows:
@@ -98,7 +98,7 @@ class ClassRows:
             self._plain.add((first, *rest.T))
 
     def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
-        """Count small integers, if a sample of the batch has any, and enough for their array; returns the others."""
+        """Count small integers if a sample of the batch has enough for the size of their array; returns other ids."""
         few = self._small is None and first.size * _ENOUGH < self._most
         if few or (first.size and first[::_SAMPLED].min() >= self._most):
             return first, rest
@@ -113,7 +113,7 @@ class ClassRows:
         return (first, rest) if others.size == first.size else (read_only(first[others]), rest[others])
 
     def _make_room(self) -> None:
-        """Grow the table, or empty it, or drop it if counting does not pay."""
+        """Grow the table, or empty it, or drop it if counting does not pay off."""
         slots = self._table.shape[0]
         if slots < self._most and not self._in_vain:
             first, rest, counts = self._counted()
@@ -128,19 +128,19 @@ class ClassRows:
 
     @property
     def _in_vain(self) -> bool:
-        """Whether too many classes are expected for counting to save time or much memory."""
+        """Whether so many classes are expected that counting saves neither time nor much memory."""
         return self._table.shape[0] >= _CACHED and self._too_many(self._used, self._rows)
 
     def _too_many(self, used: int, rows: int) -> bool:
         """Whether rows of `used` classes suggest too many classes.
 
         Classes of equal size number about used² / (2 · repeats). If some are larger, the estimate is too low, and
-        counting goes on.
+        counting continues.
         """
         return used**2 > (rows - used) * (self._most // 2)
 
     def _glance(self, first: Array) -> None:
-        """Keep all rows uncounted if a sample of the first ones suggests too many classes."""
+        """Store all rows uncounted if a sample of the first rows suggests too many classes."""
         if self._most > _CACHED and first.size >= _GLANCE:
             sample = np.sort(first[:: first.size // _GLANCE])
             if self._too_many(1 + int(np.count_nonzero(sample[1:] != sample[:-1])), sample.size):
@@ -158,7 +158,7 @@ class ClassRows:
         self._used = self._rows = 0
 
     def _keep(self, first: Array, rest: Array, counts: Array) -> None:
-        """Keep classes with their rows."""
+        """Store classes with their rows."""
         if not first.size:
             return
         builder = SegmentBuilder(self._layout, self._budget, 1)
@@ -175,7 +175,7 @@ class ClassRows:
         self._small_rows = 0
 
     def finish(self) -> KeyedCounts:
-        """The rows of all classes; the builder is spent."""
+        """The rows of all classes; the builder must not be used afterwards."""
         self._flush()
         self._keep_small()
         self._budget.give_back(self._table)
@@ -187,6 +187,6 @@ class ClassRows:
 
 
 def encode(builder: SegmentBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
-    """Add rows by the words of their ids, after mixing them."""
+    """Mix ids and add rows by their words."""
     ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

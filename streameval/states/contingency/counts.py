@@ -6,9 +6,9 @@ when the budget is exceeded. A row takes 16 bytes for integer ids, and 8 more fo
 its partition; repeated rows of a large cell become one item with a count.
 `streameval.states.contingency.pass_by_cluster` turns them into the `Summary` from which the metrics are computed.
 
-Nulls counted as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
-counted by class alone, in `without_cluster`; rows without a class keep their cluster and are marked by the label. The
-state therefore does not depend on where a row came from.
+Nulls that count as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
+counted by class alone, in `without_cluster`; rows without a class keep their cluster and have label 1. The state
+therefore does not depend on where a row came from.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 @dataclass(frozen=True)
 class ContingencySpec(PlainSpec):
-    """The state of one class column with one cluster column.
+    """Spec of the state of one class column with one cluster column.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ContingencySpec(PlainSpec):
     additive: ClassVar[bool] = True
     associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
-    unlabelled: ClassVar[bool] = True  # rows without a label count as those that are not positive
+    unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
 
     classes: str
     cluster: str
@@ -88,7 +88,7 @@ class ContingencySpec(PlainSpec):
 
     @property
     def counts_unlabelled(self) -> bool:
-        """Rows need no label."""
+        """True: rows need no label."""
         return True
 
     @property
@@ -179,7 +179,7 @@ class _ContingencyBuilder:
                 raise NullError(msg)
 
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
-        """Rows with a null id, each a singleton."""
+        """Add rows with a null id, each a singleton."""
         clusters, classes = columns
         self._add_unclassed(clusters.filter(pa.array(present[0] & ~present[1])), partition)
         if self._alone is None:
@@ -196,7 +196,7 @@ class _ContingencyBuilder:
         return identify(array, self.spec.cluster_type, self.spec.scope, partition)
 
     def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
-        """Rows that have both ids."""
+        """Add rows that have both ids."""
         clusters, classes, counts = distinct_pairs(clusters, classes)
         first, rest = self._cluster_words(clusters, partition)
         one, more = self._class_words(classes)
@@ -207,7 +207,7 @@ class _ContingencyBuilder:
         self._cells.add(columns, counts)
 
     def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
-        """Rows without a class; each counts as a separate class."""
+        """Add rows without a class; each counts as a separate class."""
         if self._unclassed is None:
             self._unclassed = SegmentBuilder(self.spec.layout, self._budget, self._capacity)
         first, rest = self._cluster_words(clusters, partition)
@@ -224,7 +224,7 @@ class _ContingencyBuilder:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The array with its nulls where the rows are, not in a dictionary."""
+    """The array with its nulls in the rows instead of in a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
 
 
@@ -240,7 +240,7 @@ class ContingencyCounts(PlainState):
     without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
     label_rows : int64 array of shape (2,), rows in the table by label
-    dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
+    dropped_rows : int64 array of shape (2,), rows dropped for a null cluster, and for a null class only
 
     Examples
     --------
@@ -265,7 +265,7 @@ class ContingencyCounts(PlainState):
         return {"cells": self.cells, "without_cluster": self.without_cluster}
 
     def with_runs(self, runs: Mapping[str, Any]) -> ContingencyCounts:
-        """The same with other keyed counts."""
+        """The same state with other keyed counts."""
         return replace(self, **runs)
 
     def merge(self, other: ContingencyCounts) -> ContingencyCounts:
@@ -281,11 +281,11 @@ class ContingencyCounts(PlainState):
 
     @property
     def cell_rows(self) -> int:
-        """Rows of all cells."""
+        """Number of rows in all cells."""
         return int(self.cells.rows.sum() + self.without_cluster.rows.sum())
 
     def summarised(self, summarise: Callable[[ContingencyCounts], Summary]) -> Summary:
-        """Its summary, which an engine computes; a table that was swept before knows it."""
+        """The summary, computed by an engine; a table that was swept before already has it."""
         return summarise(self)
 
     def totals(self) -> Totals:
@@ -304,7 +304,7 @@ class ContingencyCounts(PlainState):
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
 
     def classes(self, found: Iterable[ClassParts], *, owner: bool = False) -> ClassCells:
-        """All rows by class, and the cells that the first pass found."""
+        """All rows by class, together with the cells that the first pass found."""
         words = self.spec.keys.cluster * owner
         layouts = class_layouts(self.spec.keys, self.cell_rows, words)
         parts = tuple(found)
@@ -322,7 +322,7 @@ class ContingencyCounts(PlainState):
     def watched(
         self, budget: Budget, watch: Callable[[], AnyWatcher], each: Mapper | None = None
     ) -> tuple[Summary, list[AnyWatcher]]:
-        """`summary`, and the watchers of every shard of both passes, made by `watch`."""
+        """As `summary`; returns also the watchers, which `watch` makes for every shard of both passes."""
         seen: list[AnyWatcher] = []
 
         def made() -> AnyWatcher:
@@ -334,7 +334,7 @@ class ContingencyCounts(PlainState):
         return summary, seen
 
     def watch_alone(self, watcher: Watcher) -> None:
-        """Show the rows that have neither a class nor a cluster."""
+        """Pass the rows with neither a class nor a cluster to a watcher."""
         watcher.alone(int(self.without_cluster.rows[1::2].sum()))
 
     def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
@@ -344,7 +344,7 @@ class ContingencyCounts(PlainState):
         return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
 
     def settling(self, core: CoreCells) -> CoreCells:
-        """The core with the rows that have neither a class nor a cluster: every matching contains them."""
+        """The core with the rows that have neither a class nor a cluster, which every matching contains."""
         return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
     def _passes(
@@ -366,14 +366,14 @@ class ContingencyCounts(PlainState):
         return alone.merge(*found), classes
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[Counts]:
-        """Cells of some clusters, by cluster and class, a bounded number at a time.
+        """Cells of a shard, by cluster and class, a bounded number at a time.
 
         Metrics need both passes and read the `summary` instead.
         """
         return self.cells.grouped(shard, budget)
 
     def rows_of(self, shard: Interval, budget: Budget | None = None) -> ShardRows:
-        """Rows of a shard that have a class; those of a few clusters and classes can be taken from them."""
+        """Rows of a shard that have a class, from which the rows of a few clusters and classes can be selected."""
         return ShardRows(self.cells, self.spec.keys, shard)
 
     def __sizeof__(self) -> int:
@@ -381,7 +381,7 @@ class ContingencyCounts(PlainState):
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
-        """The spec, the rows by label, and the rows left out."""
+        """The spec, the rows by label, and the dropped rows."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
@@ -392,7 +392,7 @@ class ContingencyCounts(PlainState):
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same table, whatever the segments; costly, and so states are not hashable."""
+        """Whether both hold the same table, whatever the segments. Not hashable, since that would be costly."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)

@@ -1,19 +1,20 @@
 """The core of a contingency table: the few cells that the best one-to-one matching needs in memory together.
 
-A matching gives every class at most one cluster, which cannot be decided part by part. But most cells of a large table
-can be decided early. A cluster with rows of one class only is useful to that class alone, and only the largest of these
-clusters is. Call this the class's *own* cell; cells of the class with at most as many rows are then not needed. The
-same holds for classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
+A matching assigns at most one cluster to every class, which cannot be decided part by part. But most cells of a large
+table can be decided early. A cluster with rows of one class only can be matched to that class alone, and only the
+largest of these clusters is worth it. Call this cell the *own* cell of the class; its cells with at most as many rows
+are then not needed. The same holds for classes that lie in one cluster. So the cells are visited three times, each time
+in bounded memory:
 
 1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`; its cells carry the words of their
    cluster.
 2. *By class*: each class keeps its own cell and the shared cells that are larger. A class without such shared cells is
    settled.
-3. *By cluster* again, for the cells left; the cell of a class with one cell is the cluster's own.
+3. *By cluster* again, for the remaining cells; the cell of a class with one cell is the own cell of its cluster.
 
 The remaining cells, the *core*, are held in memory, about 80 bytes each: a clustering with seventy million clusters
 leaves a few cells per class. Both sides are numbered in the order of their ids, so neither the cells of the core nor
-their numbers depend on the partitioning of the rows, and a matching that is only bounded has the same bounds.
+their numbers depend on the partitioning of the rows, and the bounds of an unsolved matching do not either.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_c
 
 
 class CoreCells(NamedTuple):
-    """Cells by number, and the total of settled cells.
+    """Numbered cells, and the total of settled cells.
 
     Attributes
     ----------
     classes, clusters : int64 arrays of shape (n_cells,)
     counts : int64 array of shape (n_cells,)
     settled : int
-        Total of the settled cells, which some best matching contains.
+        Total of the settled cells; some best matching contains all of them.
     """
 
     classes: Array
@@ -73,7 +74,7 @@ class Cells(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The total that a visit of some lines has settled, and the lines that keep an own cell and shared cells."""
+    """The total that a visit has settled, and the remaining lines with their own and shared cells."""
 
     settled: int
     words: Array
@@ -82,14 +83,14 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True)
 class CellsLeft:
-    """The cells that the visit by class leaves, by cluster.
+    """The cells that remain after the visit by class, by cluster.
 
     Attributes
     ----------
     several, single : KeyedCounts
-        Shared cells of classes with several cells, and with one.
+        Shared cells of classes with several cells, and of classes with one cell.
     settled : list of Lines
-        Of the classes.
+        Results for the classes.
     """
 
     several: KeyedCounts
@@ -105,7 +106,7 @@ class CellsLeft:
         return replace(self, **runs)
 
 
-Core = tuple[Lines, list[Cells]]  # the cells of an interval that the visit by cluster leaves
+Core = tuple[Lines, list[Cells]]  # what the visit by cluster finds in an interval
 
 
 def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
@@ -114,12 +115,12 @@ def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget,
     Parameters
     ----------
     cells : ClassCells
-        Of the first pass, with the words of their clusters.
+        Cells of the first pass, with the words of their clusters.
     lone : KeyedCounts
         Rows by cluster; each row of label 1 is a singleton class.
     keys : Keys
     budget : Budget
-        Owns the cells handed from visit to visit.
+        Owns the memory of cells between visits.
     each : callable
         Maps a function over intervals.
     """
@@ -130,7 +131,7 @@ def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget,
 def core_of_classes(
     cells: ClassCells, keys: Keys, budget: Budget, each: Mapper, within: Interval | None = None
 ) -> CellsLeft:
-    """The cells that the visit by class leaves, of all classes or of those within some buckets."""
+    """The cells that remain after the visit by class, of all classes or of those in the buckets `within`."""
     found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
     several, single = (
         KeyedCounts(layout, tuple(segment for _, keyed in found for segment in keyed[i].segments))
@@ -140,7 +141,7 @@ def core_of_classes(
 
 
 def core_of_clusters(left: CellsLeft, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
-    """The cells that the visit by cluster leaves; `left` may hold some clusters only, but all cells of these."""
+    """The cells that remain after the visit by cluster; `left` may hold some clusters only, but all cells of these."""
     sizes = left.several.items[0::2] + left.single.items[0::2]
     if lone.rows[1::2].any():
         sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
@@ -163,7 +164,7 @@ def _layouts(keys: Keys) -> tuple[Layout, Layout]:
 def _visit_classes(
     cells: ClassCells, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[KeyedCounts]]:
-    """Visit by class; hands on shared cells by cluster, separately for classes with several cells and with one."""
+    """Visit by class; returns shared cells by cluster, separately for classes with several cells and with one cell."""
     builders = [SegmentBuilder.fitting(layout, budget, SLAB) for layout in _layouts(keys)]
 
     margins, singles = cells.margins(*(_chunks(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
@@ -188,7 +189,7 @@ def _visit_classes(
 def _visit_clusters(
     several: KeyedCounts, single: KeyedCounts, lone: KeyedCounts, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[Cells]]:
-    """Visit by cluster; returns the cells that are left."""
+    """Visit by cluster; returns the remaining cells."""
     kept: list[Cells] = []
 
     def parts() -> Iterator[Cells]:
@@ -214,7 +215,7 @@ def _own(line: Array, counts: Array, columns: int) -> Cells:
 
 
 def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
-    """Items of one label in an interval; those of a bucket too large for memory come in several chunks."""
+    """Items of one label in an interval; the items of a bucket too large for memory come in several chunks."""
     start, stop = interval
     if stop - start == 1 and keyed.items_in(start, stop).sum() > 4 * interval_items(budget):
         yield from keyed.pieces(start, label)
@@ -224,14 +225,14 @@ def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) 
 
 
 def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
-    """Keep the shared cells that are larger than the largest own cell of their line.
+    """Keep the shared cells that are larger than the own cell of their line.
 
     Parameters
     ----------
     parts : callable
-        Gives all cells of some lines; called twice.
+        Yields all cells of some lines; called twice.
     keep : callable
-        Takes these cells, and flags for those that are the only cell of their line.
+        Takes these cells, and flags for cells that are the only one of their line.
     """
     lines: Margins | None = None
     for part in parts():

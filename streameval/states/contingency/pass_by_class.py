@@ -1,9 +1,9 @@
 """The second pass over (cluster, class) cells, by class; see `streameval.states.contingency.pass_by_cluster` for both.
 
-One bucket holds all rows of a class and all its cells, each with its count n and the size c of its cluster. So the
-class's size r, its largest cell and both margins of every cell are known. Cells with n = c = 1 are not stored: a class
-of size r has r − Σ n of them, summed over its stored cells. A bucket that holds a giant class is streamed twice, first
-for the sizes, then for the cells.
+One bucket holds all rows of a class and all its cells, each with its count n and the size c of its cluster. So the size
+r of the class, its largest cell and both margins of every cell are known. Cells with n = c = 1 are not stored: a class
+of size r has r − Σ n such cells, with the sum over its stored cells. A bucket with a giant class is streamed twice,
+first for the sizes, then for the cells.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
-_SMALL = 1 << 16  # cluster sizes that are numbered without a look at each
+_SMALL = 1 << 16  # cluster sizes below this are numbered by themselves
 
 
 def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Watcher | None = None) -> Summary:
-    """Second pass: partial summary of the classes, and of the cells, whose class and cluster sizes are known.
+    """Second pass: partial summary of the classes of an interval and of their cells.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def _ids(keys: Array, which: Array) -> Array:
 
 
 def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
-    """Partial summary of singleton cells (n = c = 1): `times` of each class, and those of `alone` singleton classes.
+    """Partial summary of singleton cells (n = c = 1): `times` of each class, and `alone` more in singleton classes.
 
-    Classes of equal size are taken together.
+    Classes of equal size are combined.
     """
     numbers, sizes = _distinct(np.append(totals, 1))
     each = np.zeros(sizes.size, np.int64)
@@ -94,7 +94,7 @@ def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
 
 
 def _giant_classes(cells: ClassCells, bucket: int, watcher: Watcher | None) -> Summary:
-    """Classes of a bucket whose cells do not fit into memory: one visit for their sizes, one for their cells."""
+    """Classes of a bucket whose cells do not fit into memory: one pass for their sizes, one for their cells."""
     margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
     seen = None
@@ -121,7 +121,7 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
 
 
 def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
-    """Partial summary of cells whose class and cluster sizes are known; clusters of equal size are taken together."""
+    """Partial summary of cells with known class and cluster sizes; clusters of equal size are combined."""
     most = int(c.max(initial=0))
     columns, clusters = (c, np.arange(most + 1)) if most < _SMALL else _distinct(c)  # a size is its own number
     return summarize_cells(codes, columns, n, totals, clusters, times)

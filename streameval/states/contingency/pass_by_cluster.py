@@ -1,17 +1,18 @@
 """From (cluster, class) cells to their summary, in two passes of bounded memory.
 
 Some sums, such as chi-square, need both margins of a cell: the size of its class and the size of its cluster. Neither
-side may fit into memory. So the cells are visited twice:
+all classes nor all clusters may fit into memory. So the cells are visited twice:
 
 1. *By cluster*, bucket by bucket. One bucket holds all rows of a cluster, so its size c, largest cell and counts n are
    known at once. Each cell is handed on as (class, n, c), except singletons, n = c = 1, which are counted by class.
 2. *By class*. One bucket again holds all cells of a class. So its size r, its largest cell, its number of singletons
    and both margins of every cell are known.
 
-Neither pass sorts: for each bucket a hash table, which fits the cache, numbers its keys. A bucket too large for memory
-holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole
-key, and the parts are visited twice, first for the clusters' sizes; in the second pass the bucket is streamed twice.
-Memory then holds the distinct clusters, or classes, of that bucket. Equal cells of a giant class have a multiplicity.
+Neither pass sorts: for each bucket, a hash table that fits into the cache numbers its keys. A bucket too large for
+memory contains a giant cluster or a giant class. In the first pass its rows are distributed over 2,048 parts by a hash
+of the whole key, and the parts are visited twice, first for the sizes of clusters; in the second pass the bucket is
+streamed twice. Memory then holds the distinct clusters, or classes, of that bucket. Equal cells of a giant class are
+stored once with a multiplicity.
 
 The second pass is in `streameval.states.contingency.pass_by_class`. Both are pure functions of an interval; partial
 summaries add up to the same bits in any order.
@@ -49,11 +50,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassParts", "by_cluster", "cluster_shards"]
 
-RUN = 3  # intervals whose cells form one run; the second pass looks into every run for each of its intervals
+RUN = 3  # intervals whose cells form one segment; the second pass searches all segments for each interval
 
 _CACHED = 1 << 18  # rows whose columns the third-level cache holds
-_SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
-_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # differs from the kernels' multiplier, so tables use other bits than parts
+_SMALL = 1 << 16  # sizes tallied in a table; larger clusters are rare
+_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # unlike the kernels' multiplier, so bits differ
 
 
 class ClassParts(NamedTuple):
@@ -64,7 +65,7 @@ class ClassParts(NamedTuple):
 
 
 class _Grouped(NamedTuple):
-    """Rows as cells: the cell of each cluster's first row, then the cells of other classes."""
+    """Rows grouped to cells: the cell of each cluster's first row, then the cells of other classes."""
 
     clusters: int
     rows: Array  # a row of each cell
@@ -114,7 +115,7 @@ class _Grouped(NamedTuple):
 
 
 class _FirstPass:
-    """Collects what the first pass finds in one interval."""
+    """Collects the results of the first pass over one interval."""
 
     def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int, watcher: Watcher | None) -> None:
         self.keys, self.watcher = keys, watcher
@@ -140,7 +141,7 @@ class _FirstPass:
         self._singles.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]))
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
-        """Hand cells on by class, given the size of each cell's cluster."""
+        """Hand cells over by class, given the size of each cell's cluster."""
         words = np.empty(sizes.size + 1, np.uint64)
         rest = np.empty((words.size, self._others.layout.words - 1), np.uint64)
         columns = self.keys.cluster - 1, self._packed
@@ -150,11 +151,11 @@ class _FirstPass:
             self._add_singles(side.rest[grouped.rows[sizes == 1]][:, self.keys.cluster - 1 :])
 
     def add_lone(self, sizes: Array, times: Array) -> None:
-        """Add the classes of one row, `times` of them in clusters of each size."""
+        """Add classes of one row, `times` of them in clusters of each size."""
         self._lone = self._lone.merge(lone_classes(sizes, times))
 
     def close(self, sizes: Array, maxima: Array) -> None:
-        """Add complete clusters."""
+        """Add complete clusters by their sizes and largest cells."""
         if tally_small(sizes, self._sizes):
             self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
         self._maxima += int(maxima.sum())
@@ -168,7 +169,7 @@ class _FirstPass:
 
 
 def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
-    """Intervals of clusters for the first pass: few, but enough for many threads."""
+    """Intervals of clusters for the first pass: as few as many threads allow."""
     room, items = interval_items(budget), int(keyed.items.sum())
     return keyed.intervals(min(max(items // 32, parted(items, room)), RUN * room))
 
@@ -195,7 +196,7 @@ def by_cluster(
     interval : (int, int)
         Buckets to take.
     budget : Budget
-        Owns the cells.
+        Owns the memory of the cells.
     owner : bool
         Whether cells carry the words of their cluster.
     watcher : Watcher, optional
@@ -235,7 +236,7 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
-    """Cells of clusters that several parts share: one visit for the clusters' sizes, one for the cells."""
+    """Cells of clusters that lie in several parts: one visit for the sizes of clusters, one for the cells."""
     margins = Margins(found.keys.cluster - 1)
     seen = None if found.watcher is None else found.watcher.of_clusters()
     for side, lone in parts():

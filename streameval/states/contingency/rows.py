@@ -1,10 +1,10 @@
-"""RowBuilder: rows of ids → segments, without labels or weights.
+"""RowBuilder: rows of ids to segments, without labels or weights.
 
-What `streameval.states.keyed.builder.SegmentBuilder` does for any rows, with less work for each: the bucket is a
-part of the mixed id, so no code is stored, and one loop scatters all words of a row. Keys with many rows are counted
-before, in a table that the second-level cache holds. It is learned from the first rows; what it holds decides speed and
-memory only, since its counts are exact and a key may have rows both in it and elsewhere. One loop collects rows, takes
-those of hot keys out and counts the others by bucket.
+It does the work of `streameval.states.keyed.builder.SegmentBuilder` faster for these rows: the bucket is a part of the
+mixed id, so no code is stored, and one loop scatters all words of a row. Hot keys, those with many rows, are counted
+beforehand in a table that fits into the second-level cache. The first rows decide which keys are hot; that affects
+speed and memory only, since the counts are exact and a key may have rows both in the table and elsewhere. One loop
+collects rows, removes those of hot keys and counts the others by bucket.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
 
-_GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows that tell whether keys are hot, and rows from which they are learned
-_PLACES = 2  # entries of a table of pairs for each row, at most
-_COUNTED = 8  # items with counts are copied several times: stored when they are one for so many rows of a builder
-_WORTH = 16  # one row of this many, at least, must be of a hot key
+_GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows to look for hot keys, and to learn them
+_PLACES = 2  # largest size of a table of pairs, per row
+_COUNTED = 8  # counted items are stored when they are this fraction of a builder
+_WORTH = 16  # the table is kept if one row of this many has a hot key
 
 
 class HotRows:
@@ -49,7 +49,7 @@ class HotRows:
 
     Attributes
     ----------
-    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent one
+    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent key
 
     Examples
     --------
@@ -64,9 +64,9 @@ class HotRows:
         """Take keys, from the least to the most frequent one."""
         self.keys = keys
         self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
-        self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
+        self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
         slots = slots_of_rows(keys)
-        for _ in range(2):  # the last of the keys that share a slot keeps it
+        for _ in range(2):  # of the keys that share a slot, the last one keeps it
             self._table[slots, :-1] = keys
             left = (self._table[slots, :-1] != keys).any(axis=1)
             keys, slots = keys[left], slots[left] + np.uint64(1)
@@ -75,12 +75,12 @@ class HotRows:
 
     @classmethod
     def learned(cls, words: Array, rest: Array) -> HotRows | None:
-        """The keys that a sample of some rows has `hot.SEEN` times; None where they have too few of the rows."""
+        """The keys that occur `hot.SEEN` times in a sample of the rows; None if they have too few of the rows."""
         for most in (_GLANCE, _SAMPLE):
             step = max(1, words.size // most)
             some, more = words[::step][:_SAMPLE], rest[::step][:_SAMPLE]
             whole = some.copy()
-            for column in more.T:  # two keys taken for one only make the sample a little wrong
+            for column in more.T:  # taking two keys for one makes the sample only slightly wrong
                 whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             low = np.uint64(_SAMPLE - 1)
@@ -95,9 +95,9 @@ class HotRows:
         return cls(np.column_stack((some[first], more[first])))
 
     def absorb(self, words: Array, rest: Array, out: Array, out_rest: Array, buckets: Array) -> int:
-        """Count the rows of hot keys and collect the others; returns how many these are.
+        """Count the rows of hot keys and collect the others; returns the number of collected rows.
 
-        `rest` has a row for each further word, `out_rest` a column.
+        `rest` has one row for each further word, `out_rest` one column.
         """
         self._rows += words.size
         given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, self._table, SHIFT
@@ -106,11 +106,11 @@ class HotRows:
 
     @property
     def worth(self) -> bool:
-        """Whether enough of the rows were of hot keys."""
+        """Whether enough rows had a hot key."""
         return bool(self._table[:, -1].sum() * np.uint64(_WORTH) >= self._rows)
 
     def items(self) -> tuple[Array, Array, Array]:
-        """Words, further words and counts of everything counted."""
+        """Words, further words and counts of all counted keys."""
         found = self._table[self._table[:, -1] > 0]
         return found[:, 0].copy(), found[:, 1:-1].copy(), found[:, -1].astype(np.int64)
 
@@ -124,9 +124,9 @@ class RowBuilder:
     budget : Budget
         Owns the segments' arrays.
     capacity : int
-        Rows a segment holds at most.
+        Largest number of rows of a segment.
     spec : hashable, optional
-        Builders of a budget with equal specs expect the same keys to be hot.
+        Builders with one budget and equal specs expect the same hot keys.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class RowBuilder:
         self._hot: HotRows | None = None if learned is None else HotRows(learned)
 
     def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
-        """Take rows by the words of their keys, uint64 arrays of shape (n,), the first one not mixed.
+        """Add rows by the words of their keys, uint64 arrays of shape (n,); the first word is not mixed.
 
         With `counts`, an int64 array of shape (n,), each item stands for that many rows.
         """
@@ -172,7 +172,7 @@ class RowBuilder:
             done = stop
 
     def _collect(self, columns: Sequence[Array]) -> None:
-        """Copy rows for which there is room, without those of hot keys."""
+        """Copy rows while there is room, without those of hot keys."""
         start, stop = self._size, self._size + columns[0].size
         words, rest = self._words[start:stop], self._rest[start:stop]
         if self._hot is not None:
@@ -187,7 +187,7 @@ class RowBuilder:
             self._learn()
 
     def _learn(self) -> None:
-        """Learn which keys are hot from the collected rows, and take these out."""
+        """Learn the hot keys from the collected rows, and remove their rows."""
         words, rest = self._words[: self._size], self._rest[: self._size]
         self._hot, self._learns = HotRows.learned(words, rest), False
         if self._hot is not None:
@@ -205,7 +205,7 @@ class RowBuilder:
             self._learns = True
 
     def _store_hot(self) -> None:
-        """Store the counts of the hot keys; which keys are hot is to be learned again."""
+        """Store the counts of the hot keys; hot keys are learned anew afterwards."""
         if self._hot is not None:
             words, rest, counts = self._hot.items()
             self._hot = None
@@ -218,7 +218,7 @@ class RowBuilder:
         self._counted, self._items = [], 0
 
     def finish(self) -> tuple[Segment, ...]:
-        """The segments of everything added; the builder is spent."""
+        """The segments of everything added; the builder must not be used afterwards."""
         self._flush()
         self._store_hot()
         self._store_items()
@@ -228,7 +228,7 @@ class RowBuilder:
 
 
 def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array, Array]:
-    """The distinct pairs of two columns and the rows of each, where both are encoded by short dictionaries.
+    """The distinct pairs of two columns, with their rows, if both columns have short dictionaries.
 
     Parameters
     ----------
@@ -236,8 +236,8 @@ def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Arra
 
     Returns
     -------
-    first, second : the distinct pairs; the columns as they are where a table of pairs would be larger than the rows
-    counts : int64 array of shape (n_pairs,); empty where the columns are as they are
+    first, second : the distinct pairs; the unchanged columns if a table of pairs would be larger than the rows
+    counts : int64 array of shape (n_pairs,); empty if the columns are unchanged
 
     Examples
     --------
@@ -254,14 +254,14 @@ def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Arra
     table = np.zeros(entries, np.uint32)
     columns = (column.indices.to_numpy(zero_copy_only=False) for column in (first, second))
     count_pairs(*(read_only(column.astype(np.int32, copy=False)) for column in columns), width, table)
-    found = np.flatnonzero(table != 0)  # half the time of numbers
+    found = np.flatnonzero(table != 0)  # takes half the time of searching numbers
     pairs = zip(np.divmod(found, max(width, 1)), (first, second), strict=True)
     made = (pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32)), column.dictionary) for at, column in pairs)
     return *made, table[found].astype(np.int64)
 
 
 def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array) -> None:
-    """Give keys with their rows to a builder, the first word of each not mixed."""
+    """Add keys with their rows to a builder; the first word of each key is not mixed."""
     if words.size:
         columns = np.column_stack((rest, counts.view(np.uint64)))
         sizes = np.zeros(ID_BUCKETS, np.int64)
@@ -272,11 +272,11 @@ def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Ar
 
 
 def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket; the sizes of the buckets are known.
+    """Rows by bucket, given the sizes of the buckets.
 
     Returns
     -------
-    codes, starts : the codes that occur, the first row of each and the end
+    codes, starts : the codes that occur, the first row of each, and the end
     words, rest : mixed words and further words
     """
     words, rest = read_only(words), read_only(rest)

@@ -1,4 +1,4 @@
-"""Rows of a few clusters and classes, from one walk over the rows of a shard that copies no others."""
+"""Rows of a few clusters and classes, from one pass over the rows of a shard that copies no other rows."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class ShardRows:
     shard: Interval
 
     def near(self, clusters: Array, classes: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Rows of some clusters or classes, and a few others, in no order, a bounded number at a time.
+        """Rows of some clusters or classes, with a few others among them, in any order, a bounded number at a time.
 
         Parameters
         ----------
-        clusters, classes : uint64 arrays of shape (n, n_words), words of ids; rows of
-            others with the same mark are yielded as well
+        clusters, classes : uint64 arrays of shape (n, n_words), words of ids; rows of other ids with the same mark are
+            yielded as well
 
         Yields
         ------

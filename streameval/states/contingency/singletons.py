@@ -20,14 +20,14 @@ __all__ = ["without_singletons"]
 def without_singletons(
     keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None, wanted: int = 0
 ) -> tuple[Side, Array]:
-    """Rows of label 0 in an interval of buckets, without most of those whose key occurs nowhere else.
+    """Rows of label 0 in an interval of buckets, without most of the rows whose key occurs only once.
 
     Parameters
     ----------
     keyed : KeyedCounts
         Keys of mixed ids (`streameval.states.keyed.ids`).
     interval : (int, int)
-        Buckets to take.
+        Rows whose key occurs there are kept; only first words are compared.
     others : KeyedCounts, optional
         Keys that occur there are kept; only first words are compared.
     wanted : int
@@ -36,7 +36,7 @@ def without_singletons(
     Returns
     -------
     Side, uint64 array of shape (n_singletons, wanted)
-        The rows that are left, and words of the singletons removed.
+        The remaining rows, and words of the removed singletons.
     """
     places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
     sizes = np.diff(places.at.starts).sum(axis=0)[::2]

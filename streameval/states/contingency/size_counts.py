@@ -53,7 +53,7 @@ class Sizes:
 
     @classmethod
     def of(cls, sizes: Values, times: NDArray[np.int64] | None = None) -> Sizes:
-        """Count sizes, each with its multiplicity; zeros are left out."""
+        """Count sizes, each with its multiplicity; zeros are omitted."""
         sizes = np.asarray(sizes)
         if times is not None:
             return cls._repeated(sizes, times)
@@ -106,12 +106,12 @@ class Sizes:
 
     @cached_property
     def total(self) -> Number:
-        """Their sum, exact unless the sizes are floats."""
+        """Sum of the sizes, exact unless they are floats."""
         return self._sum(1)
 
     @cached_property
     def squares(self) -> Number:
-        """The sum of their squares, exact unless the sizes are floats."""
+        """Sum of the squared sizes, exact unless they are floats."""
         return self._sum(2)
 
     def _sum(self, power: int) -> Number:
@@ -134,12 +134,12 @@ class Sizes:
 
     @cached_property
     def largest(self) -> Number:
-        """The largest size, 0 if there is none."""
+        """The largest size, or 0 without sizes."""
         largest: Number = self.values[-1:].tolist()[0] if self.values.size else 0
         return largest
 
     def merge(self, *others: Sizes) -> Sizes:
-        """Histogram of all collections of sizes."""
+        """Histogram of all sizes of both."""
         parts = [part for part in (self, *others) if part.values.size]
         if len(parts) < 2:
             return parts[0] if parts else self
@@ -154,7 +154,7 @@ class Sizes:
         return Sizes(values, times)
 
     def scaled(self, times: int) -> Sizes:
-        """Histogram of several copies.
+        """Histogram of `times` copies.
 
         Examples
         --------
@@ -179,7 +179,7 @@ class Sizes:
 
 
 def aligned_sum(left: Sizes, right: Sizes) -> Number:
-    """Σ of products of the k-th largest sizes of both sides: the best one-to-one matching of a table of products.
+    """Σ over k of the product of the k-th largest sizes of both sides: the best matching of a table of products.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The summary: a small, mergeable statistic of a contingency table that decides almost every clustering metric.
+"""The summary: a small, mergeable statistic of a contingency table that determines almost every clustering metric.
 
 A table of two partitions can have 10⁸ cells; its metrics need far less. The histograms of *cell counts*, *class sizes*
 and *cluster sizes* give pair counts, entropies, null models and the expected mutual information, and they are small: N
@@ -8,19 +8,19 @@ points have at most √(2N) distinct sizes. Three kinds of sums need both margin
 - Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-104;
 - Σ row maxima and Σ column maxima (split-join).
 
-Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and all
-shardings and orders give the same bits::
+Every part is a sum of integers over cells, classes or clusters. So `Summary.merge` is addition, and the result has the
+same bits for all shardings and orders::
 
     cells of a shard ──► summarize_cells     ┐
     class sizes, once ─► summarize_classes   ├─► merge ─► Summary
     clusters of a shard► summarize_clusters  ┘
 
-Cells and clusters of a shard that holds some clusters completely can be summarized with the sizes of all classes; the
-largest cells of a class combine by maximum over shards before `summarize_classes` sees them. A table sharded by class
-does the same with the sides exchanged.
+Cells and clusters of a shard with complete clusters can be summarized if the sizes of all classes are known; the
+largest cells of a class are combined over shards by maximum before `summarize_classes`. For a table sharded by class,
+exchange the two sides.
 
-Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 of each chi-square term; fractional
-float64 cells carry the rounding of their margins.
+Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 per chi-square term; fractional
+float64 cells have the rounding errors of their margins.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Summary:
     Parameters
     ----------
     cells, classes, clusters : Sizes
-        Of the non-zero cell counts n, class sizes r and cluster sizes c.
+        Histograms of the nonzero cell counts n, the class sizes r and the cluster sizes c.
     class_squares, cluster_squares : dict
         Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
     inertia : int or None
@@ -73,7 +73,8 @@ class Summary:
     row_maxima, column_maxima : int, float or Fraction
         Σ over classes of the largest cell, Σ over clusters of the largest cell.
     matching : (lower, upper) or None
-        Certain interval of the largest total of a one-to-one matching, if it has been solved; not additive.
+        Certain interval of the largest total of a one-to-one matching, or None if it has not been computed; not
+        additive.
 
     Examples
     --------
@@ -101,12 +102,12 @@ class Summary:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of classes and of clusters that have points, (R, C)."""
+        """Numbers of nonempty classes and clusters, (R, C)."""
         return self.classes.count, self.clusters.count
 
     @property
     def nonzero(self) -> int:
-        """Number of non-zero cells, V."""
+        """Number of nonzero cells, V."""
         return self.cells.count
 
     @property
@@ -115,7 +116,7 @@ class Summary:
         return self.cells.fractional
 
     def merge(self, *others: Summary) -> Summary:
-        """Sum of partial summaries; their order changes no bit."""
+        """Sum of partial summaries, bit for bit the same in any order."""
         if not others:
             return self
         parts = (self, *others)
@@ -155,7 +156,7 @@ class Summary:
 
     @cached_property
     def _hash(self) -> int:
-        """Made once, because every measure looks up what others have computed for the table."""
+        """Computed once, because every measure looks up what other measures have computed for the table."""
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
 
@@ -202,7 +203,7 @@ def summarize_classes(totals: Values, maxima: Values) -> Summary:
     Parameters
     ----------
     totals, maxima : arrays of shape (n_classes,)
-        Over all cells of the class.
+        Sums and maxima over all cells of a class.
     """
     return Summary(classes=Sizes.of(totals), row_maxima=exact_sum(maxima))
 
@@ -220,12 +221,12 @@ def summarize_cells(
     cluster_totals: Values,
     times: Codes | None = None,
 ) -> Summary:
-    """The part of a summary that depends on cells, given both margins; any subset of the cells is a valid shard.
+    """The part of a summary that depends on cells, given both margins; valid for any subset of the cells.
 
     Parameters
     ----------
     class_codes, cluster_codes : int64 arrays of shape (n_cells,)
-        Positions into the totals.
+        Indices into the totals.
     counts : array of shape (n_cells,)
     class_totals, cluster_totals : arrays
         Sizes over the whole table.

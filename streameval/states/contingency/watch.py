@@ -1,12 +1,12 @@
-"""Watchers: they see single clusters and classes during the two passes over a contingency table.
+"""Watchers, which see single clusters and classes during the two passes over a contingency table.
 
-The passes know the size and all cells of every cluster and class. A summary keeps sums of them. A watcher sees the
+The passes know the size and all cells of every cluster and class; a summary keeps only sums of them. A watcher sees the
 groups themselves, one interval at a time, keeps what it needs in bounded memory, and runs in the process of the pass.
 For each interval the pass asks it for a `ClusterWatch` or a `ClassWatch`, adds cells to it, in several calls if a group
 does not fit into memory at once, and closes it.
 
-`ClusterPairs` and `ClassPairs` count the pairs within groups, for watchers of clusters with several classes and of
-classes with several clusters.
+`ClusterPairs` and `ClassPairs` count the pairs within clusters of several classes and within classes of several
+clusters.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ClusterWatch(Protocol):
     """Sees the cells of the clusters of an interval."""
 
     def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
-        """Take some cells.
+        """Add some cells.
 
         Parameters
         ----------
@@ -57,25 +57,26 @@ class ClusterWatch(Protocol):
         """
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
-        """Take rows without a class, each a singleton class: `rows[i]` of them in cluster `numbers[i]`."""
+        """Add rows without a class, each a singleton class: ``rows[i]`` of them in cluster ``numbers[i]``."""
 
     def close(self, ids: Ids, sizes: Array) -> None:
-        """The clusters are complete.
+        """End the interval: its clusters are complete.
 
         Parameters
         ----------
-        ids : from numbers of clusters to words of their ids, a uint64 array of shape (n, n_words)
+        ids : function from numbers of clusters to the words of their ids, a uint64 array of shape (n, n_words)
         sizes : int64 array of shape (n_clusters,)
         """
 
     def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
-        """Take clusters with all of their cells, instead of `add` and `close`.
+        """Add clusters with all of their cells, instead of `add` and `close`.
 
         Parameters
         ----------
-        owners : int64 array of shape (n_strays,), the cluster of each further cell
-        rows : int64 array of shape (n_clusters + n_strays,), rows of the first cell of each cluster, then of the others
-        classes : first word of the class of each of these cells, a uint64 array
+        owners : int64 array of shape (n_strays,), the cluster of each cell but the first of a cluster
+        rows : int64 array of shape (n_clusters + n_strays,), rows of the first cell of each cluster, then of the other
+            cells
+        classes : function that returns the first word of the class of each of these cells, a uint64 array
         ids, sizes : as for `close`
         """
 
@@ -84,10 +85,10 @@ class ClassWatch(Protocol):
     """Sees the cells of the classes of an interval, except singletons (n = c = 1)."""
 
     def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
-        """Take some cells: the class of each, its rows, the size of its cluster, its multiplicity (empty: 1 each)."""
+        """Add cells: the class of each, its rows, the size of its cluster, its multiplicity (empty: 1 each)."""
 
     def close(self) -> None:
-        """The classes are complete."""
+        """End the interval: its classes are complete."""
 
 
 class Watcher(Protocol):
@@ -95,7 +96,7 @@ class Watcher(Protocol):
 
     Attributes
     ----------
-    every : whether it also sees singleton classes in singleton clusters; otherwise `alone` counts most of them
+    every : whether it also sees singleton classes in singleton clusters; otherwise `alone` counts most of these
     """
 
     every: bool
@@ -108,13 +109,13 @@ class Watcher(Protocol):
 
         Parameters
         ----------
-        ids : from numbers of classes to words of their ids, as `streameval.states.keyed.ids.identify` gives them
+        ids : function from numbers of classes to the words of their ids (`streameval.states.keyed.ids.identify`)
         totals, maxima : int64 arrays of shape (n_classes,), rows and largest cell of each class
         singles : int64 array of shape (n_classes,), number of its singleton cells (n = c = 1)
         """
 
     def alone(self, rows: int) -> None:
-        """Take rows that are each a singleton class and cluster, with unknown ids."""
+        """Add rows that are each a singleton class and a singleton cluster, with unknown ids."""
 
 
 class PairWatcher(Protocol):
@@ -124,31 +125,31 @@ class PairWatcher(Protocol):
     """
 
     def clusters(self, ids: Ids, rows: Array, parts: Array, false_pairs: Array) -> None:
-        """Clusters with rows of several classes.
+        """Take clusters with rows of several classes.
 
         Parameters
         ----------
-        ids : from positions of these groups to words of their ids
+        ids : function from indices of these groups to the words of their ids
         rows, parts : int64, rows and classes of each
-        false_pairs : int64, pairs of its rows that are of different classes
+        false_pairs : int64, pairs of its rows that have different classes
         """
 
     def classes(self, ids: Ids, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
-        """Classes with rows in several clusters.
+        """Take classes with rows in several clusters.
 
         Parameters
         ----------
         ids, rows, parts : as for clusters
-        missed_pairs : int64, pairs of its rows that are in different clusters
-        joined_pairs : int64, missed pairs that joining its pure clusters would bring together
+        missed_pairs : int64, pairs of its rows in different clusters
+        joined_pairs : int64, missed pairs that would meet if its pure clusters were joined
         """
 
     def unchanged(self, rows: int) -> None:
-        """Rows of clusters that consist of one whole class."""
+        """Add the number of rows of clusters that are exactly one whole class."""
 
 
 def pairs(rows: Array) -> Array:
-    """Pairs within groups, given their numbers of rows, as int64.
+    """Number of pairs within groups of the given sizes, as int64.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def pairs(rows: Array) -> Array:
 
 
 def _refuse_giants(rows: Array) -> None:
-    """Raise `DataError` if the number of pairs in a cluster or class leaves 64 bits."""
+    """Raise `DataError` if the number of pairs in a cluster or class exceeds 64 bits."""
     if rows.size and int(rows.max()) >= _MOST:
         most = f"{int(rows.max()):,} rows"
         msg = f"a cluster or class has {most}; attribution takes those of fewer than 2³² rows: leave it out with where"
@@ -175,7 +176,7 @@ def _refuse_giants(rows: Array) -> None:
 
 
 class ClusterPairs:
-    """A `ClusterWatch` that counts the cells of each cluster and the pairs within them, and tells a `PairWatcher`."""
+    """A `ClusterWatch` that counts the cells of each cluster and the pairs within them, for a `PairWatcher`."""
 
     def __init__(self, watcher: PairWatcher) -> None:
         self._watcher = watcher
@@ -205,7 +206,7 @@ class ClusterPairs:
         self._tell(ids, which, sizes, self._count[which], self._agreeing[which])
 
     def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
-        """See `ClusterWatch`; clusters of one class cost nothing, and are not looked at."""
+        """See `ClusterWatch`; clusters of one class are skipped."""
         which, parts, agreeing = np.empty((3, owners.size), np.int64)
         slots = np.zeros(sizes.size, np.int32)
         found = add_strays(owners, rows[sizes.size :], rows[: sizes.size], slots, which, parts, agreeing)
@@ -217,7 +218,7 @@ class ClusterPairs:
 
 
 class ClassPairs:
-    """A `ClassWatch` that counts the cells of each class and the pairs within them, and tells a `PairWatcher`."""
+    """A `ClassWatch` that counts the cells of each class and the pairs within them, for a `PairWatcher`."""
 
     def __init__(self, watcher: PairWatcher, ids: Ids, totals: Array, singles: Array) -> None:
         self._watcher, self._ids, self._totals = watcher, ids, totals

@@ -1,4 +1,4 @@
-"""Folding rows into groups: interleaved where the state allows it; else some apart, the others under composite keys."""
+"""Fold rows into groups: interleaved if the state allows it, else some apart and the others under composite keys."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["APART", "GroupedBuilder"]
 
-APART = 128  # groups of a task that stand apart, at most
-_GROUP_BYTES = 1 << 24  # of the budget for each of them: sixteen times what its builder takes
-_FIXED_BYTES = 1 << 25  # of a group whose state has a fixed size: a histogram and its builder
-_FEWEST = 1 << 12  # rows that a group's builder collects, at least
+APART = 128  # largest number of groups of a task that stand apart
+_GROUP_BYTES = 1 << 24  # of the budget for each of them, sixteen times the size of its builder
+_FIXED_BYTES = 1 << 25  # of a group whose state has a fixed size, a histogram, with its builder
+_FEWEST = 1 << 12  # smallest number of rows that a group's builder collects
 _ROW_BYTES = 16  # unit of a builder's capacity
 
 
@@ -53,9 +53,9 @@ class GroupedBuilder:
     key : Key
     budget : Budget
     capacity : int
-        Rows that are collected at a time, over all groups.
+        Number of rows that are collected at a time, over all groups.
     made : callable
-        From the states of groups apart, by name, the composite and the interleaved groups to the state.
+        Makes the state from the states of groups apart, by name, the composite groups and the interleaved groups.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class GroupedBuilder:
         if len(slots) == 1 and slots[0] >= 0:
             builders[slots[0]].update(batch)
             return
-        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # those under composite keys come first
+        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # groups under composite keys come first
         moved = batch.taken(order, self._inner.columns)
         for slot, (a, b) in enumerate(pairwise(starts.tolist()), start=-1):
             if a < b and slot >= 0:
@@ -99,7 +99,7 @@ class GroupedBuilder:
                 self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
 
     def _found(self, names: int) -> int:
-        """Groups so far, at least, where a batch has `names`."""
+        """Lower bound for the number of groups so far, if a batch has `names`."""
         known = len(self._builders) + self._table.known
         return max(names, known, self._interleaved.known if self._interleaved else 0)
 
@@ -126,7 +126,7 @@ class GroupedBuilder:
             raise OptionError(msg)
 
     def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
-        """Join the rows of a batch."""
+        """Add the rows of a batch under composite keys."""
         layout = composite_layout(self._inner)
         if self._composite is None:
             row = 16 * layout.words + 4 + 8 * layout.weighted  # bytes; words are held twice when they move
@@ -139,7 +139,7 @@ class GroupedBuilder:
         self._table.add(names, fact_sums(self._inner, rows, codes, found.size))
 
     def state(self) -> Any:
-        """The state of everything folded; the builder is spent."""
+        """The state of everything folded; the builder must not be used afterwards."""
         apart = {name: self._builders.pop(name).state() for name in list(self._builders)}
         composite = CompositeGroups.empty(self._inner)
         if self._composite is not None:
@@ -149,7 +149,7 @@ class GroupedBuilder:
 
 
 def _part(batch: Batch, a: int, b: int) -> Batch:
-    """Some consecutive rows of a batch, not copied."""
+    """Consecutive rows of a batch, without copying."""
     weight = None if batch.weight is None else batch.weight[a:b]
     columns = {name: column.slice(a, b - a) for name, column in batch.columns.items()}
     kept, labelled = (None if values is None else values[a:b] for values in (batch.kept, batch.labelled))

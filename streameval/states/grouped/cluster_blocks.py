@@ -1,13 +1,13 @@
-"""ClusterCounts split by blocks of another unit: what each cluster has in each block, for paired comparisons.
+"""ClusterCounts split by blocks of another unit, for paired comparisons: the rows of each cluster in each block.
 
-Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, campaigns say, each of
-which takes some rows of a cluster away. So a row is the key of its cluster together with its block: one word for
-integer ids, which sorts like the rows of clusters alone, and the cells of a cluster are adjacent
-(`streameval.kernels.blocks.clusters`). One sweep gives the size tables without each block (`by_block`).
+Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, such as campaigns, each
+of which holds some rows of a cluster. So a row is the key of its cluster with its block: one word for integer ids,
+which sorts like the rows of plain clusters, and the cells of a cluster are adjacent
+(`streameval.kernels.blocks.clusters`). One sweep computes the size tables without each block (`by_block`).
 
-`Grouped` with an inner state for each of 128 blocks folds the same at a quarter of the speed. This is the same state in
-another layout: its methods and its stored table are those of `Grouped`, and it turns into one where single groups are
-needed.
+`Grouped` with an inner state for each of 128 blocks gives the same results at a quarter of the speed. This is the same
+state in another layout: it has the methods and the stored table of `Grouped`, and it is converted to `Grouped` where
+single groups are needed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BlockedClustersBuilder:
     spec : GroupedSpec of a ClusterSpec and Blocks
     budget : Budget
     capacity : int
-        Rows that are collected at a time.
+        Number of rows that are collected at a time.
     """
 
     def __init__(self, spec: Any, budget: Budget, capacity: int) -> None:
@@ -115,7 +115,7 @@ class BlockedClustersBuilder:
         encode_rows(self._segments, identify(array, inner.type, inner.scope, batch.partition), blocks, label, NO_COUNTS)
 
     def state(self) -> BlockedClusters:
-        """The state of everything folded; the builder is spent."""
+        """The state of everything folded; the builder must not be used afterwards."""
         nulls = (self._nulls, np.zeros_like(self._nulls))
         single, dropped = nulls if self._spec.inner.nulls == "singleton" else nulls[::-1]
         return BlockedClusters(self._spec, KeyedCounts.built(self._segments), self._rows, single, dropped)
@@ -128,20 +128,20 @@ def row_counts(blocks: Array, label: Array, count: int) -> Array:
 
 
 def _codes(blocks: Array) -> Array:
-    """Blocks as loops take them: uint16."""
+    """Blocks in the type that the loops take, uint16."""
     return read_only(blocks.astype(np.uint16, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockedClusters(PlainState):
-    """Sizes and positives of the part that each block has of each cluster.
+    """Size and positives of the part of each cluster in each block.
 
     Attributes
     ----------
     spec : GroupedSpec of a ClusterSpec and Blocks
     keyed : KeyedCounts, rows by cluster and block
-    rows, single_rows, dropped_rows : int64 arrays of shape (n_blocks, 2), by label: rows with an id, and null ids
-        counted as clusters of one row, or left out
+    rows, single_rows, dropped_rows : int64 arrays of shape (n_blocks, 2), by label: rows with an id, and null ids that
+        count as clusters of one row, or that were dropped
 
     Examples
     --------
@@ -179,7 +179,7 @@ class BlockedClusters(PlainState):
         Parameters
         ----------
         spec : GroupedSpec
-        groups : names of the blocks, each with its facts: rows of null ids, single and dropped
+        groups : names of the blocks, each with its facts: null ids by label, single and dropped
         batches : further rows of the table
         """
         empty = cls.empty(spec)
@@ -203,11 +203,11 @@ class BlockedClusters(PlainState):
         return replace(empty, keyed=KeyedCounts.built(segments))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
+        """The keyed counts, which grow with the rows."""
         return {"keyed": self.keyed}
 
     def with_runs(self, runs: Mapping[str, Any]) -> BlockedClusters:
-        """The same with other keyed counts."""
+        """The same state with other keyed counts."""
         return replace(self, **runs)
 
     def merge(self, other: BlockedClusters) -> BlockedClusters:
@@ -235,13 +235,13 @@ class BlockedClusters(PlainState):
         return self._swept(shard, budget, None)
 
     def by_both(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """The changes without each block of clusters, as `ClusterCounts.by_block`; these changes are their `paired`."""
+        """As `ClusterCounts.by_block`; the changes without each block of the unit are its `paired`."""
         own = Sweep(BLOCKS)
         paired = self._swept(shard, budget, own)
         return replace(own.result(), paired=paired)
 
     def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
-        """The changes without each block; whole clusters are added to a separate sweep, if there is one."""
+        """The changes without each block; if `own` is given, whole clusters are added to it."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.stretches(shard, budget):
             if isinstance(stretch, Labelled):
@@ -255,7 +255,7 @@ class BlockedClusters(PlainState):
         return sweep.result()
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
-        """What each block has of the clusters of a shard, as inner states."""
+        """The part of each block in the clusters of a shard, as inner states."""
         groups = self._groups(shard, self.keyed.holding(budget), nulls=shard == self.shards()[0])
         return ((group, groups.only(group)) for group in groups.groups())
 
