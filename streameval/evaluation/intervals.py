@@ -15,7 +15,7 @@ from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
 from streameval.metrics.finalize import in_rounds
-from streameval.metrics.resampling import estimates, without_replicates
+from streameval.metrics.resampling import by_row, estimates, without_replicates
 from streameval.states.scores.block_slices import BlockSlicesSpec
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
+_NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
 _NO_CELLS = (
     "clusterings are compared over units of their rows, which neither stores nor slices keep by cluster: use "
     "streameval evaluate on the files, with --unit and --baseline, without slices (--by)"
@@ -160,9 +161,10 @@ def estimated(
         due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         made: list[list[Estimate]] = []
         family, without = wanted.family, due is not None and blocks is None
+        exact = partial(_exact, engine, state, known)
         for split in (family.resampled, partial(family.paired, engine)):
             lacking = without and family.own_blocks == (split == family.resampled)
-            resampled = _lacking(family) if lacking else split(wanted, state, blocks, resampling)
+            resampled = _lacking(family, resampling) if lacking else split(wanted, state, blocks, resampling)
             if resampled is None:
                 made.append(made[0])
             elif isinstance(resampled, str):
@@ -171,8 +173,9 @@ def estimated(
                 made.append(without_replicates(values, resampling.named_unit, "the value is undefined"))
             else:
                 replicates = partial(family.replicates, engine)
-                exact = partial(_exact, engine, state, known)
                 made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, replicates, exact))
+        if without and family.own_blocks and resampling.unit is None and not wanted.spec.weighted:
+            made[0] = by_row(made[0], wanted.metrics, state.totals(), exact)  # differences need blocks
         found += map(Estimated, *made)
     return found
 
@@ -183,9 +186,11 @@ def _blocks(wanted: MetricRequest, states: Mapping[Any, Any], resampling: Resamp
     return None if due is None else states.get(due.spec)
 
 
-def _lacking(family: Family) -> str:
+def _lacking(family: Family, resampling: Resampling) -> str:
     """Why a state of blocks is not there; clusters by unit are folded for their differences alone."""
-    return _NOT_KEPT if family.own_blocks else _NO_CELLS
+    if not family.own_blocks:
+        return _NO_CELLS
+    return _NO_UNIT if resampling.unit is None else _NOT_KEPT
 
 
 def _exact(engine: Engine, state: Any, known: Mapping[Metric, Any], metrics: Sequence[Metric]) -> list[Any]:
@@ -205,7 +210,8 @@ def resampled_states(
             continue  # folded for its rows alone
         due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         absent = due is not None and blocks is None and wanted.family.own_blocks
-        made = _NOT_KEPT if absent else wanted.family.resampled(wanted, state, blocks, resampling)
+        family = wanted.family
+        made = _lacking(family, resampling) if absent else family.resampled(wanted, state, blocks, resampling)
         if not isinstance(made, str):
             found[wanted.group, wanted.of] = made
     return found

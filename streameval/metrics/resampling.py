@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from streameval.metrics.resampled import Exact, Resampled
     from streameval.results import Scalar
     from streameval.states.grouped import Grouped
+    from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-__all__ = ["FEW_BLOCKS", "SplitState", "certificates", "estimates", "units_beyond", "without_replicates"]
+__all__ = ["FEW_BLOCKS", "SplitState", "by_row", "certificates", "estimates", "units_beyond", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
@@ -155,7 +156,7 @@ class SplitState(Thresholded):
         return None
 
 
-def _counts(negatives: Array, positives: Array) -> dict[str, Array]:
+def _counts(negatives: Any, positives: Any) -> dict[str, Any]:
     return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
 
 
@@ -248,6 +249,21 @@ def _by_row(found: Mapping[int, Estimate], kinds: Sequence[Entry], exact: Exact)
     errors = exact([kinds[i].rowwise for i in at]) if at else []
     known = {i: error.value for i, error in zip(at, errors, strict=True) if error.value > 0}
     return {i: replace(found[i], known=error) for i, error in known.items()}
+
+
+def by_row(refused: Sequence[Estimate], metrics: Sequence[Metric], totals: Totals, exact: Exact) -> list[Estimate]:
+    """Estimates of an unweighted state that has no blocks, each row a unit: counts of scores suffice for a ROC AUC.
+
+    Other values stay `refused`; `exact` takes metrics to their values of the state, whose totals are given.
+    """
+    counts = {kind: np.array([float(n)]) for kind, n in _counts(totals.neg, totals.pos).items()}
+    sizes, found, kinds = Sizes("row", counts, single=True), list(refused), [_kind(metric) for metric in metrics]
+    at = [i for i, kind in enumerate(kinds) if kind.rowwise is not None]
+    for i, error in zip(at, exact([kinds[i].rowwise for i in at]) if at else [], strict=True):
+        value, kind = refused[i].scalar, kinds[i]
+        reason = None if error.value > 0 else error.reason or at_end(value.value)
+        found[i] = Estimate(value, np.empty(0), sizes.of(kind.units), kind.scale, reason, known=error.value)
+    return found
 
 
 def _groups(

@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
 from streameval.results import slice_text
+from streameval.wording import digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,8 +234,8 @@ class Rule:
         '541'
         """
         if self.share and not self.how:
-            return f"{value * 100:.6g} %"
-        return f"{value:.6g} h" if self.metric == "age" else f"{value:.6g}"
+            return f"{digits(value * 100)} %"
+        return f"{digits(value)} h" if self.metric == "age" else digits(value)
 
     def limit(self) -> str:
         """The bound as messages have it."""

@@ -505,8 +505,10 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 def test_asking_for_what_was_not_computed_lists_what_was() -> None:
     """Values, intervals and curves that are not there are refused by name."""
     result = evaluate(pa.table(GOOD | {"other": [1, 2, 3, 4]}), score=["score", "other"], metrics="roc_*")
-    with pytest.raises(OptionError, match=r"aul was not computed; there are: roc_auc of other, roc_auc of score"):
+    with pytest.raises(OptionError, match=r"aul was not computed; there are: roc_auc of score, other"):
         result.value("aul")
+    with pytest.raises(OptionError, match=r"roc_auc of others was not computed; it was computed for score, other$"):
+        result.value("roc_auc", "others")
     with pytest.raises(OptionError, match=r"roc_auc was computed for score, other; say which with of="):
         result.value("roc_auc")
     with pytest.raises(OptionError, match=r"no curve 'calibration'; there are roc"):

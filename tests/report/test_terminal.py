@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.report import render, text
+from streameval.report.terminal.notes import sampling_notes
 from streameval.report.terminal.slices import slice_tables
 from streameval.results import Scalar
 from streameval.store.vacuum import Vacuumed
@@ -127,3 +129,26 @@ def test_a_slice_stays_in_one_line() -> None:
     lines = printed(found, 300)
     for name in (r"\x1b[31mred", r"a\nb", "x" * 119 + "…"):
         assert sum(line.split()[:1] == [name] for line in lines) == 2, name
+
+
+def test_reasons_of_slices_against_all_other_rows_name_the_slice() -> None:
+    """Two slices may lack an interval for reasons that differ in nothing but a number."""
+    one = replace(Scalar.certain("roc_auc", 0.1), of="v1 − v1 (rest)", ci_level=0.95)
+    told = [
+        replace(one, slice={"country": name}, ci_reason=f"{units} effective units of rows: at least 5 are needed")
+        for name, units in (("DE", 4.9), ("FR", 1.2))
+    ]
+    assert [note.partition(":")[0] for note in sampling_notes(told)] == [
+        "no interval of roc_auc[v1 − v1 (rest)] in {country=DE}",
+        "no interval of roc_auc[v1 − v1 (rest)] in {country=FR}",
+    ]
+
+
+@pytest.mark.parametrize(("units", "shown"), [(49.97, "49"), (1533 - 1e-12, "1,533"), (50.0, "50")])
+def test_effective_units_never_read_as_enough(units: float, shown: str) -> None:
+    """They are rounded down, so that a warning of fewer than 50 does not follow 50 of them."""
+    interval = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95, "blocks": 128}
+    found = replace(Scalar.certain("roc_auc", 0.9), of="v1", unit="user", effective_units=units, **interval)
+    first, *rest = sampling_notes([found])
+    assert first == f"95 % intervals: the unit is the user, {shown} effective units in 128 blocks"
+    assert bool(rest) == (units < 50)

@@ -218,6 +218,7 @@ def test_reasons_have_minus_signs():
         "0.5 below the usual −1e-07 (3 nights)"
     )
     assert judge(Rule.read("m >= 0 @95%"), sampled(-0.2, -0.3, -0.1)).reason == "[−0.3, −0.1] @95%"
+    assert Rule.read("m >= 0 @95%").told(-0.2) == "−0.2"
 
 
 def test_without_an_interval_a_level_decides_nothing():

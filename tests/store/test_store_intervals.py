@@ -97,7 +97,8 @@ def test_a_unit_joins_nights_that_are_there(data, tmp_path):
     made = Store(tmp_path / "store", threads=1)
     made.update(data, **COLUMNS)
     assert made.evaluate().results[0].ci_level is None
-    assert made.evaluate(ci=0.95).results[0].ci_reason.endswith("add the unit to the store (add --unit COLUMN)")
+    alone = made.evaluate(ci=0.95, metrics="average_precision").results[0]
+    assert alone.ci_reason == "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
     made.add(unit="campaign", since="2026-01-02")
     assert made.evaluate(NIGHTS[1]).results[0].ci_lower is not None
     assert "not kept for all of these rows" in made.evaluate().results[0].ci_reason
@@ -106,6 +107,36 @@ def test_a_unit_joins_nights_that_are_there(data, tmp_path):
     assert ends(made.evaluate().results) == ends(raw.results)
     with pytest.raises(OptionError, match=r"unit='cluster_loose' contradicts the store.*'campaign'"):
         made.update(data, unit="cluster_loose")
+
+
+def test_without_a_unit_an_area_has_the_interval_of_single_rows(data, tmp_path):
+    """DeLong's variance needs only counts; differences need blocks, and weights count as none."""
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, **COLUMNS)
+    raw = evaluate(data, **COLUMNS, ci=0.95, threads=1)
+    found = made.evaluate(ci=0.95).results
+    assert [one[:6] for one in ends(found)] == [one[:6] for one in ends(raw.results)]
+    assert found[0].ci_lower is not None
+    difference = made.evaluate(baseline="score_nb").results[-1]
+    assert (difference.ci_lower, difference.unit) == (None, "row")
+    assert "keeps no blocks of units" in difference.ci_reason
+    shown = CliRunner().invoke(main, ["show", made.name, "--ci"]).stdout
+    assert "the unit is the row, 400 effective units\n" in shown
+    assert "name their column with --unit" in shown
+    weighted = Store(tmp_path / "weighted", threads=1)
+    weighted.update(data, **COLUMNS, weight="weight")
+    assert "keeps no blocks" in weighted.evaluate(ci=0.95).results[0].ci_reason
+
+
+def test_rules_read_intervals_of_clusters_and_classes_without_a_unit(data, tmp_path):
+    """Clusters and classes are their own units; for scores the store must keep blocks."""
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, score="score_lr", cluster="cluster_loose", classes="campaign")
+    found = made.check(["aul[cluster_loose] >= 0.1 @90%", "bcubed_fscore >= 0.1 proven @90%"])
+    assert found.passed
+    assert "@90% by cluster_loose" in found.judgements[0].reason
+    with pytest.raises(OptionError, match="keeps no blocks of units"):
+        made.check("roc_auc >= 0.5 @90%")
 
 
 def test_columns_are_compared_on_common_rows_alone(tmp_path):

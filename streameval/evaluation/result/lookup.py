@@ -10,7 +10,7 @@ from streameval.results import near_slice, same_slice, slice_table
 from streameval.wording import canonical, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
@@ -40,8 +40,7 @@ class LookUp:
             columns = ", ".join(str(r.of) for r in found)
             msg = f"{metric} was computed for {columns}; say which with of="
         else:
-            have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))
-            msg = f"{metric}{f' of {of}' if of else ''} was not computed; there are: {have}"
+            msg = f"{metric}{f' of {of}' if of else ''} was not computed; {_have(names, results)}"
         raise OptionError(msg)
 
     def _no_slice(self, given: Mapping[str, Any]) -> OptionError:
@@ -102,6 +101,18 @@ class LookUp:
         """
         result = self._find(metric, of, slice)
         return result.lower, result.upper
+
+
+def _have(names: Collection[str], results: Sequence[Scalar]) -> str:
+    """The columns that a metric was computed for; the metrics with their columns where it was computed for none."""
+    columns = dict.fromkeys(str(r.of) for r in results if r.metric in names and r.baseline is None)
+    if columns:
+        return f"it was computed for {', '.join(columns)}"
+    metrics: dict[str, list[str]] = {}
+    for r in results:
+        if r.baseline is None and str(r.of) not in (known := metrics.setdefault(r.metric, [])):
+            known.append(str(r.of))
+    return "there are: " + "; ".join(f"{metric} of {', '.join(columns)}" for metric, columns in metrics.items())
 
 
 def _no_slice(given: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
 
 _MOST_REASONS = 4  # reasons listed for slices
+_ROUNDING = 1e-6  # of effective units, which are rounded down so that they never read as enough
 _LONG = 60  # characters of a slice
 _UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # in reasons that are otherwise the same
 
@@ -125,7 +126,8 @@ def _units(results: Sequence[Scalar]) -> Iterator[str]:
         units = min((r.effective_units for r in of_unit if r.effective_units is not None), default=None)
         blocks = max(result.blocks or 0 for result in of_unit)
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals"
-        known = "" if units is None else f", {units:,.0f} effective units in {plural(blocks, 'block')}"
+        within = f" in {plural(blocks, 'block')}" if blocks else ""
+        known = "" if units is None else f", {math.floor(units + _ROUNDING):,} effective units{within}"
         yield f"{level}: the unit is the {unit}{known}"
         if units is not None and units < FEW_UNITS:
             yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
@@ -142,7 +144,8 @@ def _reasons(results: Sequence[Scalar]) -> list[str]:
             and result.ci_reason
             and result.value == result.value
         ):
-            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
+            of_slice = f" in {_slice(result)}" if result.slice else ""
+            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]{of_slice}")
     return [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
 
 

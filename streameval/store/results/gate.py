@@ -191,7 +191,7 @@ class Gate:
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
         columns = self.nightly.configuration.folding.columns
-        if rule.level is not None and not self.nightly.configuration.options["unit"]:
+        if rule.level is not None and self._needs_unit(rule) and not self.nightly.configuration.options["unit"]:
             msg = (
                 f"{rule.text!r}: the store keeps no blocks of units, which intervals need: add the unit to the "
                 "store (add --unit COLUMN)"
@@ -205,6 +205,11 @@ class Gate:
         self._read(rule)
         if rule.slices:
             self.nightly.kept_slices(rule)
+
+    def _needs_unit(self, rule: Rule) -> bool:
+        """Whether intervals of a rule's metric come from blocks of units; those of clusters and classes do not."""
+        wanted, _ = self.nightly.column(rule.metric, rule.of)
+        return wanted.family.own_blocks
 
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
