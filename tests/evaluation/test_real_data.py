@@ -51,6 +51,21 @@ def test_scores_agree_with_scikit_learn(table, score, weight):
     )
 
 
+@pytest.mark.parametrize("over", ["source", "length", "cluster_loose"])
+@pytest.mark.parametrize("weight", ["rows", "positives", "equal"])
+def test_means_over_groups_agree_with_scikit_learn(table, over, weight):
+    """GAUC and mean average precision are the weighted means of scikit-learn's values over groups with both classes."""
+    found = evaluate(DATA, score="score_q", mean_over=over, mean_weight=weight)
+    label, score = table["label"].to_numpy(), table["score_q"].to_numpy()
+    groups = np.unique(table[over].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    parts = [(label[groups == g], score[groups == g]) for g in range(groups.max() + 1)]
+    parts = [(y, s) for y, s in parts if 0 < y.sum() < y.size]
+    weights = [{"rows": y.size, "positives": y.sum(), "equal": 1}[weight] for y, _ in parts]
+    for name, metric in (("roc_auc", roc_auc_score), ("average_precision", average_precision_score)):
+        expected = np.average([metric(y, s) for y, s in parts], weights=weights)
+        assert found.value(name) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_clusters_agree_with_the_function_in_memory(table, cluster):
     """AUL out of core is AUL in memory, bit for bit."""
