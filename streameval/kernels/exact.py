@@ -20,6 +20,7 @@ __all__ = [
     "add_at",
     "add_pairs",
     "add_words",
+    "compare_products",
     "compensated",
     "divide_pairs",
     "integer",
@@ -120,6 +121,17 @@ def multiply_add(high, low, a, b):
     total = low + ((bottom & _LOW) | (middle << _HALF))
     carry = np.uint64(1) if total < low else np.uint64(0)
     return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
+
+
+@jit
+def compare_products(a, b, c, d):
+    """The sign of a·b − c·d, for nonnegative int64 numbers."""
+    zero = np.uint64(0)
+    high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
+    other_high, other_low = multiply_add(zero, zero, np.uint64(c), np.uint64(d))
+    if high != other_high:
+        return 1 if high > other_high else -1
+    return 0 if low == other_low else 1 if low > other_low else -1
 
 
 @inlined

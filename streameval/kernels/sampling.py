@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.prefetch import lowest_bit
 
-__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "draw_weighted", "gather"]
+__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "gather"]
 
 GROUPS = 32
 CELLS = 2 * GROUPS
@@ -83,9 +84,8 @@ def draw(values, label, row, seed, share, group, drawn, cells):
         if first + 64 > end:
             mask &= _ALL >> np.uint64(first + 64 - end)
         while mask:
-            lowest = mask & (~mask + _ONE)
-            at = first + _trailing(lowest)
-            mask ^= lowest
+            at = first + np.int64(lowest_bit(mask))
+            mask &= mask - _ONE
             value = values[at - row]
             drawn[count] = value
             cells[count] = _cell(seed, at, group, label[at - row])
@@ -94,20 +94,11 @@ def draw(values, label, row, seed, share, group, drawn, cells):
 
 
 @jit
-def _trailing(lowest):
-    """Position of the only bit that is set."""
-    return _POSITIONS[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+def draw_kept(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
+    """`draw` for a part of the rows of a file; `kept` has their offsets from `row`, ascending.
 
-
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_POSITIONS = np.zeros(64, np.int64)
-for _i in range(64):
-    _POSITIONS[(0x03F79D71B4CB0A89 << _i & 0xFFFFFFFFFFFFFFFF) >> 58] = _i
-
-
-@jit
-def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
-    """`draw` for a part of the rows of a file; `kept` has their offsets from `row`, ascending."""
+    `carried` takes the `weights` of the drawn rows; both are empty float64 arrays without weights.
+    """
     count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
         at = row + kept[i]
@@ -117,22 +108,8 @@ def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
         if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
             drawn[count] = values[i]
             cells[count] = _cell(seed, at, group, label[i])
-            count += 1
-    return count
-
-
-@jit
-def draw_weighted(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
-    """`draw_kept` that also writes the weights of the drawn rows to `carried`."""
-    count, known, mask = 0, np.int64(-1), np.uint64(0)
-    for i in range(values.size):
-        at = row + kept[i]
-        if at >> 6 != known:
-            known = at >> 6
-            mask = _mask(seed, known, share)
-        if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
-            drawn[count], carried[count] = values[i], weights[i]
-            cells[count] = _cell(seed, at, group, label[i])
+            if weights.size:
+                carried[count] = weights[i]
             count += 1
     return count
 

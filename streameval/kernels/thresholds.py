@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import compensated, multiply_add
+from streameval.kernels.exact import compare_products, compensated
 from streameval.kernels.jit import jit
 
 __all__ = [
@@ -41,17 +41,6 @@ def stride_levels(neg, pos, before_neg, before_pos):
 
 
 @jit
-def _compared(a, b, c, d):
-    """The sign of a·b − c·d, for counts."""
-    zero = np.uint64(0)
-    high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
-    other_high, other_low = multiply_add(zero, zero, np.uint64(c), np.uint64(d))
-    if high != other_high:
-        return 1 if high > other_high else -1
-    return 0 if low == other_low else 1 if low > other_low else -1
-
-
-@jit
 def best_counts(neg, pos, levels, least, fixed, scale, later):
     """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, and its T and F; −1 if none.
 
@@ -78,7 +67,7 @@ def best_counts(neg, pos, levels, least, fixed, scale, later):
             value = true / whole
             sign = 1 if where < 0 or value > best * (1.0 + _CLOSE) else -1 if value < best * (1.0 - _CLOSE) else 0
             if sign == 0:
-                sign = _compared(true, fixed + scale * (best_true + best_false), best_true, whole)
+                sign = compare_products(true, fixed + scale * (best_true + best_false), best_true, whole)
             if sign > 0 or (later and sign == 0):
                 best, where, best_true, best_false = value, i, true, false
     return where, best_true, best_false
@@ -119,7 +108,7 @@ def deepest_counts(neg, pos, levels, part, whole):
                 found, due = float(true) * whole, float(part) * (true + false)
                 if found < due * (1.0 - _CLOSE):
                     continue
-                if found > due * (1.0 + _CLOSE) or _compared(true, whole, part, true + false) >= 0:
+                if found > due * (1.0 + _CLOSE) or compare_products(true, whole, part, true + false) >= 0:
                     where, best_true, best_false = i, true, false
         if where >= 0:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, multiply_add
+from streameval.kernels.exact import HELD, compare_products
 from streameval.kernels.jit import jit
 from streameval.kernels.thresholds import STRIDE
 
@@ -18,10 +18,7 @@ def _at_least(a, b, c, d):
     """Whether a·b ≥ c·d, for counts."""
     if max(a, b) < _FIT and max(c, d) < _FIT:
         return a * b >= c * d
-    zero = np.uint64(0)
-    high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
-    other_high, other_low = multiply_add(zero, zero, np.uint64(c), np.uint64(d))
-    return low >= other_low if high == other_high else high > other_high
+    return compare_products(a, b, c, d) >= 0
 
 
 @jit

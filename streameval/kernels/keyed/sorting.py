@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.digits import insert
 
 __all__ = ["sort_digits", "sorted_order", "sorted_words"]
 
-_ONE = np.uint64(1)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 _FEW = 1 << 8  # fewer words are sorted by NumPy
 _CACHED = 1 << 16  # words that fit into the cache together with a copy
 _DIGIT = 11  # largest number of bits of a digit: the counts of all digits stay in the cache as well
@@ -141,12 +142,8 @@ def _scatter_words(words, low, shift, starts, cursor, out):
         out[at] = words[i]
     for place in range(starts.size - 1):
         a, b = starts[place], starts[place + 1]
-        for i in range(a + 1, b if b - a <= _SHORT else a):
-            word, at = out[i], i
-            while at > a and out[at - 1] > word:
-                out[at] = out[at - 1]
-                at -= 1
-            out[at] = word
+        if b - a <= _SHORT:
+            insert(out, a, b, _ZERO)
 
 
 @jit

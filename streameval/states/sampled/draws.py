@@ -22,7 +22,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, draw_weighted, gather
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 
@@ -37,6 +37,7 @@ __all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "
 
 FILL = 1 << 20  # drawn scores that are sorted together
 SLICE = 1 << 16  # rows drawn from at a time
+_NO_WEIGHTS = read_only(np.empty(0)), np.empty(0)
 
 
 @lru_cache(maxsize=1024)
@@ -106,20 +107,19 @@ class Draws:
         values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
         label = read_only(label)
         nan += _nan_rows(values, label)
-        places = np.arange(label.size if weight is not None else 0) if kept is None else kept
+        places = np.arange(label.size) if kept is None and weight is not None else kept
+        weight = None if weight is None else read_only(weight)
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):
             part = slice(start, start + SLICE)
             out = self._values[self._fill :], self._cells[self._fill :]
             rest = seed, self._share, group, *out
-            if weight is not None:
-                carried = read_only(weight[part]), self._weights[self._fill :]
-                self._fill += draw_weighted(values[part], label[part], batch.row, places[part], *rest, *carried)
-            elif kept is None:
+            if places is None:
                 self._fill += draw(values[part], label[part], batch.row + start, *rest)
             else:
-                self._fill += draw_kept(values[part], label[part], batch.row, kept[part], *rest)
+                carried = (weight[part], self._weights[self._fill :]) if weight is not None else _NO_WEIGHTS
+                self._fill += draw_kept(values[part], label[part], batch.row, places[part], *rest, *carried)
             if self._fill >= FILL:
                 self._hand_on(FILL)
         refuse_nan(self.spec.nan, nan, batch.name, self.spec.column)
