@@ -349,6 +349,8 @@ SPLIT = {
     "clusters-uint64-partition": ["rows"],
     "clusters-dictionary<values=string, indices=int32, ordered=0>-global": ["units"],
     "cells-int64-uint32-partition": ["value"],
+    "cells-int64-uint32-global": ["value"],
+    "cells-string-binary-partition": ["value"],
     "cells-string-binary-global": ["rows", "tuple"],
 }
 SINGLE = _subjects()

@@ -7,6 +7,7 @@ nothing behind.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import tempfile
 import threading
@@ -126,7 +127,7 @@ class Buffer:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64) * self.dtype.itemsize)
+        return int(math.prod(self.shape[1:]) * self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:

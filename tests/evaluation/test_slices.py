@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from streameval import evaluate, plot_curve
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped import builder, cluster_sweep, interleaved_clusters
+from streameval.states.grouped import builder, cluster_sweep
+from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 

@@ -30,10 +30,12 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, interleaved, interleaved_clusters
+from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.interleaved import clusters as interleaved_clusters
+from streameval.states.grouped.interleaved import scores as interleaved
 from streameval.states.grouped.joint import side_by_side
 from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.labels import LabelSpec

@@ -9,7 +9,7 @@ import pytest
 from streameval.budget import Budget
 from streameval.errors import OptionError
 from streameval.states.grouped import By, GroupedSpec, JointSpec
-from streameval.states.grouped import interleaved as interleaved_module
+from streameval.states.grouped.interleaved import scores as interleaved_module
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 

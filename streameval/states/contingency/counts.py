@@ -32,7 +32,7 @@ from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster
 from streameval.states.contingency.rows import RowBuilder, distinct_pairs
 from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.contingency.watch import unwatched
-from streameval.states.keyed.adjacent import run_lengths, run_starts
+from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec"]
+__all__ = ["ContingencyCounts", "ContingencySpec", "plain_nulls"]
 
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
@@ -121,6 +121,19 @@ class ContingencySpec(PlainSpec):
         """Columns of the state's table: the words of both ids, rows, and rows without a class."""
         return cell_schema(self.keys)
 
+    def class_words(self, array: pa.Array) -> tuple[Array, Array]:
+        """Words of classes without nulls, as `identify` returns them."""
+        return identify(array, self.class_type)
+
+    def cluster_words(self, array: pa.Array, partition: str) -> tuple[Array, Array]:
+        """Words of clusters without nulls, as `identify` returns them."""
+        return identify(array, self.cluster_type, self.scope, partition)
+
+    def row_words(self, clusters: pa.Array, classes: pa.Array, partition: str) -> tuple[Array, ...]:
+        """Words of rows that have both ids, uint64 arrays of shape (n,): of the cluster, then of the class."""
+        (first, rest), (one, more) = self.cluster_words(clusters, partition), self.class_words(classes)
+        return first, *rest.T, one, *more.T
+
     def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
         """A builder whose segments hold about `capacity` rows."""
         return _ContingencyBuilder(self, budget, capacity)
@@ -156,7 +169,7 @@ class _ContingencyBuilder:
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
-        columns = [_plain(batch.columns[name]) for name in self.spec.columns]
+        columns = [plain_nulls(batch.columns[name]) for name in self.spec.columns]
         label = batch.label
         if any(array.null_count for array in columns):
             present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
@@ -184,33 +197,22 @@ class _ContingencyBuilder:
         self._add_unclassed(clusters.filter(pa.array(present[0] & ~present[1])), partition)
         if self._alone is None:
             self._alone = SegmentBuilder(self.spec.class_layout, self._budget, self._capacity)
-        words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
+        words = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
         encode(self._alone, *words, 0)
         both = int(np.count_nonzero(~(present[0] | present[1])))
         encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
 
-    def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
-        return identify(array, self.spec.class_type)
-
-    def _cluster_words(self, array: pa.Array, partition: str) -> tuple[Array, Array]:
-        return identify(array, self.spec.cluster_type, self.spec.scope, partition)
-
     def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
         """Add rows that have both ids."""
         clusters, classes, counts = distinct_pairs(clusters, classes)
-        first, rest = self._cluster_words(clusters, partition)
-        one, more = self._class_words(classes)
-        columns = (first, *rest.T, one, *more.T)
-        starts = None if counts.size else run_starts(columns)
-        if starts is not None:
-            columns, counts = tuple(column[starts] for column in columns), run_lengths(starts, first.size)
-        self._cells.add(columns, counts)
+        columns = self.spec.row_words(clusters, classes, partition)
+        self._cells.add(*((columns, counts) if counts.size else by_run(columns)))
 
     def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""
         if self._unclassed is None:
             self._unclassed = SegmentBuilder(self.spec.layout, self._budget, self._capacity)
-        first, rest = self._cluster_words(clusters, partition)
+        first, rest = self.spec.cluster_words(clusters, partition)
         words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
         words[:, : rest.shape[1]] = rest
         encode(self._unclassed, first, words, 1)
@@ -223,7 +225,7 @@ class _ContingencyBuilder:
         return ContingencyCounts(self.spec, cells, alone, self._label_rows, self._dropped)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain_nulls(array: pa.Array) -> pa.Array:
     """The array with its nulls in the rows instead of in a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
 

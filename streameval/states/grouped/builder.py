@@ -14,12 +14,17 @@ import pyarrow.compute as pc
 from streameval.errors import OptionError
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
-from streameval.states.grouped.interleaved import Interleaved, InterleavedBuilder, interleaves
-from streameval.states.grouped.interleaved_clusters import (
+from streameval.states.grouped.interleaved.cells import (
+    InterleavedCells,
+    InterleavedCellsBuilder,
+    interleaves_cells,
+)
+from streameval.states.grouped.interleaved.clusters import (
     InterleavedClusters,
     InterleavedClustersBuilder,
     interleaves_clusters,
 )
+from streameval.states.grouped.interleaved.scores import Interleaved, InterleavedBuilder, interleaves
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import TableBuilder, hashed
 from streameval.states.keyed.builder import SegmentBuilder
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, Builder
     from streameval.typing import Array
 
-__all__ = ["APART", "GroupedBuilder"]
+__all__ = ["APART", "AnyInterleaved", "GroupedBuilder"]
+
+AnyInterleaved = Interleaved | InterleavedClusters | InterleavedCells
 
 APART = 128  # largest number of groups of a task that stand apart
 _GROUP_BYTES = 1 << 24  # of the budget for each of them, sixteen times the size of its builder
@@ -64,18 +71,20 @@ class GroupedBuilder:
         key: Key,
         budget: Budget,
         capacity: int,
-        made: Callable[[dict[bytes, Any], CompositeGroups, Interleaved | InterleavedClusters | None], Any],
+        made: Callable[[dict[bytes, Any], CompositeGroups, AnyInterleaved | None], Any],
     ) -> None:
         self._inner, self._key, self._made = inner, key, made
         self._budget, self._capacity = budget, capacity
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
-        self._interleaved: InterleavedBuilder | InterleavedClustersBuilder | None = None
+        self._interleaved: InterleavedBuilder | InterleavedClustersBuilder | InterleavedCellsBuilder | None = None
         if interleaves(inner, key):
             self._interleaved = InterleavedBuilder(inner, key, budget, capacity)
         elif interleaves_clusters(inner, key):
             self._interleaved = InterleavedClustersBuilder(inner, key, budget, capacity)
+        elif interleaves_cells(inner, key):
+            self._interleaved = InterleavedCellsBuilder(inner, key, budget, capacity)
         self._composite: SegmentBuilder | None = None
         self._table = TableBuilder()
 

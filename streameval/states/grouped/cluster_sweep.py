@@ -16,7 +16,7 @@ from streameval.kernels.grouped.sizes import tally_groups
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.group_sweep import WHOLE
-from streameval.states.grouped.interleaved_clusters import InterleavedClusters, interleaves_clusters
+from streameval.states.grouped.interleaved.clusters import InterleavedClusters, interleaves_clusters
 from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped.interleave import count_groups
+from streameval.states.grouped.interleaved.words import WIDE
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
-from streameval.states.grouped.words import WIDE
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved import Interleaved
+    from streameval.states.grouped.interleaved.scores import Interleaved
     from streameval.states.keyed.layout import Interval
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
@@ -69,7 +69,7 @@ class GroupSweepPart:
     ----------
     spec : the inner spec
     rows : sequence of SortedRows and Counts (of wide words, whose keys ascend and which may repeat), in order; no score
-        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.words.tied`
+        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.interleaved.words.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
     shard_end : the same above the end of the shard, which may have further parts

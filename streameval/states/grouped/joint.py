@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups
 from streameval.states.grouped.group_sweep import GroupSweep
-from streameval.states.grouped.interleaved import Interleaved, InterleavedBuilder, interleaves
+from streameval.states.grouped.interleaved.scores import Interleaved, InterleavedBuilder, interleaves
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.names import parts_of
 from streameval.states.grouped.state import Grouped, GroupedSpec

@@ -10,14 +10,14 @@ import numpy as np
 from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped.words import WORDS
+from streameval.states.grouped.interleaved.words import WORDS
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.states.grouped.words import Words
+    from streameval.states.grouped.interleaved.words import Words
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
@@ -45,7 +45,10 @@ class SortedRows(NamedTuple):
     form: Words
 
     def counts(self) -> Counts:
-        """As wide words with counts; keys ascend, words may repeat; see also `streameval.states.grouped.words.tied`."""
+        """As wide words with counts; keys ascend, words may repeat.
+
+        See also `streameval.states.grouped.interleaved.words.tied`.
+        """
         return self.form.counted(self.words, self.starts, self.buckets, self.kind)
 
 

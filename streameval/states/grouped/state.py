@@ -4,10 +4,11 @@
 equals, bit for bit, what the inner spec folds from those rows.
 
 Three layouts lie behind one face. Slices of scores are *interleaved* into one table in the order of their scores
-(`streameval.states.grouped.interleaved`), slices of clusters into one by cluster
-(`streameval.states.grouped.interleaved_clusters`). Of other states the first groups that a task meets stand *apart*:
-each has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups have
-*composite* keys in one `KeyedCounts` (`streameval.states.grouped.composite`), which takes 16 bytes a row more and suits
+(`streameval.states.grouped.interleaved.scores`). Slices of clusters, and of clusters against classes, are interleaved
+into one by cluster (`streameval.states.grouped.interleaved.clusters`, `streameval.states.grouped.interleaved.cells`).
+Of other states, and where one table cannot hold all groups, the first groups that a task meets stand *apart*: each has
+its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups have *composite*
+keys in one `KeyedCounts` (`streameval.states.grouped.composite`), which takes 16 bytes a row more and suits
 any number of groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality
 is of the canonical table, whose groups are in the order of their hashes.
 
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved import Interleaved
-    from streameval.states.grouped.interleaved_clusters import InterleavedClusters
+    from streameval.states.grouped.builder import AnyInterleaved
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -203,13 +203,13 @@ class Grouped(Small):
     spec : GroupedSpec
     apart : inner states by the name of their group
     composite : CompositeGroups, further groups; a group may have rows in both, since tasks meet it at different times
-    interleaved : groups of scores or of clusters, in one table; None where there are none
+    interleaved : groups in one table; None where there are none
     """
 
     spec: GroupedSpec
     apart: Mapping[bytes, Any]
     composite: CompositeGroups
-    interleaved: Interleaved | InterleavedClusters | None = None
+    interleaved: AnyInterleaved | None = None
 
     def merge(self, other: Grouped) -> Grouped:
         """Groups of both inputs; groups of equal values are one."""

@@ -13,13 +13,14 @@ import numpy as np
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.adjacent import find_runs, sum_runs
 from streameval.kernels.keys import MIX
+from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.typing import Array
 
-__all__ = ["LONG_RUN", "run_lengths", "run_starts", "run_sums"]
+__all__ = ["LONG_RUN", "by_run", "run_lengths", "run_starts", "run_sums"]
 
 LONG_RUN = 3  # rows of a run, on average, from which rows are counted by run
 
@@ -76,6 +77,21 @@ def run_lengths(starts: Array, rows: int) -> Array:
     """
     lengths: Array = np.diff(starts, append=rows)
     return lengths
+
+
+def by_run(columns: Sequence[Array]) -> tuple[Sequence[Array], Array]:
+    """Keys and their rows, counted by run where runs are long; else the rows as given, with empty counts.
+
+    Examples
+    --------
+    >>> [words], counts = by_run([np.repeat(np.array([7, 9, 7], np.uint64), [5, 6, 4])])
+    >>> words.tolist(), counts.tolist()
+    ([7, 9, 7], [5, 6, 4])
+    """
+    starts = run_starts(columns)
+    if starts is None:
+        return columns, NO_COUNTS
+    return [column[starts] for column in columns], run_lengths(starts, columns[0].size)
 
 
 def run_sums(values: Array, starts: Array) -> Array:

@@ -134,6 +134,10 @@ class Segment:
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
         if b - a in (0, self.codes.size):
             return self if a < b else None
+        return self.pieces(a, b)
+
+    def pieces(self, a: int, b: int) -> Segment:
+        """Some consecutive pieces, their items where they lie; their codes ascend."""
         first, last = int(self.starts[a]), int(self.starts[b])
         columns = (self.rest, self.counts, self.weights)
         parts = (None if column is None else column.part(first, last) for column in columns)
@@ -185,6 +189,8 @@ class SegmentAddresses:
         addresses, ends = np.zeros((4, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
         for r, segment in enumerate(segments):
             a, b = segment.codes.searchsorted(ends).tolist()
+            if a == b:
+                continue
             pieces = segment.starts[a : b + 1]
             codes = segment.codes[a:b]
             at = codes - ends[0] if places is None else places.searchsorted(codes)

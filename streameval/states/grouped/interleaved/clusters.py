@@ -21,7 +21,7 @@ from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_o
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.group_codes import CodedGroups, GroupCodes, shared_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
@@ -90,10 +90,7 @@ class InterleavedClusters(CodedGroups):
 
     def fits(self, other: InterleavedClusters) -> bool:
         """Whether both have few enough groups for one table."""
-        return (
-            self.group_codes is other.group_codes
-            or self.group_codes.few(other.group_codes.names, MOST_BLOCKS) is not None
-        )
+        return self.shares(other, MOST_BLOCKS)
 
     def merge(self, other: InterleavedClusters) -> InterleavedClusters:
         """The groups of both, which fit."""

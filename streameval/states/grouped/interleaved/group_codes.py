@@ -94,6 +94,11 @@ class CodedGroups:
     table: GroupTable
     keyed: KeyedCounts
 
+    def shares(self, other: CodedGroups, most: int) -> bool:
+        """Whether both have the same codes, or at most `most` groups together, which then have codes in these."""
+        same = other.group_codes is self.group_codes
+        return same or self.group_codes.few(other.group_codes.names, most) is not None
+
     def marks(self, names: Iterable[bytes]) -> Array:
         """Which codes stand for these names, as a bool array."""
         names = set(names)

@@ -28,11 +28,11 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
-from streameval.states.grouped.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout, Segment
@@ -77,7 +77,7 @@ class Interleaved(CodedGroups):
     ----------
     inner : ScoreSpec
     group_codes, table : as `CodedGroups`
-    keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.words`
+    keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.interleaved.words`
     """
 
     inner: ScoreSpec
@@ -98,8 +98,7 @@ class Interleaved(CodedGroups):
 
         Long words can tell `MOST_CELLS` groups apart, other words any number.
         """
-        same = self.words is not LONG or other.group_codes is self.group_codes
-        return same or self.group_codes.few(other.group_codes.names, MOST_CELLS) is not None
+        return self.words is not LONG or self.shares(other, MOST_CELLS)
 
     def merge(self, other: Interleaved) -> Interleaved:
         """The groups of both."""
