@@ -264,7 +264,7 @@ class BlockedClusters(PlainState):
         return self._groups((0, self.keyed.layout.buckets), self.keyed.holding(), nulls=True)
 
     def _groups(self, shard: Interval, budget: Budget, *, nulls: bool) -> Any:
-        """The clusters of a shard as a `Grouped`, with the null ids or without."""
+        """The clusters of a shard as a `Grouped`; `nulls` says whether null ids are included."""
         inner = self.spec.inner
         builders: dict[int, SegmentBuilder] = {}
         for blocks, columns in self._cells(shard, budget):
@@ -296,15 +296,15 @@ class BlockedClusters(PlainState):
                 yield (last & _BLOCK).astype(np.int64), (keys, rest, counts.neg, counts.pos)
 
     def total(self, budget: Budget | None = None) -> DerivedClusters:
-        """The inner state of all rows; no row is copied."""
+        """The inner state of all rows, without copying them."""
         return DerivedClusters.of(self)
 
     def only(self, group: int) -> Any:
-        """The inner state of one block; empty if there is no such block."""
+        """The inner state of one block; empty if the block has no rows."""
         return self._grouped.only(group)
 
     def without(self, *groups: int) -> Any:
-        """The inner state of all blocks but some."""
+        """The inner state of all other blocks."""
         return self._grouped.without(*groups)
 
     def header(self) -> dict[str, Any]:
@@ -318,11 +318,11 @@ class BlockedClusters(PlainState):
         return batches
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sys.getsizeof(self.keyed) + 3 * self.rows.nbytes
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, in any layout; hashing would be costly."""
+        """Whether both are the same state, in any layout. Not hashable, since that would be costly."""
         return bool(self._grouped == (other._grouped if isinstance(other, BlockedClusters) else other))
 
 
@@ -342,7 +342,7 @@ def _add_inner(builder: SegmentBuilder, keys: Array, rest: Array, neg: Array, po
 
 
 def _sweep_rows(rows: Labelled, sweep: Sweep, own: Sweep | None) -> None:
-    """Add clusters given as rows; those that are quickly seen to have one row are not sorted."""
+    """Add clusters given as rows; singletons that a quick test finds are not sorted."""
     size, fixed = rows.words.size, fixed_bits(rows.buckets) | np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), 0, lone)

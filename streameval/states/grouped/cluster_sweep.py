@@ -1,7 +1,7 @@
 """Clusters of all rows and of every group, counted side by side in one pass over the rows of all groups.
 
-For interleaved groups, and for those that stand apart. The pass gives the size tables of all rows and of each group,
-and the rows of each group in clusters that the group shares with others (`streameval.kernels.grouped.sizes`).
+This serves interleaved groups and groups that stand apart. The pass computes the size tables of all rows and of each
+group, and the rows of each group in clusters shared with other groups (`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterSweep", "ClusterSweepPart", "GroupOfClusters"]
 
-_CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are few
+_CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are rare
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,8 @@ class ClusterSweepPart:
 
     Attributes
     ----------
-    tables : of all rows, then of each group
-    cut : int64 array of shape (1 + n_groups,), rows of each group in clusters that have rows of other groups
+    tables : size tables of all rows, then of each group
+    cut : int64 array of shape (1 + n_groups,), rows of each group in clusters shared with other groups
     """
 
     tables: Sequence[SizeTable]
@@ -59,12 +59,12 @@ class ClusterSweepPart:
 
 @dataclass(frozen=True, eq=False)
 class GroupOfClusters:
-    """What the metrics of clusters combine their partials with: a group without its clusters.
+    """A group without its clusters: its counts of rows, which metrics need besides the sums over clusters.
 
     Attributes
     ----------
-    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id, and null ids counted as
-        clusters of one row, or left out
+    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id, null ids that count as
+        clusters of one row, and dropped null ids
     """
 
     spec: ClassVar[None] = None
@@ -93,8 +93,8 @@ class ClusterSweep(PlainState):
     ----------
     inner : ClusterSpec
     keyed : KeyedCounts, the rows of all groups, interleaved
-    owners : int64 array of shape (n_cells,), the number of each code's group
-    groups : the number of all rows (0) and of each group, and what it is, by slicing and name; all rows are `WHOLE`
+    owners : int64 array of shape (n_codes,), the number of the group of each code
+    groups : by slicing and name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
     """
 
     spec = None  # policies are of the groups
@@ -106,7 +106,7 @@ class ClusterSweep(PlainState):
 
     @classmethod
     def of(cls, grouped: Grouped, slicing: int) -> ClusterSweep | None:
-        """The sweep of a slicing; None if groups have composite keys, or if rows without a label count."""
+        """The sweep of a slicing; None if groups have composite keys or if rows without a label count."""
         inner, interleaved = grouped.spec.inner, cast("InterleavedClusters | None", grouped.interleaved)
         if (
             not interleaves_clusters(inner, grouped.spec.key)
@@ -133,7 +133,7 @@ class ClusterSweep(PlainState):
         return self.keyed.intervals() or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSweepPart]:
-        """One: the clusters of a shard."""
+        """The clusters of a shard, as the only part."""
         groups = len(self.groups)
         clusters, positives = np.zeros((2, max(2, min(_CELLS // groups, 1 << 12)), groups), np.int64)
         cut, listed = np.zeros(groups, np.int64), [np.zeros((0, 3), np.int64)]
@@ -157,7 +157,7 @@ class ClusterSweep(PlainState):
         yield ClusterSweepPart(tables, cut)
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
-        """The clusters of one bucket by sorting, as `tally_groups` lists large ones; rows are added to `cut`."""
+        """Large clusters of one bucket by sorting, as `tally_groups` lists them; adds rows to `cut`."""
         for counts in self.keyed.grouped(bucket, budget):
             second = np.ascontiguousarray(counts.rest[:, 0]) if counts.rest.shape[1] else np.empty(0, np.uint64)
             bounds = cell_bounds(counts.keys, second, np.array([0, counts.keys.size]), 0)

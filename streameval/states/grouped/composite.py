@@ -1,4 +1,4 @@
-"""Composite groups: the items of many groups in one `KeyedCounts`, and the inner states made from them.
+"""Composite groups: the items of many groups in one `KeyedCounts`, and the inner states restored from them.
 
 The key of an item is the hash of its group's name, two words, then the key in the inner state's table: its flags,
 inverted, and its words. The first word decides the bucket. Keys of a group are therefore adjacent, in the order of the
@@ -98,19 +98,19 @@ class CompositeGroups:
 
     @classmethod
     def empty(cls, inner: Any) -> CompositeGroups:
-        """No groups."""
+        """Without groups."""
         return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(composite_layout(inner)))
 
     def merge(self, other: CompositeGroups) -> CompositeGroups:
-        """The groups of both."""
+        """The groups of both inputs; groups with equal names are one."""
         return CompositeGroups(self.inner, GroupTable.union([self.table, other.table]), self.keyed.merge(other.keyed))
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
 
     def marked(self, names: Iterable[bytes]) -> Array:
-        """Which groups have one of these names, as a bool array of shape (n_groups,)."""
+        """Whether each group has one of these names, as a bool array of shape (n_groups,)."""
         places = self.table.places(hashed(pa.array(names, pa.large_binary())))
         marks = np.zeros(len(self.table), np.bool_)
         marks[places[places >= 0]] = True
@@ -125,7 +125,7 @@ class CompositeGroups:
         if inner.packing is None:
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
         rows = int(self.keyed.items_in(first, last + 1).sum())
-        capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of like size share their spare arrays
+        capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of similar size share their spare arrays
         builder = SegmentBuilder.fitting(inner.layout, budget, capacity, counted=True)
         for part in found:
             _add_inner(builder, inner, part)
@@ -167,7 +167,7 @@ class CompositeGroups:
 
 
 def _filtered(counts: Counts, here: Array) -> Counts:
-    """Some of the items."""
+    """The items marked by a bool array."""
     neg, pos = (None if column is None else column[here] for column in (counts.neg_weight, counts.pos_weight))
     return Counts(counts.keys[here], counts.rest[here], counts.neg[here], counts.pos[here], neg, pos)
 

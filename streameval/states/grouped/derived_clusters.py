@@ -19,7 +19,7 @@ __all__ = ["DerivedClusters"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DerivedClusters(ClusterCounts):
-    """The clusters of cells; no row is copied.
+    """The clusters of all cells, without copying rows.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class DerivedClusters(ClusterCounts):
 
     @property
     def holder(self) -> Any:
-        """The spec of the state that holds the rows."""
+        """Spec of the state that holds the rows."""
         return self.cells.spec
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """The changes of a shard without each block of clusters, with those without each block of the cells."""
+        """The changes of a shard without each block of clusters, paired with those without each block of the cells."""
         found: SizeChanges = self.cells.by_both(shard, budget)
         return found

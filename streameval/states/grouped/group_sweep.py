@@ -1,10 +1,10 @@
 """GroupSweep: all rows and all groups of an interleaved state, finalized side by side in one sweep over their scores.
 
-An interleaved state may be sliced in several ways: each code of its words, a *cell*, lies in one group of each
-*slicing*. All rows are group 0, then come the groups of the first slicing, and so on.
+An interleaved state may be sliced in several ways: a code of its words is a *cell*, which lies in one group of each
+*slicing*. All rows are group 0; then come the groups of the first slicing, and so on.
 
-A shard is an interval of scores. What every group has above it is counted first (`GroupSweep.tallied`), interval by
-interval; then shards are independent. Metrics see each shard as a `GroupSweepPart`: the scores of every group in it.
+A shard is an interval of scores. First the rows of every group above each shard are counted (`GroupSweep.tallied`);
+then shards are independent. Metrics see each shard as a `GroupSweepPart`: the scores of every group in it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["WHOLE", "GroupSweep", "GroupSweepPart", "OneGroup", "counted", "side
 
 WHOLE = (-1, b"")  # all rows, among the groups of a group sweep
 
-_LEAST = 1 << 16  # rows of a shard: each part costs time for each group
-_SHARE = 20  # bytes of scratch memory that set the rows of a shard, with two words; a row takes 64 while it is swept
-_ITEMS = 1 << 21  # of a part at most, except that a batch of counts is never split
+_LEAST = 1 << 16  # least rows of a shard, because each part costs time for each group
+_SHARE = 20  # bytes of scratch memory for each row of a shard, with two words; a row takes 64 while it is swept
+_ITEMS = 1 << 21  # largest number of items of a part, except that a batch of counts is never split
 
 
 @dataclass(frozen=True, eq=False)
 class OneGroup:
-    """What the metrics of a score combine their partials with: a group without its scores."""
+    """A group without its scores: its counts of rows, which metrics need besides the sums over scores."""
 
     spec: ScoreSpec
     neg: int
@@ -57,7 +57,7 @@ class OneGroup:
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
 
     def totals(self) -> Totals:
-        """Rows of the scores that are not missing."""
+        """Rows with a score."""
         return Totals(self.neg, self.pos, float(self.neg), float(self.pos))
 
 
@@ -68,11 +68,11 @@ class GroupSweepPart:
     Attributes
     ----------
     spec : the inner spec
-    rows : sequence of SortedRows and Counts (of wide words, whose keys ascend and which may repeat), in order; no score
-        is in two. For scores of 64 bits there is one, see `streameval.states.grouped.interleaved.words.tied`
+    rows : sequence of SortedRows and Counts (of ascending wide words, which may repeat), in order; no score is in two
+        of them. For 64-bit scores it has one item; see `streameval.states.grouped.interleaved.words.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
-    shard_end : the same above the end of the shard, which may have further parts
+    shard_end : the same above the end of the shard, which may have further parts after this one
     """
 
     spec: ScoreSpec
@@ -116,7 +116,7 @@ class GroupSweepPart:
 
     @cached_property
     def after(self) -> Array:
-        """Negatives and positives of each group above what follows the part."""
+        """Negatives and positives of each group in the part and above it."""
         tally = self.before.copy()
         for each in map(counted, self.rows):
             cells = (each.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -127,7 +127,7 @@ class GroupSweepPart:
 
     @cached_property
     def ties(self) -> tuple[Array, Array, Array, Array]:
-        """Wide words, negatives and positives of all rows; and what `whole` takes."""
+        """Wide words, negatives and positives of all rows, and the table that `whole` takes."""
         counts = list(map(counted, self.rows))
         words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
         [rest] = [each.rest for each in counts] if counts[0].rest.shape[1] else [np.empty((0, 1), np.uint64)]
@@ -135,19 +135,19 @@ class GroupSweepPart:
         return words, neg, pos, rest[first, 0]
 
     def whole(self, keys: Array) -> Array:
-        """Rank keys as wide words have them, whole: those of 64 bits are in a separate table."""
+        """Whole rank keys from those in wide words; for 64-bit scores, these are indices into a table."""
         table = self.ties[3]
         return table[keys] if table.size else keys.astype(np.uint64, copy=False)
 
     @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
-        """Where each group starts, and n, p and rank keys of each of its scores."""
+        """The start of each group, and n, p and rank key of each of its scores."""
         moved: tuple[Array, Array, Array, Array] = kernels.by_group(*self.ties[:3], self.member, self.total.shape[1])
         return moved
 
     @property
     def present(self) -> list[int]:
-        """Groups that have scores in the interval."""
+        """Groups with scores in the interval."""
         groups: list[int] = np.flatnonzero(np.diff(self._by_group[0])).tolist()
         return groups
 
@@ -167,14 +167,14 @@ class GroupSweep(PlainState):
     Attributes
     ----------
     interleaved : Interleaved
-    slicings : for each slicing its groups: their names, and the facts of each as a float64 array
-    member : as `GroupSweepPart` has it
-    offsets : first group of all rows and of each slicing, and the number of groups
+    slicings : for each slicing, the names of its groups and the facts of each as a float64 array
+    member : see `GroupSweepPart`
+    offsets : number of the first group of all rows, of each slicing, and the number of groups
     intervals : the shards
-    before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and in all
+    before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and of all shards
     """
 
-    # policies are of the groups: missing scores are halved in each, not in the group sweep
+    # policies apply to the groups: missing scores are halved in each group, not in the group sweep
     spec: Any = field(default=None, init=False)
 
     interleaved: Interleaved
@@ -198,7 +198,7 @@ class GroupSweep(PlainState):
         ----------
         interleaved : Interleaved
         each : maps a function over the shards
-        parts : for each slicing the name of a cell's group, from the name of the cell
+        parts : for each slicing, a function from the name of a cell to the name of its group
         budget : decides how many rows a shard has
         """
         share = _SHARE + 2 * interleaved.keyed.layout.dtype.itemsize
@@ -238,7 +238,7 @@ class GroupSweep(PlainState):
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
-        """The number of each group, and what it is, by slicing and name; all rows are `WHOLE`."""
+        """By slicing and name, the number of each group and its `OneGroup`; all rows are `WHOLE`."""
         found = {WHOLE: (0, self._group(0, self.interleaved.table.facts.sum(axis=0)))}
         for k, (first, slicing) in enumerate(zip(self.offsets[1:], self.slicings, strict=False)):
             for number, (name, facts) in enumerate(slicing.items(), start=first):
@@ -246,11 +246,11 @@ class GroupSweep(PlainState):
         return found
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals that can be finalized on their own."""
+        """Intervals that can be finalized independently."""
         return list(self.intervals)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupSweepPart]:
-        """One: the scores of a shard; several where an interval of one bucket has very many."""
+        """The scores of a shard; several parts if an interval of one bucket has very many rows."""
         at = list(self.intervals).index(shard)
         part = GroupSweepPart(
             self.interleaved.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1]
@@ -262,7 +262,7 @@ class GroupSweep(PlainState):
             yield part
 
     def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
-        """The rows of a shard in runs that end between two scores, sorted."""
+        """The rows of a shard, sorted, in runs that end between two scores."""
         if self.interleaved.words is not WIDE:
             yield from (
                 [rows] for rows in sorted_rows(self.interleaved.keyed, self.interleaved.inner.type, *shard, budget)
@@ -287,7 +287,7 @@ _OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digit
 
 
 def _digits(*values: Array) -> Array:
-    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `GroupSweepPart.areas`; no value is negative."""
+    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `GroupSweepPart.areas`; values are nonnegative."""
     found = np.zeros((4, values[0].size), np.int64)
     found[: len(values)] = values
     for i in range(3):
@@ -302,6 +302,6 @@ def counted(rows: SortedRows | Counts) -> Counts:
 
 
 def sided(sides: Array) -> Totals:
-    """Rows of both classes."""
+    """Rows of both classes, as `Totals`."""
     neg, pos = sides.tolist()
     return Totals(neg, pos, float(neg), float(pos))

@@ -1,9 +1,9 @@
-"""Several slicings of one score at once: rows are folded by the combinations of their values.
+"""Several slicings of one score at once: rows are folded by the combination of their values.
 
 A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are interleaved, so
-that a row is held once, however many slicings there are, and without weights one sweep finalizes all of them
-(`streameval.states.grouped.group_sweep`). Once a builder meets more, it folds further rows slicing by slicing. The
-layout does not change results.
+that a row is stored once for any number of slicings, and without weights one sweep finalizes all of them
+(`streameval.states.grouped.group_sweep`). When a builder meets more cells, it folds further rows slicing by slicing.
+The layout does not change results.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class JointSpec(PlainSpec):
         return By(tuple(dict.fromkeys(name for key in self.keys for name in key.columns)))
 
     def part(self, key: By) -> Callable[[bytes], bytes]:
-        """From the name of a cell to that of its group in a slicing."""
+        """Function from the name of a cell to the name of its group in a slicing."""
         at = [self.cell.columns.index(name) for name in key.columns]
         return lambda name: b"".join(map(parts_of(name).__getitem__, at))
 
@@ -101,13 +101,13 @@ class JointSpec(PlainSpec):
 
 @dataclass(frozen=True, eq=False)
 class Joint(Small):
-    """A score state in several slicings; between workers it travels as one.
+    """A score state in several slicings; it is sent between workers as a whole.
 
     Attributes
     ----------
     spec : JointSpec
     interleaved : Interleaved, by cells
-    further : the rows beyond, by slicing: all rows are in each; empty where there are none
+    further : by slicing, the rows folded after 2¹⁵ cells; each slicing has all of these rows
     """
 
     spec: JointSpec
@@ -115,7 +115,7 @@ class Joint(Small):
     further: Mapping[By, Grouped]
 
     def merge(self, other: Joint) -> Joint:
-        """The rows of both."""
+        """The rows of both inputs."""
         if not self.interleaved.fits(other.interleaved):
             apart = {key: other.slicing(key).parted() for key in self.spec.keys}
             other = Joint(self.spec, Interleaved.empty(self.spec.inner), apart)
@@ -136,7 +136,7 @@ class Joint(Small):
         return found.merge(self.further[key]) if self.further else found
 
     def count(self, key: By) -> int:
-        """How many groups a slicing has."""
+        """Number of groups of a slicing."""
         if self.further:
             return len(self.slicing(key).groups())
         return len(set(map(self.spec.part(key), self.interleaved.table.names.to_pylist())))
@@ -147,7 +147,7 @@ class Joint(Small):
         return totals
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.interleaved, *self.further.values())))
 
 
@@ -159,7 +159,7 @@ class JointBuilder:
     spec : JointSpec
     budget : Budget
     capacity : int
-        Rows of a builder of the inner state.
+        Largest number of rows of a builder of the inner state.
     """
 
     def __init__(self, spec: JointSpec, budget: Budget, capacity: int) -> None:
@@ -194,7 +194,7 @@ class JointBuilder:
             key.check(len(seen), seen.copy, more=True)
 
     def state(self) -> Joint:
-        """The state of everything folded; the builder is spent."""
+        """The state of everything folded; the builder must not be used afterwards."""
         interleaved = self._done if self._interleaved is None else self._interleaved.interleaved()
         return Joint(self._spec, interleaved, {key: builder.state() for key, builder in self._further.items()})
 
@@ -202,13 +202,13 @@ class JointBuilder:
 def side_by_side(
     held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget | None = None
 ) -> list[GroupSweep | ClusterSweep]:
-    """All rows and all slices; none if they are not stored in a way that one pass can read.
+    """Sweeps over all rows and all slices; empty if they are not stored in a form that one pass can read.
 
     Parameters
     ----------
-    held : for each slicing the state that holds it, on demand; one `Joint` may hold all
+    held : for each slicing, the state that holds it, computed on demand; one `Joint` may hold all
     keys : the slicings
-    each : maps a function over items, as `Engine.each`
+    each : maps a function over items, as `Engine.each` does
     budget : decides how many rows are swept at a time
     """
     states = iter(held)

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["UNIT_HASH", "Blocks", "By", "Group", "Key", "Split", "rank", "read_key"]
 
-Group = Any  # a tuple of values for `By`, a block number for `Blocks`
+Group = Any  # tuple of values for `By`, block number for `Blocks`
 
 UNIT_HASH = 1  # version of the definition of blocks above
 
 _MOST_BLOCKS = 1 << 16
-_DENSE = 1 << 12  # integers of such a range are codes themselves
+_DENSE = 1 << 12  # integers in a range of this size are used as codes directly
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Split:
     Attributes
     ----------
     raw : uint32 array of shape (n,), a code for each row
-    places : int64 array of shape (n_codes,), the group of each code that occurs as an index into `names`
+    places : int64 array of shape (n_codes,), for each code that occurs, the index of its group in `names`
     names : large_binary Arrow array of length n_groups, distinct; each occurs
     """
 
@@ -90,7 +90,7 @@ class Key(Protocol):
         Parameters
         ----------
         found : number of groups
-        names : gives names of groups, for the message
+        names : returns names of groups, for the message
         more : whether there may be more groups
         """
 
@@ -104,7 +104,7 @@ class By:
     columns : tuple of str
         Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaN are one value.
     most : int, optional
-        More groups are refused while rows are folded. No part of what the key is.
+        More groups are refused while rows are folded; not part of the key's identity.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class By:
             raise OptionError(msg, "max_slices")
 
     def _most_values(self, names: Iterable[bytes]) -> str:
-        """Which of several columns has the most values among these groups."""
+        """A note on which of several columns has the most values among these groups."""
         values = [len(set(column)) for column in zip(*map(parts_of, names), strict=True)]
         if len(self.columns) == 1 or not values:
             return ""
@@ -208,7 +208,7 @@ class Blocks:
         return name
 
     def numbers(self, batch: Batch) -> Array:
-        """The number of the block of each row, as a uint16 array; made once for all states of a batch."""
+        """The block number of each row, as a uint16 array; computed once for all states of a batch."""
         found: Array = batch.once(self, self._numbers)
         return found
 
@@ -225,7 +225,7 @@ class Blocks:
         return read_only(found)
 
     def _hashed(self, array: pa.Array) -> Array:
-        """The block of each id; of a dictionary that repeats its entries, by entry."""
+        """The block of each id; computed once per entry for a dictionary that repeats its entries."""
         if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
             found: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
             return found
@@ -236,7 +236,7 @@ class Blocks:
         return int(name.partition(b":")[2][1:])
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Accept any number: the user chose it."""
+        """Accept any number, because the user chose it."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
@@ -255,7 +255,7 @@ def read_key(fields: dict[str, Any]) -> Key:
 
 
 def rank(group: Group) -> Any:
-    """Orders groups by value: numbers, NaN, texts, binaries, null."""
+    """Sort key for groups: numbers, NaN, texts, binaries, null."""
     if not isinstance(group, tuple):
         return group
     kinds = ((value is None, isinstance(value, bytes), isinstance(value, str), value != value) for value in group)
@@ -263,7 +263,7 @@ def rank(group: Group) -> Any:
 
 
 def _of_rows(batch: Batch, count: int) -> Array:
-    """The block of each row, where it is a unit, from its file and offset."""
+    """The block of each row as a unit, from its file and offset."""
     file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
     rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
     found: Array = row_blocks(batch.row, rows, file, count)
@@ -271,9 +271,9 @@ def _of_rows(batch: Batch, count: int) -> Array:
 
 
 def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
-    """Codes below `bound` of rows, those that occur, ascending, and the place of each code among them.
+    """Codes of rows, which are below `bound`; the codes that occur, ascending; and the index of each code among them.
 
-    Codes are others than those given where they may be many.
+    If there may be many codes, rows get new codes.
     """
     if bound > max(1 << 16, 4 * raw.size):
         found, raw = np.unique(raw, return_inverse=True)

@@ -32,7 +32,7 @@ __all__ = [
     "value_of",
 ]
 
-_NAN = float("nan")  # one object, so that tuples that hold it are equal
+_NAN = float("nan")  # one object, so that tuples containing it are equal
 
 
 @lru_cache(maxsize=1 << 15)
@@ -54,7 +54,7 @@ def parts_of(name: bytes) -> tuple[bytes, ...]:
 
 
 def tag_of(part: bytes) -> bytes:
-    """The tag of a value in a name: what kind of value it is, such as ``s`` for a text.
+    """The tag of a value in a name, its kind, such as ``s`` for a text.
 
     Examples
     --------
@@ -65,14 +65,14 @@ def tag_of(part: bytes) -> bytes:
 
 
 def slice_type(kind: pa.DataType, column: str, file: str) -> str:
-    """What decides the names of a column's values as slices: files in which it differs cannot be merged.
+    """What determines the names of a column's values as slices; files in which it differs cannot be merged.
 
-    It is a tag where names do not depend on the width of a type, else the type; empty for the type of nulls alone.
+    This is the tag if names do not depend on the width of the type, else the type; empty for columns of nulls only.
 
     Raises
     ------
     SchemaError
-        If the values of the type are not plain.
+        If the type has no plain values.
 
     Examples
     --------
@@ -102,7 +102,7 @@ _TAGS: tuple[tuple[bytes, tuple[Any, ...]], ...] = (
 
 
 def type_tag(kind: pa.DataType, column: str, file: str) -> bytes:
-    """The tag of a type; raises `SchemaError` where its values are not plain."""
+    """The tag of a type; raises `SchemaError` if it has no plain values."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     tag = next((tag for tag, tests in _TAGS if any(test(kind) for test in tests)), None)
     if tag is None:
@@ -133,7 +133,7 @@ def nulls(size: int) -> pa.Array:
 
 
 def framed(texts: pa.Array) -> pa.Array:
-    """Each text with its length in front."""
+    """Each text after its length and a colon."""
     lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.large_binary())
     return pc.binary_join_element_wise(lengths, texts, binary(b":"))
 

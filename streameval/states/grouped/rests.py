@@ -1,6 +1,6 @@
-"""Rests: of each of some groups of a group sweep all other rows, finalized from one pass over the scores of all.
+"""Rests: all rows outside a group, for several groups of a group sweep, finalized in one pass over the scores.
 
-The ties of all rows and those of a group are made once for a part; without the group's rows they are those of its rest.
+The ties of all rows and of each group are computed once per part; their difference is the ties of the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RestPart:
 
     @cached_property
     def _ties(self) -> tuple[Array, tuple[Array, Array, Array, Array]]:
-        """The distinct keys of all rows; where the ties of each group start, and n, p and place among them of each."""
+        """The distinct keys of all rows; the start of each group, and n, p and index of key of each of its ties."""
         words, neg, pos, _ = self.part.ties
         keys = words >> _HALF
         first = np.append(True, keys[1:] != keys[:-1])[: keys.size]
@@ -86,7 +86,7 @@ class Rests(PlainState):
     names : the names of the groups
     """
 
-    spec = None  # policies are of the groups
+    spec = None  # policies apply to the groups
 
     group_sweep: GroupSweep
     slicing: int
@@ -94,7 +94,7 @@ class Rests(PlainState):
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
-        """The number of each group, and what its rest is, by slicing and name."""
+        """By slicing and name, the number of each group and its rest."""
         _, whole = self.group_sweep.groups[WHOLE]
         found = {}
         for name in self.names:
@@ -104,11 +104,11 @@ class Rests(PlainState):
         return found
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals that can be finalized on their own."""
+        """Intervals that can be finalized independently."""
         return self.group_sweep.shards(budget)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[RestPart]:
-        """The scores of a shard; several parts where an interval of one bucket has very many."""
+        """The scores of a shard; several parts if an interval of one bucket has very many rows."""
         chosen = [number for number, _ in self.groups.values()]
         for part in self.group_sweep.parts(shard, budget):
             yield RestPart(part, self.slicing, chosen)

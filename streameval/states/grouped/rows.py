@@ -1,8 +1,8 @@
 """Rows of a batch as items of an exact state, for states of many groups.
 
-An *item* is a row of the state's table: the words of a key, and the side that the row counts on. Rows that the state
-counts outside its table, such as null scores, are *facts*. Score, cluster and contingency states have these forms; the
-tests hold them equal to what their own builders fold.
+An *item* is a row of the state's table: the words of a key, and the side on which the row counts. Rows that the state
+counts outside its table, such as null scores, are *facts*. Score, cluster and contingency states have these forms;
+tests compare them with what the states' own builders fold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FORMS", "Fact", "Rows", "fact_sums"]
 
 
 class Fact(NamedTuple):
-    """Rows that a state counts outside its table: their numbers in the batch, side, and amounts (None: 1 each)."""
+    """Rows that a state counts outside its table: indices in the batch, sides, and amounts (None: 1 each)."""
 
     rows: Array
     side: Array
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     rows : int64 array of shape (n,), rows of the batch that have an item
-    keys : uint64 array of shape (n, n_words): flags of the table, inverted, then its words, each in the table's order
+    keys : uint64 array of shape (n, n_words): inverted flags of the table, then its words, both in the table's order
     side : uint8 array of shape (n,), 0 or 1: the column of the table that counts the row
     weight : float64 array of shape (n,); empty without weights
     facts : by name in the header
@@ -97,7 +97,7 @@ def _cells(spec: ContingencySpec, batch: Batch) -> Rows:
     middle = 1 + spec.keys.cluster
     keys[has_cluster, 1:middle] = _mixed_words(clusters, spec.cluster_type, spec.scope, batch.partition)
     words = np.column_stack(identify(_present(classes), spec.class_type))
-    words[:, 0] = np.where(has_cluster[has_class], words[:, 0], mixed(words[:, 0]))  # the class decides a bucket there
+    words[:, 0] = np.where(has_cluster[has_class], words[:, 0], mixed(words[:, 0]))  # then the class decides
     keys[has_class, middle:] = words
     rows = np.flatnonzero(both) if spec.nulls == "drop" else np.arange(batch.label.size)
     facts = {"label_rows": Fact(rows, batch.label[rows])}
@@ -128,7 +128,7 @@ def _present(array: pa.Array) -> pa.Array:
 
 
 def _refuse(spec: Any, batch: Batch, refused: object) -> None:
-    """Let the state's own builder raise where a policy refuses the batch."""
+    """Let the state's own builder raise if a policy refuses the batch."""
     if refused:
         spec.builder(Budget(), batch.label.size).update(batch)
 

@@ -1,4 +1,4 @@
-"""Clusters that groups cut: how many rows of each group are in clusters that also have rows of other groups."""
+"""Clusters shared by groups: the rows of each group in clusters that also have rows of other groups."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["cut_rows", "shared_rows"]
 
-_ITEMS = 1 << 19, 1 << 22  # rows that are gathered at a time by one thread, at least and at most
-_SHARE = 256  # bytes of the budget for each of them: up to 30 are gathered, and up to 30 compared
+_ITEMS = 1 << 19, 1 << 22  # least and largest number of rows that one thread gathers at a time
+_SHARE = 256  # bytes of the budget for each of these rows: up to 30 are gathered, and up to 30 compared
 _NO_REST = np.empty((0, 0), np.uint64)
 _LABEL = np.uint32(1)
 
 
 def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | None = None) -> dict[Group, int]:
-    """Rows of each group in clusters that it cuts: those that have rows of other groups as well.
+    """Rows of each group in clusters that also have rows of other groups.
 
-    A null id is in no cluster that can be cut. Clusters of equal ids are one, whether their rows have labels or not.
+    Null ids share no cluster. Equal ids are one cluster, whether or not their rows have labels.
 
     Parameters
     ----------
     grouped : Grouped of a ClusterSpec
     each : maps a function over intervals of buckets
-    budget : owns what is copied
+    budget : owns the copied rows
 
     Examples
     --------
@@ -93,12 +93,12 @@ def _collected(
 
 
 def _compared(inner: ClusterSpec) -> int:
-    """Further words of the key of a cluster; the last one of a row may tell whether it has a label."""
+    """Number of further words that identify a cluster; the last word may say whether the row has a label."""
     return inner.layout.words - 1 - inner.unlabelled
 
 
 def shared_rows(inner: ClusterSpec, states: Sequence[KeyedCounts], interval: Interval, budget: Budget | None) -> Array:
-    """Rows of each group in the clusters of some buckets that it cuts, by sorting."""
+    """As `cut_rows`, for some buckets, by sorting."""
     keys, rows, group = [], [], []
     for number, keyed in enumerate(states):
         for counts in keyed.grouped(interval, budget):

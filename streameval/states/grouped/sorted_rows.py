@@ -35,7 +35,7 @@ class SortedRows(NamedTuple):
     starts : int64 array of shape (n_buckets + 1,)
     buckets : int64 array of shape (n_buckets,)
     kind : type of the scores
-    form : how words are made
+    form : form of the words
     """
 
     words: Array
@@ -55,7 +55,7 @@ class SortedRows(NamedTuple):
 def sorted_rows(
     keyed: KeyedCounts, kind: str, start: int, stop: int, budget: Budget | None = None
 ) -> Iterator[SortedRows | Counts]:
-    """The rows of some buckets of narrow or long words, sorted; one bucket of very many in several passes."""
+    """The rows of some buckets of narrow or long words, sorted; a very large bucket is read in several passes."""
     items = int(keyed.items_in(start, stop).sum())
     most = keyed.most(keyed.holding(budget))
     passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
@@ -72,7 +72,7 @@ def sorted_rows(
 
 
 def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
-    """At most `passes` ranges of words with about equally many rows each; none cuts a key.
+    """At most `passes` ranges of words with about equally many rows each; no key is in two ranges.
 
     They are cut at quantiles of sampled words, since scores near 1 or 0 crowd one end of their bucket.
     """
@@ -105,7 +105,7 @@ def _between(keyed: KeyedCounts, low: int, high: int) -> KeyedCounts:
 
 
 def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> SortedRows:
-    """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
+    """Uncounted rows of some buckets, sorted by key or, with `whole_words`, by whole words, so that equal ones meet."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
     words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
     for segment in keyed.segments:

@@ -1,19 +1,20 @@
-"""Grouped: a state split by a key, one combinator for slices, resampling blocks and nights.
+"""Grouped: a state split by a key, the one combinator for slices, resampling blocks and nights.
 
-``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
-equals, bit for bit, what the inner spec folds from those rows.
+``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each is
+equal, bit for bit, to what the inner spec folds from those rows.
 
-Three layouts lie behind one face. Slices of scores are *interleaved* into one table in the order of their scores
-(`streameval.states.grouped.interleaved.scores`). Slices of clusters, and of clusters against classes, are interleaved
-into one by cluster (`streameval.states.grouped.interleaved.clusters`, `streameval.states.grouped.interleaved.cells`).
-Of other states, and where one table cannot hold all groups, the first groups that a task meets stand *apart*: each has
-its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups have *composite*
-keys in one `KeyedCounts` (`streameval.states.grouped.composite`), which takes 16 bytes a row more and suits
-any number of groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality
-is of the canonical table, whose groups are in the order of their hashes.
+There are three layouts with one interface. Slices of scores are *interleaved* into one table in the order of their
+scores (`streameval.states.grouped.interleaved.scores`). Slices of clusters, and of clusters against classes, are
+interleaved into one table by cluster (`streameval.states.grouped.interleaved.clusters`,
+`streameval.states.grouped.interleaved.cells`). For other states, and where one table cannot hold all groups, the first
+groups that a task meets stand *apart*: each has its own inner state, folded at full speed, with the few bytes a row of
+that state. Rows of further groups have *composite* keys in one `KeyedCounts` (`streameval.states.grouped.composite`),
+which takes 16 more bytes a row and suits any number of groups. The layout of a group depends on the order of rows and
+on the budget and changes no result: states are compared by their canonical table, with groups in the order of their
+hashes.
 
-Further memory: the builder of a group apart takes about a megabyte, all together at most a sixteenth of the budget; the
-name and the facts of each group. States without counts by key, such as histograms, always stand apart.
+Additional memory: the builder of a group apart takes about a megabyte, all builders at most a sixteenth of the budget;
+names and facts are stored for each group. States without counts by key, such as histograms, always stand apart.
 """
 
 from __future__ import annotations
@@ -137,16 +138,16 @@ class GroupedSpec(PlainSpec):
 
     @property
     def counts_unlabelled(self) -> bool:
-        """As the inner spec."""
+        """Whether the inner spec counts rows without a label."""
         return bool(self.inner.counts_unlabelled)
 
     @property
     def derived(self) -> Any:
-        """The inner spec, where the groups are cells of clusters and blocks."""
+        """The inner spec, if the groups are cells of clusters and blocks."""
         return self.inner if self._cells else None
 
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
-        """The state of blocks that are given by their inner states."""
+        """The state of blocks given by their inner states."""
         return Grouped(
             self, {self.key.named(block): state for block, state in groups.items()}, CompositeGroups.empty(self.inner)
         )
@@ -164,7 +165,7 @@ class GroupedSpec(PlainSpec):
         return Grouped(self, {}, CompositeGroups.empty(self.inner))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Any:
-        """The state that `Grouped.to_arrow` wrote; few groups stand apart, more have composite keys."""
+        """The state that `Grouped.to_arrow` wrote; a few groups stand apart, further groups have composite keys."""
         groups, items = GroupTable.read(iter(batches), self.schema, 2 * len(inner_facts(self.inner)))
         if self._cells:
             named = zip(groups.names.to_pylist(), groups.facts, strict=True)
@@ -196,14 +197,14 @@ def _read_inner(fields: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Grouped(Small):
-    """A state split by a key; between workers it travels as one, since its groups share no buckets.
+    """A state split by a key; it is sent between workers as a whole, because its groups do not share buckets.
 
     Attributes
     ----------
     spec : GroupedSpec
     apart : inner states by the name of their group
-    composite : CompositeGroups, further groups; a group may have rows in both, since tasks meet it at different times
-    interleaved : groups in one table; None where there are none
+    composite : CompositeGroups, further groups; a group may have rows in both, if tasks met it at different times
+    interleaved : groups in one table, or None
     """
 
     spec: GroupedSpec
@@ -212,7 +213,7 @@ class Grouped(Small):
     interleaved: AnyInterleaved | None = None
 
     def merge(self, other: Grouped) -> Grouped:
-        """Groups of both inputs; groups of equal values are one."""
+        """Groups of both inputs; groups with equal names are one."""
         mergeable(self, other)
         mine: Any = self.interleaved
         if mine and other.interleaved and not mine.fits(other.interleaved):
@@ -224,7 +225,7 @@ class Grouped(Small):
         return Grouped(self.spec, apart, self.composite.merge(other.composite), interleaved)
 
     def parted(self) -> Grouped:
-        """The same groups, none of them interleaved."""
+        """The same groups, without interleaving."""
         if self.interleaved is None:
             return self
         return Grouped(self.spec, *self.interleaved.parted()).merge(self._not_interleaved)
@@ -246,11 +247,11 @@ class Grouped(Small):
         return tuple(self._names.values())
 
     def slicing(self, key: By) -> Grouped:
-        """Itself: the groups of its one slicing."""
+        """Returns the state unchanged: it has one slicing."""
         return self
 
     def count(self, key: By) -> int:
-        """How many groups its one slicing has."""
+        """Number of groups of its slicing."""
         return len(self._names)
 
     def total(self, budget: Budget | None = None) -> Any:
@@ -259,14 +260,14 @@ class Grouped(Small):
         return self._union(self.apart, np.ones(len(self.composite.table), np.bool_), interleaved, budget)
 
     def only(self, group: Group, budget: Budget | None = None) -> Any:
-        """The inner state of one group; of no rows where there is no such group."""
+        """The inner state of one group; empty if the group does not exist."""
         names = [self._names[group]] if group in self._names else []
         interleaved = [self.interleaved.restored(self.interleaved.marks(names), budget)] if self.interleaved else []
         apart = {name: self.apart[name] for name in names if name in self.apart}
         return self._union(apart, self.composite.marked(names), interleaved, budget)
 
     def several(self, groups: Sequence[Group], budget: Budget | None = None) -> list[Any]:
-        """The inner states of some groups; of no rows where there is no such group."""
+        """The inner states of some groups; empty for groups that do not exist."""
         if self.interleaved is None:
             return [self.only(group, budget) for group in groups]
         if "interleaved" not in self._found:
@@ -280,16 +281,16 @@ class Grouped(Small):
 
     @cached_property
     def _not_interleaved(self) -> Grouped:
-        """The groups outside the one table; their names are sorted once."""
+        """The groups outside the interleaved table."""
         return replace(self, interleaved=None)
 
     @cached_property
     def _found(self) -> dict[str, dict[bytes, Any]]:
-        """The inner state of each interleaved group, once they were asked for."""
+        """The inner states of interleaved groups that have been requested."""
         return {}
 
     def without(self, *groups: Group, budget: Budget | None = None) -> Any:
-        """The inner state of all groups but these; of all rows where there are no such groups."""
+        """The inner state of all other groups."""
         names = [self._names[group] for group in groups if group in self._names]
         apart = {other: state for other, state in self.apart.items() if other not in names}
         interleaved = [self.interleaved.restored(~self.interleaved.marks(names), budget)] if self.interleaved else []
@@ -298,7 +299,7 @@ class Grouped(Small):
     def _union(
         self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any], budget: Budget | None = None
     ) -> Any:
-        """The inner state of some groups apart, of the marked ones under composite keys, and of further states."""
+        """The inner state of some groups apart, the marked groups under composite keys, and further states together."""
         states = [*apart.values(), *([self.composite.restored(marks, budget)] if marks.any() else []), *others]
         return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
 
@@ -312,7 +313,7 @@ class Grouped(Small):
         return totals
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
-        """Stretches of groups, by their place in `groups`."""
+        """Intervals of indices into `groups`."""
         count = len(self._names)
         return [(a, min(a + _CHUNK, count)) for a in range(0, count, _CHUNK)]
 
@@ -357,18 +358,18 @@ class Grouped(Small):
         return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, 2 * len(names)))
 
     def _alone(self, name: bytes) -> Iterator[pa.RecordBatch]:
-        """The table of a group that stands apart, with its rows under composite keys where it has some."""
+        """The table of a group that stands apart, including its rows under composite keys."""
         for batch in self._union({name: self.apart[name]}, self.composite.marked([name]), []).to_arrow():
             names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))
             yield from tagged(names, batch, self.spec.schema)
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         held = (*self.apart.values(), self.composite, *([self.interleaved] if self.interleaved else []))
         return object.__sizeof__(self) + sum(map(sys.getsizeof, held))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, in any layout of their groups; hashing would be costly."""
+        """Whether both are the same state, in any layout of groups. Not hashable, since that would be costly."""
         if not isinstance(other, Grouped):
             return NotImplemented
         return same_table(self, other)

@@ -1,7 +1,7 @@
-"""The groups of a state: their names, what each counts outside the state's table, and their rows in Arrow.
+"""The groups of a state: their names, the facts that each counts outside the state's table, and their rows in Arrow.
 
-A table of a grouped state has a row for each group, with its name and facts, and then the rows of the inner tables,
-each with the name of its group and no facts.
+The table of a grouped state has one row for each group, with its name and facts, followed by the rows of the inner
+tables, each with the name of its group and no facts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GroupTable:
 
     @classmethod
     def of(cls, names: pa.Array, facts: Array) -> GroupTable:
-        """The table of some names, in any order and repeated, with facts to add up."""
+        """The table of names with facts, in any order; facts of equal names are added up."""
         return cls._summed(hashed(names), names, facts)
 
     @classmethod
@@ -78,7 +78,7 @@ class GroupTable:
 
     @classmethod
     def union(cls, tables: Sequence[GroupTable]) -> GroupTable:
-        """The groups of several tables."""
+        """The groups of all tables."""
         if len(tables) == 1:
             return tables[0]
         names = pa.concat_arrays([table.names for table in tables])
@@ -101,10 +101,10 @@ class GroupTable:
         return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes
 
     def places(self, words: Array) -> Array:
-        """The place of each hash, given as a uint64 array of shape (n, 2); −1 where there is no such group."""
+        """The index of each hash, given as a uint64 array of shape (n, 2); −1 for unknown groups."""
         places = np.searchsorted(self.words[:, 0], words[:, 0])
         ends = np.searchsorted(self.words[:, 0], words[:, 0], "right")
-        while (here := (places < ends).nonzero()[0]).size:  # once, unless first words are equal by chance
+        while (here := (places < ends).nonzero()[0]).size:  # one pass, unless first words are equal by chance
             wrong = here[self.words[places[here], 1] != words[here, 1]]
             if not wrong.size:
                 break
@@ -112,7 +112,7 @@ class GroupTable:
         return np.where(places < ends, places, -1)
 
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """A row for each group with its name and facts; the columns of the inner table are zero."""
+        """A row for each group, with its name and facts; the columns of the inner table are zero."""
         count, width = self.facts.shape
         if count:
             offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
@@ -122,14 +122,14 @@ class GroupTable:
 
 
 class TableBuilder:
-    """Builder of a table: batches are added up when they have as many groups as the table."""
+    """Builder of a table: batches are added up whenever they have as many groups as the table."""
 
     def __init__(self) -> None:
         self._tables: list[GroupTable] = []
 
     @property
     def known(self) -> int:
-        """Groups so far, at least."""
+        """Lower bound for the number of groups so far."""
         return max(map(len, self._tables), default=0)
 
     def add(self, names: pa.Array, facts: Array) -> None:
@@ -144,7 +144,7 @@ class TableBuilder:
 
 
 def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.RecordBatch]]:
-    """Stretches of one group: its name, and the rows of its inner table."""
+    """Split inner tables into stretches of one group: its name and its rows."""
     for batch in batches:
         codes = batch.column("group").dictionary_encode().indices.to_numpy()
         inner = batch.select(batch.schema.names[2:])
@@ -153,7 +153,7 @@ def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Reco
 
 
 def tagged(names: pa.Array, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Part of an inner table, each row with the name of its group; nothing if it has no rows."""
+    """Part of an inner table, with the name of the group in each row; nothing if it has no rows."""
     if len(batch):
         facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
         yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=schema)

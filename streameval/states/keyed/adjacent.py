@@ -1,6 +1,6 @@
 """Runs of adjacent rows with equal keys, which are counted before anything is hashed or partitioned.
 
-Data that is sorted by id, or written in bursts, has most equal keys in adjacent rows. What is found decides speed and
+Data that is sorted by id, or written in bursts, has most equal keys in adjacent rows. Counting runs affects speed and
 memory only: a key may have any number of runs.
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_RUN", "by_run", "run_lengths", "run_starts", "run_sums"]
 
-LONG_RUN = 3  # rows of a run, on average, from which rows are counted by run
+LONG_RUN = 3  # mean rows of a run from which rows are counted by run
 
-_FEW = 1 << 6  # rows of a first look: a third of them, at least, equal the row before where runs are long
-_GLANCES, _GLANCE = 4, 1 << 10  # stretches of adjacent rows that tell whether runs are long, and their rows
+_FEW = 1 << 6  # rows of a first check: where runs are long, at least a third of them equal the row before
+_GLANCES, _GLANCE = 4, 1 << 10  # stretches of adjacent rows that are checked for long runs, and their length
 
 
 def run_starts(columns: Sequence[Array]) -> Array | None:
-    """The first row of each run of equal keys; None where runs have fewer than `LONG_RUN` rows on average.
+    """The first row of each run of equal keys; None if runs have fewer than `LONG_RUN` rows on average.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     True
     """
     rows, few = columns[0].size, columns[0][:_FEW]
-    if np.count_nonzero(few[1:] == few[:-1]) * LONG_RUN < few.size - 1:  # spares most data the glances
+    if np.count_nonzero(few[1:] == few[:-1]) * LONG_RUN < few.size - 1:  # most data fails this check and skips the next
         return None
     glances = range(0, rows - _GLANCE + 1, max(_GLANCE, rows // _GLANCES))
     if rows < LONG_RUN or not all(_worth([column[at : at + _GLANCE] for column in columns]) for at in glances):
@@ -59,9 +59,9 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
 
 
 def _worth(columns: Sequence[Array]) -> bool:
-    """Whether runs are long in a few adjacent rows, and not those of a few hot keys, which are counted faster."""
+    """Whether runs are long in samples of adjacent rows; runs of a few hot keys do not count, as `hot` is faster."""
     keys = columns[0]
-    for column in columns[1:]:  # two keys taken for one do no harm
+    for column in columns[1:]:  # taking two keys for one does no harm
         keys = keys * np.uint64(MIX) + column
     first = keys[np.append(True, keys[1:] != keys[:-1])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)

@@ -1,7 +1,7 @@
-"""Bucketed segments: what each code has, and where the rows of an interval of buckets lie.
+"""Bucketed segments: counts for each code, and the places of the rows of an interval of buckets.
 
-The columns of an outline are totals over segments, held for the codes that occur. An interval is read from all segments
-on its own: copied bucket by bucket (`Bucketed.gather`), or where it lies (`Bucketed.places`).
+The columns of an outline are totals over segments, for the codes that occur. An interval is read from all segments at
+once: copied bucket by bucket (`Bucketed.gather`), or in place (`Bucketed.places`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucketed", "check_items"]
 
-_FEW = 16  # with this many codes for each one that occurs, arrays of all codes are avoided
+_FEW = 16  # with this many codes for each one that occurs, no arrays over all codes are made
 
 
 @dataclass(frozen=True)
 class Bucketed:
-    """Segments that are cut at the same buckets.
+    """Segments that are all cut at the same buckets.
 
     Parameters
     ----------
     layout : Layout
     segments : tuple of Segment
     full_outline : BucketCounts, optional
-        Of the full multiset, where `segments` are only a range of it, or empty because its rows lie elsewhere.
+        The outline of the full multiset, if `segments` are only a range of it, or empty because the rows are elsewhere.
     """
 
     layout: Layout
@@ -54,7 +54,7 @@ class Bucketed:
         return BucketCounts(self._codes, self._rows, self._items, self._sums, self.nbytes)
 
     def holding(self, budget: Budget | None = None) -> Budget:
-        """The given budget, else the one that holds the rows, else a new one: for what is made of the rows."""
+        """The given budget, else the one that holds the rows, else a new one; for results made from the rows."""
         owners = (segment.words.owner for segment in self.segments)
         return budget or next((found for owner in owners if owner and (found := owner())), None) or Budget()
 
@@ -80,7 +80,7 @@ class Bucketed:
     def _spread(self, name: str, start: int = 0, stop: int | None = None) -> Array:
         """A column of the outline for all codes, or for those from `start` to `stop`.
 
-        It is not kept: those of many small states, such as slices, would outweigh their rows.
+        It is not cached: for many small states, such as slices, it would take more memory than their rows.
         """
         codes, values = self._occurring(name)
         stop = self.layout.codes if stop is None else stop
@@ -115,7 +115,7 @@ class Bucketed:
         return self._total(lambda segment: np.diff(segment.starts))
 
     def _total(self, value: Callable[[Segment], Array]) -> Array:
-        """What the segments have of each code that occurs."""
+        """Total over the segments for each code that occurs."""
         few = self._codes.size * _FEW < self.layout.codes
         total = np.zeros(self._codes.size if few else self.layout.codes, np.int64)
         for segment in self.segments:
@@ -144,12 +144,12 @@ class Bucketed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the items that are here, in memory or spilled."""
+        """Bytes of the items held here, in memory or spilled."""
         columns = ((segment.words, segment.rest, segment.counts, segment.weights) for segment in self.segments)
         return sum(column.nbytes for segment in columns for column in segment if column is not None)
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         columns = (column for x in self.segments for column in (x.words, x.rest, x.counts, x.weights))
         held = sum(column.nbytes for column in columns if column is not None and column.resident)
         return object.__sizeof__(self) + held + sum(segment.piece_bytes for segment in self.segments)
@@ -190,15 +190,15 @@ class Bucketed:
         )
 
     def places(self, start: int, stop: int) -> SegmentAddresses:
-        """Where an interval of buckets lies, for one loop over the pieces of all segments."""
+        """Addresses of an interval of buckets, for one loop over the pieces of all segments."""
         found = SegmentAddresses.of(self.segments, start, stop)
         check_items(np.diff(found.at.starts.sum(axis=0)), self.items_in(start, stop))
         return found
 
     def occupied(self, start: int, stop: int) -> tuple[Array, Array, SegmentAddresses]:
-        """The buckets of an interval that have items, their items, and where they lie.
+        """The buckets of an interval that have items, their items, and their addresses.
 
-        A state of few rows, such as a slice, has items in few of very many buckets.
+        A state of few rows, such as a slice, has items in a few of very many buckets.
         """
         items = self.items_in(start, stop)
         buckets = np.flatnonzero(items[0::2] + items[1::2])
@@ -216,6 +216,6 @@ def check_items(found: Array, due: Array) -> None:
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
-    """The items of consecutive pieces; an absent column of counts is all ones."""
+    """The items of consecutive pieces; a missing column of counts is all ones."""
     first, last = int(starts[0]), int(starts[-1])
     return np.ones(last - first, dtype) if column is None else column.read(first, last)

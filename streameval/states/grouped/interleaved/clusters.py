@@ -1,11 +1,11 @@
 """Interleaved clusters: rows of all groups of a cluster state in one table, by cluster.
 
-A row is the key of its cluster together with a code of its group, as in `streameval.states.grouped.cluster_blocks`: one
-word for integer ids, two for others. To fold a row costs as much for a thousand groups as for one, it takes no more
-memory than in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sweep`). The
-states of all rows and of each group are computed from the table.
+A row is the key of its cluster with a code of its group, as in `streameval.states.grouped.cluster_blocks`: one word for
+integer ids, two for others. Folding a row costs as much for a thousand groups as for one and takes no more memory than
+in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sweep`). The states of all
+rows and of each group are computed from the table.
 
-Codes are those of a `GroupCodes`, at most 1,024. Batches with groups beyond are folded in the other layouts.
+Codes are those of a `GroupCodes`, at most 1,024. Batches with more groups are folded in the other layouts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InterleavedClusters", "InterleavedClustersBuilder", "interleaves_clusters"]
 
-_ROWS = 1 << 16  # rows whose codes are looked up at a time: they stay in the cache
+_ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay in the cache
 
 
 def interleaves_clusters(inner: Any, key: Key) -> bool:
@@ -71,14 +71,14 @@ class InterleavedClusters(CodedGroups):
 
     @classmethod
     def empty(cls, inner: ClusterSpec) -> InterleavedClusters:
-        """No groups."""
+        """Without groups."""
         return cls(
             inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner)) + 2), KeyedCounts(cell_layout(inner))
         )
 
     @classmethod
     def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> InterleavedClusters:
-        """Groups that are given by their inner states, at most `MOST_BLOCKS`; no row is copied."""
+        """Groups given by their inner states, at most `MOST_BLOCKS`, without copying rows."""
         group_codes, names = GroupCodes(apart), pa.array(apart, pa.large_binary())
         facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
         segments: list[Segment] = []
@@ -93,7 +93,7 @@ class InterleavedClusters(CodedGroups):
         return self.shares(other, MOST_BLOCKS)
 
     def merge(self, other: InterleavedClusters) -> InterleavedClusters:
-        """The groups of both, which fit."""
+        """The groups of both inputs, for which `fits` must hold."""
         table = GroupTable.union([self.table, other.table])
         if other.group_codes is not self.group_codes:
             codes = self.group_codes.codes(other.group_codes.names).astype(np.uint64)
@@ -102,7 +102,7 @@ class InterleavedClusters(CodedGroups):
         return InterleavedClusters(self.inner, self.group_codes, table, self.keyed.merge(other.keyed))
 
     def total(self) -> Any:
-        """The inner state of all rows; no row is copied."""
+        """The inner state of all rows, without copying them."""
         segments = tuple(as_clusters(each) for each in self.keyed.segments)
         return self._inner(segments, self.table.facts.sum(axis=0))
 
@@ -128,7 +128,7 @@ class InterleavedClusters(CodedGroups):
         }
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
-        """The same groups in the other layouts: apart, and under composite keys."""
+        """The same groups in the other layouts: some apart, others under composite keys."""
         return self.alone(), CompositeGroups.empty(self.inner)
 
 
@@ -141,7 +141,7 @@ class InterleavedClustersBuilder:
     key : Key
     budget : Budget
     capacity : int
-        Rows that are collected at a time.
+        Number of rows that are collected at a time.
     """
 
     def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
@@ -151,11 +151,11 @@ class InterleavedClustersBuilder:
 
     @property
     def known(self) -> int:
-        """Groups that the builders of the budget have met."""
+        """Number of groups that the builders of the budget have seen."""
         return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split) -> bool:
-        """Fold a batch whose groups are known; False, and nothing is done, if there are too many groups."""
+        """Fold a batch whose groups are known; returns False, and does nothing, if there are too many groups."""
         inner, names = self._inner, split.names.to_pylist()
         codes = self._group_codes.few(names, MOST_BLOCKS)
         if codes is None:
@@ -179,6 +179,6 @@ class InterleavedClustersBuilder:
         return True
 
     def interleaved(self) -> InterleavedClusters:
-        """Everything folded; the builder is spent."""
+        """Everything folded; the builder must not be used afterwards."""
         empty = replace(InterleavedClusters.empty(self._inner), group_codes=self._group_codes)
         return replace(empty, table=self._table.built() or empty.table, keyed=KeyedCounts.built(self._segments))

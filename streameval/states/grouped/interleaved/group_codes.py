@@ -1,4 +1,4 @@
-"""Group codes: which code stands for which group; no code enters a result."""
+"""Group codes: the numbers that stand for groups in memory; no code enters a result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["CodedGroups", "GroupCodes", "shared_codes"]
 
 
 class GroupCodes:
-    """Codes of groups, by name; names are only added.
+    """Codes of groups, by name; names are only ever added.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class GroupCodes:
             return self._codes_of(names)
 
     def few(self, names: Iterable[bytes], most: int) -> Array | None:
-        """The code of each name; None, and nothing is added, if there were more than `most` names then."""
+        """The code of each name; None, with nothing added, if there would be more than `most` names."""
         names = list(names)
         with self._lock:
             more = len(self._codes) + sum(name not in self._codes for name in names) > most
@@ -55,7 +55,7 @@ class GroupCodes:
 
     @property
     def names(self) -> list[bytes]:
-        """All names in the order of their codes."""
+        """All names, in the order of their codes."""
         with self._lock:
             return list(self._codes)
 
@@ -63,7 +63,7 @@ class GroupCodes:
         return len(self._codes)
 
     def __reduce__(self) -> tuple[type[GroupCodes], tuple[list[bytes]]]:
-        """Carry the names to another process."""
+        """Pickle the names only."""
         return GroupCodes, (self.names,)
 
 
@@ -72,20 +72,20 @@ _SHARED_LOCK = threading.Lock()
 
 
 def shared_codes(budget: Budget, key: Any) -> GroupCodes:
-    """The group codes of a key that the builders of a budget share."""
+    """The group codes of a key, shared by the builders of a budget."""
     with _SHARED_LOCK:
         return _SHARED.setdefault(budget, {}).setdefault(key, GroupCodes())
 
 
 @dataclass(frozen=True, eq=False)
 class CodedGroups:
-    """Groups of a state in one table, whose rows have the codes of their groups.
+    """Groups of a state in one table, in which each row has the code of its group.
 
     Attributes
     ----------
     inner : the inner spec
-    group_codes : GroupCodes, which may know groups that have no rows here
-    table : GroupTable, names and facts of the groups that are here
+    group_codes : GroupCodes, which may include groups without rows here
+    table : GroupTable, names and facts of the groups with rows here
     keyed : KeyedCounts, the rows
     """
 
@@ -100,12 +100,12 @@ class CodedGroups:
         return same or self.group_codes.few(other.group_codes.names, most) is not None
 
     def marks(self, names: Iterable[bytes]) -> Array:
-        """Which codes stand for these names, as a bool array."""
+        """Whether each code stands for one of these names, as a bool array."""
         names = set(names)
         return np.array([name in names for name in self.group_codes.names], np.bool_)
 
     def named_codes(self) -> tuple[list[bytes], list[int]]:
-        """The names of the groups that are here, in the order of the table, and their codes."""
+        """The names of the groups with rows here, in the order of the table, and their codes."""
         names = self.table.names.to_pylist()
         return names, self.group_codes.codes(names).tolist()
 
@@ -114,5 +114,5 @@ class CodedGroups:
         return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)

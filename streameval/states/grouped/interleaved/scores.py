@@ -1,13 +1,13 @@
 """Interleaved groups: rows of all groups in one table in the order of their scores.
 
-The table is that of `ScoreCounts`, with words that also have a code of the group: to fold a row costs as much for a
+The table is that of `ScoreCounts`, with words that also hold a code of the group: folding a row costs as much for a
 thousand groups as for one. The state of all rows has the same pieces in the same places. Without weights all groups are
-finalized in one sweep (`streameval.states.grouped.group_sweep`); with weights each is taken out first, since rounded
-sums equal those of its rows alone only if they are taken over the same stretches of scores.
+finalized in one sweep (`streameval.states.grouped.group_sweep`). With weights each group is extracted first, because
+rounded sums equal those of its rows alone only if they are computed over the same stretches of scores.
 
-For scores of 32 bits a word has 32 bits, the lower half of the rank key and the code. With more than 2¹⁵ groups words
-have 64 bits, the whole key and the code. Longer scores have long words (`streameval.states.scores.long_words`), for up
-to 2¹⁵ groups.
+For 32-bit scores a word has 32 bits: the lower half of the rank key, and the code. With more than 2¹⁵ groups words have
+64 bits: the whole key, and the code. 64-bit scores have long words (`streameval.states.scores.long_words`), for up to
+2¹⁵ groups.
 
 A `GroupCodes` maps groups to codes. Builders that share a budget share it; when states with different codes are merged,
 such as those of other processes, one of them is recoded. No code enters a result.
@@ -65,7 +65,7 @@ def interleaves(inner: Any, key: Key) -> bool:
 
 
 def _row_bytes(layout: Layout) -> int:
-    """What a builder takes for a row: twice the word and its weight, and its code."""
+    """Bytes that a builder takes for a row: twice the word and its weight, and its code."""
     return 2 * (layout.dtype.itemsize + 8 * layout.weighted) + 4
 
 
@@ -76,7 +76,7 @@ class Interleaved(CodedGroups):
     Attributes
     ----------
     inner : ScoreSpec
-    group_codes, table : as `CodedGroups`
+    group_codes, table : see `CodedGroups`
     keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.interleaved.words`
     """
 
@@ -84,24 +84,24 @@ class Interleaved(CodedGroups):
 
     @classmethod
     def empty(cls, inner: ScoreSpec) -> Interleaved:
-        """No groups."""
+        """Without groups."""
         table, layout = GroupTable.empty(2 * len(inner_facts(inner))), first_words(inner).stored(inner)
         return cls(inner, GroupCodes(), table, KeyedCounts(layout))
 
     @property
     def words(self) -> Words:
-        """How words are made."""
+        """The form of the words."""
         return WORDS[replace(self.keyed.layout, weighted=False)]
 
     def fits(self, other: Interleaved) -> bool:
-        """Whether one table can hold the groups of both, which then have codes in this one's group_codes.
+        """Whether one table can hold the groups of both, with codes from this one's `group_codes`.
 
         Long words can tell `MOST_CELLS` groups apart, other words any number.
         """
         return self.words is not LONG or self.shares(other, MOST_CELLS)
 
     def merge(self, other: Interleaved) -> Interleaved:
-        """The groups of both."""
+        """The groups of both inputs; groups with equal names are one."""
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
         if theirs.group_codes is not mine.group_codes:
             theirs = theirs.recoded(mine.group_codes, theirs.group_codes.names)
@@ -135,7 +135,7 @@ class Interleaved(CodedGroups):
         return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
     def total(self) -> Any:
-        """The inner state of all rows: the same pieces, whose words are computed without the groups when read."""
+        """The inner state of all rows: the same pieces, whose words are computed without the codes on reading."""
         segments = (replace(each, words=self.words.inner_words(self.inner.type, each)) for each in self.keyed.segments)
         return self._inner(tuple(segments), self.table.facts.sum(axis=0))
 
@@ -196,11 +196,11 @@ class Interleaved(CodedGroups):
             yield group, Segment.held(budget, *own, *facts, kept, kept[:0], kept_counts, kept_weights)
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
-        """The same groups in the other layouts: apart, and under composite keys."""
+        """The same groups in the other layouts: some apart, others under composite keys."""
         return {}, self.composite()
 
     def composite(self) -> CompositeGroups:
-        """The same groups one after the other."""
+        """The same groups under composite keys."""
         builder = SegmentBuilder(composite_layout(self.inner), self.keyed.holding(), SLAB // 4, counted=True)
         tags = np.zeros((len(self.group_codes.names), 2), np.uint64)
         tags[self.named_codes()[1]] = self.table.words
@@ -226,7 +226,7 @@ class InterleavedBuilder:
     key : Key
     budget : Budget
     capacity : int
-        Rows of a builder of the inner state.
+        Largest number of rows of a builder of the inner state.
     """
 
     def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
@@ -242,15 +242,15 @@ class InterleavedBuilder:
 
     @property
     def known(self) -> int:
-        """Groups that the builders of the budget have met."""
+        """Number of groups that the builders of the budget have seen."""
         return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
-        """Fold a batch whose groups are known; False, and nothing is done, if it is not to be interleaved.
+        """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved.
 
-        Scores of 32 bits are interleaved, unless words would be wide and may not `grow`; longer ones, if long words
-        have room for their keys and groups. Batches of weighted scores with missing ones are not, since the weights of
-        missing scores are summed by the inner state.
+        32-bit scores are interleaved unless words would have to be wide and may not `grow`; 64-bit scores if long words
+        have room for their keys and groups. Weighted batches with missing scores are not interleaved, because the inner
+        state sums the weights of missing scores.
         """
         names = split.names.to_pylist()
         codes = self._group_codes.few(names, MOST_CELLS)
@@ -268,7 +268,7 @@ class InterleavedBuilder:
         return True
 
     def _encoder(self, batch: Batch, split: Split, table: Array, words: Words) -> _Encoded | None:
-        """How rows are encoded; `table` has the codes of their groups. None if words have no room for a key."""
+        """How to encode the rows; `table` has the codes of their groups. None if a key does not fit into a word."""
         inner, encode = self._inner, None
         values = _complete(batch.columns[inner.column], inner.type)
         if values is None and inner.weighted:
@@ -286,7 +286,7 @@ class InterleavedBuilder:
         return None if encode is None else _Encoded(values.size, encode, weights, facts)
 
     def interleaved(self) -> Interleaved:
-        """Everything folded; the builder is spent."""
+        """Everything folded; the builder must not be used afterwards."""
         empty = replace(Interleaved.empty(self._inner), group_codes=self._group_codes)
         found = [replace(empty, keyed=KeyedCounts.built(builder)) for builder in self._builders.values()]
         found[0] = replace(found[0], table=self._table.built() or empty.table)
@@ -294,7 +294,7 @@ class InterleavedBuilder:
 
 
 class _Encoded(NamedTuple):
-    """Rows to fold: how many, what fills their words and codes, their weights, and the facts of each group."""
+    """Rows to fold: their number, the function that fills words and codes, weights, and the facts of each group."""
 
     size: int
     encode: Callable[..., None]
@@ -303,7 +303,7 @@ class _Encoded(NamedTuple):
 
 
 def _complete(score: pa.Array, kind: str) -> Array | None:
-    """Scores as numbers; None if some are missing."""
+    """Scores as numbers; None if any is missing."""
     if pa.types.is_dictionary(score.type) or score.null_count:
         return None
     values = numbers(score, kind)

@@ -1,7 +1,7 @@
-"""Words of interleaved groups: what a word holds of a score's key, above the code of a group, a *cell*.
+"""Words of interleaved groups: a part of a score's key, above the code of a group, a *cell*.
 
 Narrow words have 32 bits: the lower half of a 32-bit key, and 15 bits for the cell. Wide words have the whole key and
-32 bits for the cell. Long words hold keys of 64 bits, as distances from the bases of their buckets, and 15 bits for the
+32 bits for the cell. Long words have 64-bit keys, as distances from the bases of their buckets, and 15 bits for the
 cell (`streameval.states.scores.long_words`).
 """
 
@@ -39,7 +39,7 @@ _CELL = np.uint64((1 << CELL_BITS) - 1)
 
 @dataclass(frozen=True)
 class Words:
-    """Words of keys of 32 bits.
+    """Words of 32-bit keys.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Words:
 
     @property
     def low(self) -> Any:
-        """The bits of the cell, as a word."""
+        """Mask of the cell in a word."""
         return self.layout.dtype.type((1 << self.cell_bits) - 1)
 
     def recoded(self, table: Array, words: Array) -> Array:
@@ -64,11 +64,11 @@ class Words:
         return found
 
     def stored(self, inner: ScoreSpec) -> Layout:
-        """The layout of these words with the weights of the inner state."""
+        """The layout of these words together with the weights of the inner state."""
         return replace(self.layout, weighted=inner.weighted)
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
-        """How rows are encoded, from their scores; `raw` and `table` give their cells. None if a key has no room."""
+        """Function that encodes rows from scores; `raw` and `table` give their cells. None if a key does not fit."""
         bits = values.view(np.uint32)
         return lambda i, *out: self.encode_f4(bits[i], raw[i], table, label[i], *out)
 
@@ -77,15 +77,15 @@ class Words:
         return lambda i, *out: self.encode_keys(keys[i], raw[i], table, label[i], *out)
 
     def inner_words(self, kind: str, segment: Segment) -> Buffer:
-        """The words that the inner state has for those of a segment: the 16 bits above the cell."""
+        """The words of the inner state for the words of a segment: the 16 bits above the cell."""
         return segment.words.computed(partial(_upper, self.cell_bits), np.uint16)
 
     def bases(self, kind: str, segment: Segment) -> Array:
-        """What is added to the key in the words of each piece, as a uint64 array."""
+        """What each piece adds to the key in its words, as a uint64 array."""
         return np.zeros(segment.codes.size, np.uint64)
 
     def wide_words(self, segment: Segment, start: int = 0, stop: int | None = None) -> Array:
-        """Some words of a segment as wide ones."""
+        """Wide words for some words of a segment."""
         words = segment.words.read(start, stop)
         if self.layout.bits == 64:
             return words
@@ -108,7 +108,7 @@ class Words:
         return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
 
     def joined(self, words: Array, starts: Array, buckets: Array, kind: str, counted: Sequence[Segment]) -> Counts:
-        """The same, with the rows of segments with counts; a word may repeat."""
+        """As `counted`, together with the rows of segments with counts; a word may repeat."""
         found = [self.counted(words, starts, buckets, kind)]
         found += [Counts(self.wide_words(each), found[0].rest[:0], *_by_label(each)) for each in counted]
         keys, neg, pos = (np.concatenate([getattr(each, name) for each in found]) for name in ("keys", "neg", "pos"))
@@ -117,7 +117,7 @@ class Words:
 
 
 class _LongWords(Words):
-    """Words of keys of 64 bits."""
+    """Words of 64-bit keys."""
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
         """From float64 scores."""
@@ -179,12 +179,12 @@ WORDS = {words.layout: words for words in (NARROW, WIDE, LONG)}
 
 
 def first_words(inner: ScoreSpec) -> Words:
-    """The words of few groups."""
+    """The words to start with, for few groups."""
     return NARROW if inner.layout.bits == 16 else LONG
 
 
 def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
-    """Rows of ascending keys of 64 bits as wide words: a key's place among them, then the cell; further words are keys.
+    """Rows of ascending 64-bit keys as wide words: the index of the key, then the cell; further words are the keys.
 
     Examples
     --------
@@ -204,6 +204,6 @@ def _by_label(segment: Segment) -> tuple[Array, Array]:
 
 
 def _upper(shift: int, words: Array) -> Array:
-    """The key's bits above the cell; the words of a bucket keep 16 of them."""
+    """The key's bits above the cell, of which words of a bucket keep 16."""
     found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
     return found
