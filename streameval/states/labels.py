@@ -1,7 +1,7 @@
-"""LabelCounts: how many rows there are of each class, and which label values occurred.
+"""LabelCounts: the number of rows of each class, and the label values that occurred.
 
-Without a positive label, numbers above zero are positive; then the values over the *whole* data must be two, one of
-them above zero and one not, which is known only once all states are merged.
+Without a positive label, numbers above zero are positive. The values over the *whole* data must then be two, one above
+zero and one not, which is known only once all states are merged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
 def _plain(label: Any) -> bool | int | float | str:
-    """A label as JSON and messages have it."""
+    """A label as it appears in JSON and messages."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
     return label if isinstance(label, bool | int | float) else str(label)
@@ -43,11 +43,11 @@ class LabelSpec(PlainSpec):
 
     Attributes
     ----------
-    column : the label column; None where no metric needs one
-    pos_label : the positive label; None where numbers above zero are positive. Bytes become text, so that a stored
-        state holds plain values; text names the bytes of a binary column
-    nulls : what rows without a label mean: ``error`` refuses them, ``drop`` leaves them out of what needs a label,
-        ``size`` lets them count in the sizes of clusters as well
+    column : the label column; None if no metric needs one
+    pos_label : the positive label; None if numbers above zero are positive. Bytes become text, so that a stored state
+        holds plain values; for a binary column, text means its bytes
+    nulls : treatment of rows without a label: ``error`` refuses them, ``drop`` leaves them out of everything that needs
+        a label, ``size`` counts them in the sizes of clusters as well
     complete : columns in which a row must have a value; a row with a null or NaN in one is left out of every metric
 
     Examples
@@ -79,7 +79,7 @@ class LabelSpec(PlainSpec):
 
     @property
     def schema(self) -> pa.Schema:
-        """No columns: the header says it all."""
+        """No columns: the header contains everything."""
         return pa.schema([])
 
     def empty(self) -> LabelCounts:
@@ -102,8 +102,8 @@ class LabelCounts(Small):
     ----------
     spec : LabelSpec
     neg, pos : rows of each class
-    null : rows whose label is null or NaN, or that have none because no label is read
-    values : the smallest three label values seen; with `pos_label` only as long as no row has it
+    null : rows whose label is null or NaN, or all rows if no label is read
+    values : the three smallest label values seen; with `pos_label`, only while no row has it
     incomplete : rows left out because a column of `LabelSpec.complete` is null or NaN
     """
 
@@ -116,17 +116,17 @@ class LabelCounts(Small):
 
     @property
     def rows(self) -> int:
-        """Rows to evaluate."""
+        """Number of rows to evaluate."""
         return self.neg + self.pos + (self.null if self.spec.column is None or self.spec.nulls == "size" else 0)
 
     @property
     def positives(self) -> int | None:
-        """Rows known to be positive; None where no label is read."""
+        """Number of rows known to be positive; None if no label is read."""
         return None if self.spec.column is None else self.pos
 
     @property
     def seen(self) -> int:
-        """All rows, with those that are left out."""
+        """Number of all rows, including those left out."""
         return self.neg + self.pos + self.null + self.incomplete
 
     def merge(self, *others: LabelCounts) -> LabelCounts:
@@ -169,7 +169,7 @@ class LabelCounts(Small):
             raise LabelError(msg)
 
     def header(self) -> dict[str, Any]:
-        """The complete state: it has no table."""
+        """The complete state, since it has no table."""
         spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
         return {**asdict(self), "spec": spec, "values": sorted(self.values)}
 
@@ -222,7 +222,7 @@ class LabelReader:
         return f"pos_label={given!r} is not a value of label column {column!r}, whose type is {dtype}; name one that is"
 
     def complete(self, batch: pa.RecordBatch) -> Array | None:
-        """Which rows have a value in every column that they must have; None if all have."""
+        """Which rows have a value in every column of `LabelSpec.complete`, as a bool array; None if all have."""
         kept = None
         for name in self.spec.complete:
             there = _there(batch.column(name))
@@ -234,7 +234,7 @@ class LabelReader:
         return kept
 
     def rows(self, batch: pa.RecordBatch, name: str) -> tuple[Array, Array | None]:
-        """Label of every row as uint8, 0 without one, and which rows have one (None if all have)."""
+        """Label of every row as uint8 (0 without one), and which rows have one as a bool array (None if all have)."""
         if self.spec.column is None:
             self._counts = self._counts.merge(LabelCounts(self.spec, null=batch.num_rows))
             return np.zeros(batch.num_rows, np.uint8), None
@@ -246,7 +246,7 @@ class LabelReader:
         return label, labelled
 
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
-        """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
+        """Labels of an Arrow array as uint8, and which rows have one as a bool array (None if all have)."""
         codes = None
         if pa.types.is_dictionary(array.type):
             array, codes = _values_and_codes(array)
@@ -276,7 +276,7 @@ class LabelReader:
         return label, keep
 
     def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
-        """Labels, and the values they came from; none once the positive label that is given has been seen."""
+        """Labels, and the values that occurred; no values once the given positive label has been seen."""
         if self._positive is not None:
             label = pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False)
             if self._counts.pos or label.any():
@@ -315,7 +315,7 @@ class LabelReader:
 
 
 def _there(array: pa.Array) -> Array | None:
-    """Which values are neither null nor NaN, as a boolean array; None if all are."""
+    """Which values are neither null nor NaN, as a bool array; None if all are."""
     codes = None
     if pa.types.is_dictionary(array.type):
         array, codes = _values_and_codes(array)
@@ -330,6 +330,6 @@ def _there(array: pa.Array) -> Array | None:
 
 
 def _values_and_codes(array: pa.DictionaryArray) -> tuple[pa.Array, Array]:
-    """The values that occur, null too, and which of them each row has; texts that are repeated may be long."""
+    """The values that occur, including null, and the index of each row's value; unused entries may be long."""
     coded = array.indices.dictionary_encode(null_encoding="encode")
     return array.dictionary.take(coded.dictionary), coded.indices.to_numpy()

@@ -1,9 +1,9 @@
 """Spec, builder and state: three small protocols, and the batches of rows that states are folded from.
 
 A *spec* describes a state and is its sharing key: two metrics with equal specs share one state. A *builder* is mutable
-and owned by one task. A *state* is immutable, mergeable and serialisable. Property tests hold every state to the laws:
-folding a concatenation equals merging the folds; merging is associative and commutative, and ``empty()`` is its
-identity; what goes through Arrow comes back equal.
+and owned by one task. A *state* is immutable, mergeable and serialisable. Property tests check these laws for every
+state: folding a concatenation equals merging the folds; merging is associative and commutative, and ``empty()`` is its
+identity; a state read back from Arrow is equal to the state written.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ __all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "Stat
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows to be folded into states, checked and with their labels read.
+    """Rows to be folded into states, checked, with their labels.
 
     Attributes
     ----------
-    label : uint8 array of shape (n,), 1 for positive; 0 where there is no label
+    label : uint8 array of shape (n,), 1 for positive, 0 for negative or without a label
     weight : float64 array of shape (n,), finite and not negative; None without weights
     columns : Arrow arrays of length n, by column name
     partition : path of the partition relative to the input's root
     name : the file, for error messages
     row : offset of the first row in its file
-    kept : int64 array of shape (n,), offsets from `row` where rows were left out; None where none were
+    kept : int64 array of shape (n,), offsets of the rows from `row` if some were left out; None otherwise
     origin : path of the file relative to the input's root; with its offset in the file it identifies a row permanently
-    start : offset of the first row of the piece that is being read; of its row group where these are read one by one
-    labelled : bool array of shape (n,), which rows have a label; None where all have
+    start : offset of the first row of the piece that is being read; of its row group if these are read one by one
+    labelled : bool array of shape (n,), which rows have a label; None if all have
     """
 
     label: Array
@@ -56,7 +56,7 @@ class Batch:
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[Self], Any]) -> Any:
-        """A value computed from the batch once for all states; `name` identifies every other input.
+        """A value computed from the batch once for all states; `name` must identify every other input.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Batch:
         return self._made[name]
 
     def taken(self, rows: Array, names: Iterable[str] | None = None) -> Batch:
-        """Some rows, in any order; with `names` these columns alone."""
+        """The rows at the indices `rows`, in that order; with `names`, only these columns."""
         at = pa.array(rows)
         return replace(
             self,
@@ -92,7 +92,7 @@ class Batch:
 
 
 def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
-    """Some rows of a column; numbers without nulls by NumPy, which is faster."""
+    """Some rows of a column; numbers without nulls are taken by NumPy, which is faster."""
     kind = column.type
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return column.take(at)
@@ -107,7 +107,7 @@ class Totals:
     ----------
     neg, pos : rows
     neg_weight, pos_weight : weights
-    weighted : whether metrics measure the classes by their weights, not by their rows
+    weighted : whether metrics measure the classes by weights instead of rows
     unit : weights are multiples of 2 to this power; 0 unless they are far from 1
 
     Examples
@@ -126,12 +126,12 @@ class Totals:
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Number of rows."""
         return self.neg + self.pos
 
     @property
     def n(self) -> Any:
-        """The measure of the negatives: their weight, or their rows, an integer that divides exactly."""
+        """The measure of the negatives: their weight, or their rows as an integer, which divides exactly."""
         return self.neg_weight if self.weighted else self.neg
 
     @property
@@ -141,15 +141,15 @@ class Totals:
 
 
 class StoredSpec(Protocol):
-    """Frozen and hashable description of a state: what the codec needs to know.
+    """Frozen, hashable description of a state, with everything that the codec needs.
 
     Attributes
     ----------
     kind, version : what is stored, and in which form; see `streameval.states.codec`
     additive : whether concatenated tables of several states, with the facts of their headers summed, read as the merged
         state
-    associative : whether the state is the same, to the bit (weights: up to rounding), however the rows are cut into
-        tasks; where it is not, an engine cuts tasks by the data alone, never by threads or workers
+    associative : whether the state is the same, to the bit (weights: up to rounding), for any division of the rows into
+        tasks; if not, an engine divides tasks by the data alone, never by threads or workers
     """
 
     kind: ClassVar[str]
@@ -167,11 +167,11 @@ class StoredSpec(Protocol):
 
     @property
     def packing(self) -> Packing | None:
-        """How the table is compressed for storage; None where it is stored unchanged."""
+        """How the table is compressed for storage; None if it is stored unchanged."""
 
     @property
     def ungrouped(self) -> Any:
-        """What a grouped state splits; for any other state this spec."""
+        """The spec that a grouped state splits; for any other state, this spec."""
 
     @property
     def counts_unlabelled(self) -> bool:
@@ -201,7 +201,7 @@ class StoredSpec(Protocol):
 
 
 class PlainSpec:
-    """What a spec says unless it says otherwise: its state is not grouped, and has neither policies nor a limit."""
+    """Defaults of a spec: its state is not grouped, and has neither policies nor a size limit."""
 
     @property
     def ungrouped(self) -> Any:
@@ -210,27 +210,27 @@ class PlainSpec:
 
     @property
     def counts_unlabelled(self) -> bool:
-        """Rows without a label are left out."""
+        """False: rows without a label are left out."""
         return False
 
     @property
     def refuses_missing(self) -> bool:
-        """Nothing is refused."""
+        """False: nothing is refused."""
         return False
 
     @property
     def halves_nan(self) -> bool:
-        """No missing score counts."""
+        """False: missing scores do not count."""
         return False
 
     @property
     def derived(self) -> Any:
-        """None."""
+        """None: no state is derived."""
         return None
 
     @property
     def largest(self) -> int | None:
-        """No limit."""
+        """None: there is no limit."""
         return None
 
 
@@ -248,11 +248,11 @@ class Builder(Protocol):
         """Fold a batch."""
 
     def state(self) -> State:
-        """The state of everything folded; the builder is spent."""
+        """The state of everything folded; the builder must not be used afterwards."""
 
 
 class State(Protocol):
-    """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without those that are spilled."""
+    """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without spilled bytes."""
 
     @property
     def spec(self) -> Any:
@@ -263,25 +263,25 @@ class State(Protocol):
         """The spec of the state that holds the rows: its own, unless it is derived from another state."""
 
     def merge(self, other: Self, /) -> Self:
-        """The state of both inputs; raises `IncompatibleStatesError` before it touches anything."""
+        """The state of both inputs; raises `IncompatibleStatesError` before it changes anything."""
 
     def totals(self) -> Totals:
         """Rows and weights of both classes."""
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
-        """Intervals that can be finalized independently; the budget may decide how large they are."""
+        """Intervals that can be finalized independently; the budget may decide their size."""
 
     def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[Any]:
-        """What metrics take their partials of: the groups of a shard, a bounded number at a time."""
+        """The groups of a shard, from which metrics compute their partials, a bounded number at a time."""
 
     def header(self) -> dict[str, Any]:
         """The spec, and small facts stored with the table, as plain JSON values."""
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """The canonical table, batch by batch: a state may be larger than memory."""
+        """The canonical table, batch by batch, because a state may be larger than memory."""
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows, by name: it is spilled, split into ranges and sent between workers."""
+        """The keyed counts by name; they grow with the rows, are spilled, split into ranges, and sent to workers."""
 
     def with_runs(self, runs: Mapping[str, KeyedCounts], /) -> Self:
         """The state with other keyed counts under the same names."""
@@ -291,11 +291,11 @@ class State(Protocol):
 
 
 class PlainState:
-    """What a state does unless it does otherwise: it holds its own rows, and parts are found by shards alone.
+    """Defaults of a state: it holds its own rows, and parts are found by shards alone.
 
     Attributes
     ----------
-    found : what metrics found that curves are drawn from; None if the state does not keep it
+    found : results of metrics from which curves are drawn; None if the state does not keep them
     """
 
     found: dict[Any, Any] | None = None
@@ -307,23 +307,23 @@ class PlainState:
         return self.spec
 
     def between(self, low: float, high: float) -> tuple[int, int] | None:
-        """The buckets that hold scores from `low` to `high`; None if they are not known, which stands for all."""
+        """The buckets with scores from `low` to `high`; None if they are not known, so all are needed."""
         return None
 
 
 class Small(PlainState):
-    """What states of bounded size have in common: one shard, one part, and no keyed counts."""
+    """Defaults of a state of bounded size: one shard, one part, and no keyed counts."""
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
         """One."""
         return [(0, 1)]
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Any]:
-        """One: the state itself."""
+        """The state itself, as the only part."""
         yield self
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """None."""
+        """Empty: there are no keyed counts."""
         return {}
 
     def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:

@@ -1,4 +1,4 @@
-"""SegmentBuilder: encoded rows → segments, with one counting pass and one scatter each."""
+"""SegmentBuilder: encoded rows to segments, with one counting pass and one scatter each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANY = 8  # rows for each key that differs only by bits that never partition, fr
 REPETITIVE = 8  # one item of this many, at least, must be in a repetitive piece: what is left is copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
-_LEAST = 1 << 12  # rows that are collected at a time, however small the budget
+_LEAST = 1 << 12  # least number of rows that are collected at a time, for any budget
 BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
 
 
@@ -41,11 +41,11 @@ class SegmentBuilder:
     budget : Budget
         Owns the segments' arrays.
     capacity : int
-        Rows a segment holds at most.
+        Largest number of rows of a segment.
     counted : bool
         Whether items come with counts, through `add_items`.
     spec : hashable, optional
-        Builders of a budget with equal specs expect the same keys to be hot.
+        Builders with one budget and equal specs expect the same hot keys.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SegmentBuilder:
         counts: Array = NO_COUNTS,
         absorb: hot.Absorb | None = None,
     ) -> None:
-        """Take rows.
+        """Add rows.
 
         Parameters
         ----------
@@ -113,9 +113,9 @@ class SegmentBuilder:
             ``encode(part, words, codes)`` fills words and codes of a slice of the rows, and may return the number of
             NaNs among them.
         rest, weights, counts : arrays of shape (rows, …), optional
-            Further words, weights, and rows that each item stands for.
+            Further words, weights, and the number of rows that each item stands for.
         absorb : callable, optional
-            Faster than `encode` where keys of one word are hot.
+            Faster than `encode` if keys of one word are hot.
         """
         for part, room in self._rooms(rows):
             if absorb is not None and self._hot is not None:
@@ -134,7 +134,7 @@ class SegmentBuilder:
             self._take_hot(room)
 
     def _take_hot(self, room: slice) -> None:
-        """Count the rows of hot keys among those just encoded; or learn which keys are hot, from all collected rows."""
+        """Count the rows of hot keys among those just encoded, or learn the hot keys from all collected rows."""
         if self._hot is None and self._learns and hot.LEARN <= self._size < hot.FULL:
             room, self._learns = slice(0, self._size), False
             columns = self._words[room], self._rest[room], self._codes[room]
@@ -147,13 +147,13 @@ class SegmentBuilder:
             self._drop_idle()
 
     def _drop_idle(self) -> None:
-        """Learn again where hot keys have few of the rows."""
+        """Learn the hot keys anew if few rows have one of them."""
         if self._hot is not None and not self._hot.worth:
             self._store_hot()
             self._learns = True
 
     def _store_hot(self) -> None:
-        """Store the counts of the hot keys; which keys are hot is to be learned again."""
+        """Store the counts of the hot keys; hot keys are learned anew afterwards."""
         if self._hot is not None:
             codes, words, rest, counts = self._hot.items()
             self._hot = None
@@ -162,7 +162,7 @@ class SegmentBuilder:
                 self._store(codes, np.append(starts, words.size), words, rest, counts, NO_WEIGHTS)
 
     def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
-        """Take encoded items, with or without counts."""
+        """Add encoded items, with or without counts."""
         for part, room in self._rooms(words.size):
             self._words[room], self._codes[room] = words[part], codes[part]
             if rest is not None:
@@ -172,11 +172,11 @@ class SegmentBuilder:
                     mine[room] = given[part] if given.size else 1
 
     def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
-        """Take items that are partitioned already, as a segment: pieces by ascending code."""
+        """Add items that are already partitioned, in pieces by ascending code, as a segment."""
         self._emit(codes, starts, words, rest, counts, NO_WEIGHTS)
 
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
-        """Slices of the input, each with its destination in the buffers."""
+        """Slices of the input, each with its slice of the buffers."""
         done = 0
         while done < rows:
             if self._size == self.capacity:
@@ -188,7 +188,7 @@ class SegmentBuilder:
             done += count
 
     def finish(self) -> tuple[Segment, ...]:
-        """The segments of everything added; the builder is spent."""
+        """The segments of everything added; the builder must not be used afterwards."""
         self._flush()
         self._store_hot()
         for column in (self._words, self._codes, self._rest, self._counts, self._weights):
@@ -229,7 +229,7 @@ class SegmentBuilder:
             self._learns = self._may_learn
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        """Store the pieces: as (word, count) where words repeat, else unchanged."""
+        """Store the pieces, as (word, count) if words repeat, else unchanged."""
         long = np.diff(starts).max() >= kernels.LONG
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if np.diff(starts)[again].sum() * REPETITIVE > words.size:
@@ -248,7 +248,7 @@ class SegmentBuilder:
             self._store(codes, starts, words, rest, counts, weights)
 
     def _repetitive(self, words: Array, rest: Array, starts: Array) -> Array:
-        """Which pieces repeat their keys; long ones also if these are few but for the bits that never partition."""
+        """Whether each piece repeats its keys; long pieces also if few keys differ in bits that partition."""
         again: Array = kernels.repetitive(words, rest, starts)
         many = np.diff(starts) >= MANY << self.layout.partial
         if self.layout.partial and many.any():
@@ -280,9 +280,9 @@ def _counted(codes: Array, table: Array) -> Array:
 
 
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, ...]:
-    """Group a repetitive piece by key: chunk by chunk, which needs little memory, then the results of the chunks.
+    """Group a repetitive piece by key: first in chunks, which takes little memory, then the results of the chunks.
 
-    Weights are summed in one go, since rounding depends on the order.
+    Weights are summed in one pass, because rounding depends on the order.
     """
     columns = (words, rest, counts, weights)
     if weights.size or words.size <= CHUNK:

@@ -1,10 +1,10 @@
 """Keyed counts, partitioned by bucket and sorted on demand: the core of every exact state.
 
 A *segment* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the
-code ``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
-scatter, and to merge is to put two tuples of segments one after the other. Because every segment is cut at the same
-buckets, any interval of buckets can be gathered from all segments on its own: work, spilling and shards are intervals,
-and no cut changes a result.
+code ``2 * bucket + label``; within a piece the order is arbitrary. So folding a batch takes one counting pass and one
+scatter, and merging concatenates two tuples of segments. Because every segment is cut at the same buckets, any interval
+of buckets can be gathered from all segments independently: work, spilling and shards are intervals, and no cut changes
+a result.
 
 Keys of many rows are counted before they are partitioned (`streameval.states.keyed.hot`), and pieces in which words
 repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
@@ -95,7 +95,7 @@ class KeyedCounts(Bucketed):
 
     @classmethod
     def built(cls, builder: SegmentBuilder) -> KeyedCounts:
-        """Everything a builder collected; the builder is spent."""
+        """Everything that a builder collected; the builder must not be used afterwards."""
         return cls(builder.layout, builder.finish())
 
     def merge(self, other: KeyedCounts) -> KeyedCounts:
@@ -109,11 +109,11 @@ class KeyedCounts(Bucketed):
         return replace(self, segments=self.segments + other.segments, full_outline=full_outline)
 
     def outline_only(self) -> KeyedCounts:
-        """The outline alone."""
+        """The same counts with the outline but without rows."""
         return KeyedCounts(self.layout, full_outline=self.outline)
 
     def range(self, start: int, stop: int) -> KeyedCounts:
-        """The rows of some buckets, not copied; `within` makes them that range of the full multiset."""
+        """The rows of some buckets, without copying; `within` makes them that range of the full multiset."""
         return KeyedCounts(
             self.layout, tuple(part for segment in self.segments if (part := segment.range(start, stop)) is not None)
         )
@@ -138,7 +138,7 @@ class KeyedCounts(Bucketed):
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
+        """As `grouped`, but uncounted rows are yielded unsorted, many at a time, for callers that count them."""
         start, stop = interval
         budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
@@ -162,7 +162,7 @@ class KeyedCounts(Bucketed):
                 yield from self._gathered(start + i, start + j, items[i:j])
 
     def _weighed(self, start: int, stop: int) -> Iterator[Counts]:
-        """As `_gathered`, but 16-bit words with weights are counted where they lie."""
+        """As `_gathered`, but 16-bit words with weights are counted in place."""
         buckets, items, places = self.occupied(start, stop)
         rows, weights = places.at, places.weights
         for i, j in self._cuts(items):
@@ -172,24 +172,24 @@ class KeyedCounts(Bucketed):
                 yield weighed_sorted(rows, weights, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
-        """Items that are gathered at once, so that one thread's arrays take about an eighth of the budget."""
+        """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget."""
         width = self.layout.dtype.itemsize + 8 * (self.layout.words - 1 + self.layout.weighted + self.counted)
         return min(REFINE, max(budget.limit // (_COPIES * width), _LEAST))
 
     def _cuts(self, items: Array) -> Iterator[tuple[int, int]]:
-        """Stretches of buckets to sort at a time: of one bucket each where only the bucket tells keys apart."""
+        """Stretches of buckets to sort at a time; of one bucket each if the bucket is needed to tell keys apart."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
         return stretches(items, CHUNK, DENSE)
 
     def _plain(self, start: int, stop: int) -> bool:
-        """Whether some buckets hold rows uncounted, with a spare bit for the label."""
+        """Whether some buckets hold uncounted rows, with a spare bit for the label."""
         plain = any(segment.counts is None and segment.has(2 * start, 2 * stop) for segment in self.segments)
         return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and plain
 
     @cached_property
     def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """The rows uncounted, and those that are counted."""
+        """The uncounted rows, and the rows with counts."""
         plain = tuple(segment for segment in self.segments if segment.counts is None)
         counted = tuple(segment for segment in self.segments if segment.counts is not None)
         return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
@@ -217,7 +217,7 @@ class KeyedCounts(Bucketed):
             yield Labelled(words, bounds, buckets, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
 
     def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
-        """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
+        """Distinct keys of parts of an interval, numbered from its start; nothing if the interval is empty."""
         if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
@@ -250,12 +250,12 @@ class KeyedCounts(Bucketed):
                 yield _columns(segment, a, b)
 
     def slabs(self, interval: Interval) -> Iterator[tuple[Array, Array, Columns]]:
-        """Items of some buckets where they lie, a bounded number at a time.
+        """Items of some buckets in place, a bounded number at a time.
 
         Yields
         ------
         codes, starts : the pieces, as in `streameval.states.keyed.layout.Segment`
-        columns : words, further words, counts and weights; absent counts and weights are empty
+        columns : words, further words, counts and weights; missing counts and weights are empty
         """
         start, stop = interval
         for segment in self.segments:
@@ -266,15 +266,15 @@ class KeyedCounts(Bucketed):
                 yield codes, np.clip(starts, a, b) - a, _columns(segment, a, b)
 
     def _word(self, part: Columns, column: int) -> Array:
-        """One word of some items' keys, without the bits by which keys are not partitioned."""
+        """One word of the keys of some items, without the bits that never partition."""
         words = part[1][:, column - 1] if column else part[0]
         return words >> np.uint64(self.layout.partial) if self.layout.partial else words
 
     def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts]:
         """Partition one bucket again and group the parts, of about `most` items.
 
-        It is cut by the leading bits of the first word in which its keys differ. Where there is no such
-        word all keys are equal, but for the bits that never partition, and nothing is left to partition by.
+        It is cut by the leading bits of the first word in which its keys differ. If there is no such word, all keys are
+        equal apart from the bits that never partition.
         """
         for column in range(self.layout.words):
             low, high = _extremes(self._word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
@@ -304,7 +304,7 @@ class KeyedCounts(Bucketed):
 
 
 def _columns(segment: Segment, start: int, stop: int) -> Columns:
-    """Items of a segment; absent counts and weights are empty."""
+    """Items of a segment; missing counts and weights are empty."""
     return (
         segment.words.read(start, stop),
         segment.rest.read(start, stop) if segment.rest else np.empty((stop - start, 0), np.uint64),

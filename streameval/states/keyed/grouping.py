@@ -1,9 +1,9 @@
-"""Grouping: items of one stretch of buckets → distinct keys with their counts by label.
+"""Grouping: items of one stretch of buckets to distinct keys with their counts by label.
 
-A way for each kind of items. Plain words of both labels are sorted together, the label in a bit that the bucket
-makes redundant; with further words they are sorted as rows that end with the label. Words that come with counts or
-weights are sorted label by label and aligned. 16-bit words are counted in a table; those of a small bucket with weights
-are sorted where they lie.
+The method depends on the items. Uncounted words of both labels are sorted together, with the label in a bit that the
+bucket makes redundant; with further words they are sorted as rows that end with the label. Words with counts or weights
+are sorted label by label and aligned. 16-bit words are counted in a table; those of a small bucket with weights are
+sorted in place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, wei
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Distinct keys in ascending order, with what was counted for each.
+    """Distinct keys in ascending order, with their counts and weights.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Counts:
     rest : uint64 array of shape (n, n_words - 1), the further words
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
-    bucket : the bucket of all keys, where it tells keys apart (`Layout.partial`)
+    bucket : the bucket of all keys, if it is needed to tell keys apart (`Layout.partial`)
     """
 
     keys: Array
@@ -72,15 +72,15 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Rows of both labels as words: the key shifted left by one, the label in the lowest bit.
+    """Rows of both labels as words: the key shifted left by one, with the label in the lowest bit.
 
     Attributes
     ----------
     words : uint64 array of shape (n,), which its user may sort and overwrite
-    bounds : int64 array of shape (n_stretches + 1,); keys ascend from a stretch to the next, inside they have no order
+    bounds : int64 array of shape (n_stretches + 1,); keys ascend from stretch to stretch, but not within one
     buckets : int64 array of shape (n_stretches,), the first bucket of each stretch
-    top : the bit that the shift lost, the same for all keys, in its place
-    counted : further rows of each stretch, which are counted; empty where no stretch has any
+    top : the bit that the shift dropped, equal for all keys, in its place
+    counted : further rows of each stretch, with counts; empty if no stretch has any
     """
 
     words: Array
@@ -92,8 +92,8 @@ class Labelled:
     def counts(self, room: int = 0) -> Iterator[Counts]:
         """Distinct keys with their counts, stretch by stretch.
 
-        With `room` for the rows of several stretches they are counted together, which is only for keys that are
-        complete without their bucket.
+        With `room` for the rows of several stretches, these are counted together; only for keys that are complete
+        without their bucket.
         """
         for first, last in _together(self.bounds, 0 if self.counted else room):
             start, stop = int(self.bounds[first]), int(self.bounds[last])
@@ -122,7 +122,7 @@ class Labelled:
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
-    """Intervals of stretches that together have at most `room` rows, at least one stretch each; without room, one each.
+    """Intervals of stretches with at most `room` rows together, at least one stretch each; without room, one each.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
 
 
 def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
-    """Sorted words of a `Labelled` stretch without the rows of counted keys, and the counts of these with the rows.
+    """Sorted words of a `Labelled` stretch without the rows of counted keys, and these keys with their rows.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
 
 
 def grouped(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
-    """Distinct keys of the items of both labels, which are in one bucket where it tells keys apart."""
+    """Distinct keys of the items of both labels; they are in one bucket if it is needed to tell keys apart."""
     (words, rest, *_), (more, further, *_) = neg, pos
     if not rest.shape[1] or any(column.size for column in (*neg[2:], *pos[2:])):
         return aligned(distinct(*neg), distinct(*pos), bucket=bucket)
@@ -184,9 +184,9 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
 
 
 def _order_rest(words: Array, rest: Array, order: Array) -> None:
-    """Sort rows of equal words by their further words; `order`, which sorts by word already, is changed in place.
+    """Sort rows with equal words by their further words; `order`, which already sorts by word, is changed in place.
 
-    Many rows of one word, such as those of a group, are sorted by their next word, and so on.
+    Many rows with one word, such as those of a group, are sorted by their next word, and so on.
     """
     bounds = np.append(np.flatnonzero(np.append(True, words[1:] != words[:-1])), words.size)
     long = np.flatnonzero(np.diff(bounds) > _RUN)
@@ -202,7 +202,7 @@ def _order_rest(words: Array, rest: Array, order: Array) -> None:
 
 
 def _room(keys: int) -> tuple[Array, Array, Array]:
-    """Room for keys, their negatives and positives."""
+    """Arrays for keys, their negatives and their positives."""
     return np.empty(keys, np.uint64), np.empty(keys, np.int64), np.empty(keys, np.int64)
 
 
@@ -212,7 +212,7 @@ def _no_rest(keys: Array) -> Array:
 
 
 def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...], *, bucket: int = 0) -> Counts:
-    """Join the distinct keys of both labels, of one bucket where it tells keys apart."""
+    """Join the distinct keys of both labels; they are in one bucket if it is needed to tell keys apart."""
     keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
 
     def spread(values: Array, at: Array) -> Array:
@@ -255,9 +255,9 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
 
 
 def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
-    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at some addresses.
+    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at the addresses `rows`.
 
-    About `room` keys at a time, at least those of a bucket.
+    Yields about `room` keys at a time, at least those of one bucket.
     """
     try:
         table, seen = _TABLES.pop()
@@ -274,9 +274,9 @@ def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
 
 
 def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
-    """Distinct 32-bit keys of one bucket, the one `at` some index of the addresses, with their weights.
+    """Distinct 32-bit keys, with weights, of one bucket, at index `at` of the addresses.
 
-    Weights are added in the order of the segments, as `tallied` does.
+    Weights are added in the order of the segments, as in `tallied`.
     """
     own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * at : 2 * at + 3]))
     [counts] = words_counted(own, bucket, WORDS)
@@ -291,7 +291,7 @@ def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
 
 
 def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, buckets: Array) -> Counts:
-    """As `weighed`, for small buckets with these items, the first one `at` some index of the addresses."""
+    """As `weighed`, for small buckets with these items; the first is at index `at` of the addresses."""
     size = int(items.sum())
     columns = *_room(size), *np.empty((2, size))
     n = weigh_words(rows, weights, items, buckets, at, *columns)

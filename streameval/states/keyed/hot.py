@@ -1,10 +1,10 @@
-"""Hot keys: the few with many rows, counted in a small table before rows are partitioned.
+"""Hot keys: the few keys with many rows, counted in a small table before rows are partitioned.
 
 In data with a heavy tail, or one giant cluster, a few thousand keys have a large part of the rows. They are learned
-from a sample spread over the rows collected first: those seen `SEEN` times or more. Each key has a pair of slots in a
-table, and each pair keeps its two most frequent keys. Rows of these keys are counted and take no room; all others are
-partitioned. Builders of one run learn from each other. What the table holds decides speed and memory only: its counts
-are exact, and a key may have rows both in it and elsewhere.
+from a sample of the rows collected first: keys seen `SEEN` times or more are hot. Each key has a pair of slots in a
+table, and each pair keeps its two most frequent keys. Rows of these keys are counted and take no further memory; all
+other rows are partitioned. Builders of one run learn from each other. The table affects speed and memory only: its
+counts are exact, and a key may have rows both in it and elsewhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["LEARN", "Absorb", "HotKeys"]
 
 Absorb = Callable[[slice, "Array", "Array", "Array"], tuple[int, int]]
-"""Encode a slice of rows into words and codes, without those that are counted in the table of `HotKeys`.
+"""Encode a slice of rows into words and codes, without the rows that are counted in the table of `HotKeys`.
 
-Returns how many rows are left, and how many scores are NaN.
+Returns the number of remaining rows and the number of NaN scores.
 """
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
@@ -63,17 +63,17 @@ class HotKeys:
         self._rows, self._counted, self._since = 0, 0, 0
 
     def again(self) -> HotKeys:
-        """The same keys for another builder, nothing counted."""
+        """The same keys for another builder, without counts."""
         return HotKeys(self._keys, self._buckets, self._dtype)
 
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
-        """The hot keys of some rows; None where there are not enough of them. Codes from `known` on have no keys."""
+        """The hot keys of some rows; None if they have too few rows. Codes from `known` on have no keys."""
         step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
         keys = np.column_stack((whole_keys(words, codes), rest))
         whole = keys[:, 0].copy()
-        for column in rest.T:  # two keys taken for one only make the sample a little wrong
+        for column in rest.T:  # taking two keys for one makes the sample only slightly wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
         some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # if hardly two are equal, no key is hot
         if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:
@@ -90,21 +90,21 @@ class HotKeys:
         return cls(*_in_slots(keys[first], codes[first] >> 1), words.dtype)
 
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
-        """Count the rows of hot keys and move the others to the front; returns how many these are."""
+        """Count the rows of hot keys and move the other rows to the front; returns the number of other rows."""
         self._expect(words.size)
         left: int = absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
         return left
 
     def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
-        """Encode rows and absorb them at once; see `Absorb` for what is returned."""
+        """Encode rows and absorb them in one loop; see `Absorb` for the result."""
         self._expect(words.size)
         left, missing = absorb(part, words, codes, self._table)
         self._counted += words.size - left
         return left, missing
 
     def _expect(self, rows: int) -> None:
-        """Make room for the counts of some rows, fewer than `FULL`."""
+        """Make room for the counts of `rows` more rows, fewer than `FULL`."""
         if self._since + rows >= FULL:
             self._earlier, self._since = self._tally(), 0
             self._halves[:] = 0
@@ -119,11 +119,11 @@ class HotKeys:
 
     @property
     def worth(self) -> bool:
-        """Whether enough of the rows were of hot keys, if they are enough to tell."""
+        """Whether enough rows had a hot key, or too few rows were seen to tell."""
         return self._rows < LEARN or self._counted * WORTH[self._dtype.itemsize] >= self._rows
 
     def items(self) -> tuple[Array, Array, Array, Array]:
-        """Codes, words, further words and counts of everything counted, by code."""
+        """Codes, words, further words and counts of all counted keys, by code."""
         tally = self._tally()
         slots, labels = np.nonzero(tally)
         codes = (2 * self._buckets[slots] + labels).astype(np.uint32)
@@ -134,11 +134,11 @@ class HotKeys:
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
-    """Whole keys and their buckets by slot, from keys in the order from the least to the most frequent one."""
+    """Whole keys and their buckets by slot, from keys ordered from the least to the most frequent."""
     slots = slots_of(keys)
     table, of = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << SLOT_BITS, np.int64)
-    table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
-    for _ in range(2):  # the last of the keys that share a slot keeps it
+    table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
+    for _ in range(2):  # of the keys that share a slot, the last one keeps it
         table[slots], of[slots] = keys, buckets
         left = (table[slots] != keys).any(axis=1)
         keys, buckets, slots = keys[left], buckets[left], slots[left] + np.uint64(1)

@@ -1,8 +1,8 @@
 """Ids of clusters and classes as words, and when two ids are equal.
 
 Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their
-bytes (MurmurHash3): two words, and among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their
-partition, the hash of the partition's path joins the key: two words as well.
+bytes (MurmurHash3): two words; among 10⁹ ids a false match has a probability below 2·10⁻²¹. With ids per partition, the
+hash of the partition's path is part of the key: two words as well.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
 
 
 def id_words(kind: str, scope: str = "global") -> int:
-    """Words of an id: 1, or 2 where it is hashed or belongs to its partition."""
+    """Number of words of an id: 1, or 2 if it is hashed or belongs to its partition."""
     return 2 if kind == "hash" or scope == "partition" else 1
 
 
 def hash_words(data: bytes) -> tuple[int, int]:
-    """Both words of an id of bytes, or of a partition's path.
+    """Both words of an id given as bytes, or of a partition's path.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
 
 
 def id_codes(words: Array, label: int = 0) -> Array:
-    """Codes of words that are mixed already; see `streameval.kernels.keys`."""
+    """Codes of mixed words; see `streameval.kernels.keys`."""
     return ((words >> SHIFT) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
 
 

@@ -1,4 +1,4 @@
-"""Segments: rows in pieces by code; the layout of their words, an outline of the rows of each code, and intervals."""
+"""Segments: rows in pieces by code; the layout of their words; an outline of the rows of each code; intervals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How keys are stored: the part of a spec that decides whether segments can be merged.
+    """How keys are stored: the part of a spec that determines whether segments can be merged.
 
     Attributes
     ----------
@@ -84,11 +84,11 @@ class Segment:
     ----------
     codes : uint32 array of shape (n_pieces,), ascending
     starts : int64 array of shape (n_pieces + 1,), first item of each piece
-    rows_of : int64 array of shape (n_pieces,), rows of each piece where items have counts; None where each is a row
-    sums : float64 array of shape (2, n_pieces), weight of each piece, rounded, and what that leaves out, so that totals
+    rows_of : int64 array of shape (n_pieces,), rows of each piece if items have counts; None if each item is a row
+    sums : float64 array of shape (2, n_pieces), weight of each piece, rounded, and its rounding error, so that totals
         do not depend on where segments end; None without weights
-    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
-        further words, has a column for each
+    words, rest, counts, weights : buffers of equal length, or None if the layout or the segment lacks them; `rest`
+        holds the further words, one column each
     """
 
     codes: Array
@@ -106,7 +106,7 @@ class Segment:
     ) -> Segment:
         """A segment whose words, further words, counts and weights are held by a budget, which counts the rest as well.
 
-        Empty columns are absent.
+        Empty columns become None.
         """
         unspilled = sum(array.nbytes for array in (codes, starts, rows_of, sums) if array is not None)
         words, *others = columns
@@ -120,17 +120,17 @@ class Segment:
 
     @property
     def piece_bytes(self) -> int:
-        """Bytes of what is in memory however much is spilled: codes, starts, rows and sums."""
+        """Bytes that stay in memory when items are spilled: codes, starts, rows and sums."""
         columns = (self.codes, self.starts, self.rows_of, self.sums)
         return sum(column.nbytes for column in columns if column is not None)
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces of these codes."""
+        """Whether there are pieces with these codes."""
         first, last = np.searchsorted(self.codes, (start, stop)).tolist()
         return bool(first < last)
 
     def range(self, start: int, stop: int) -> Segment | None:
-        """The pieces of some buckets, their items where they lie; None where there are none."""
+        """The pieces of some buckets, without copying items; None if there are none."""
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
         if b - a in (0, self.codes.size):
             return self if a < b else None
@@ -148,7 +148,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
+    """Items of one label in an interval, bucket by bucket; missing columns are empty arrays."""
 
     starts: Array  # of shape (n_buckets + 1,)
     words: Array
@@ -157,7 +157,7 @@ class Side:
     weights: Array
 
     def cut(self, i: int, j: int) -> Columns:
-        """Items of the buckets from i to j, counted from the interval's first."""
+        """Items of the buckets from i to j, counted from the first bucket of the interval."""
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
 
@@ -169,8 +169,8 @@ class SegmentAddresses:
     Attributes
     ----------
     at : Addresses
-    columns : the arrays that lie there, as long as this does
-    weights : uint64 array of shape (n_segments,), addresses of the weights; 0 where a segment has none
+    columns : the arrays at these addresses, kept alive
+    weights : uint64 array of shape (n_segments,), addresses of the weights; 0 for segments without weights
     """
 
     at: Addresses
@@ -181,7 +181,7 @@ class SegmentAddresses:
     def of(cls, segments: Sequence[Segment], start: int, stop: int, buckets: Array | None = None) -> SegmentAddresses:
         """Places of the buckets of some segments, or of `buckets` alone, which ascend and have all items.
 
-        What is spilled is read.
+        Spilled segments are read.
         """
         places = None if buckets is None else (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
         width = 2 * (stop - start) if places is None else places.size
@@ -206,7 +206,7 @@ class SegmentAddresses:
 
 @dataclass(frozen=True)
 class BucketCounts:
-    """Rows, items and weights of each code that occurs: enough to compute totals, shards and ranges without the rows.
+    """Rows, items and weights of each code that occurs, enough for totals, shards and ranges without the rows.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class BucketCounts:
     nbytes: int
 
     def __add__(self, other: BucketCounts) -> BucketCounts:
-        """The outline of both."""
+        """The outline of both together."""
         codes = np.union1d(self.codes, other.codes)
         columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
         for part in (self, other):
@@ -234,12 +234,12 @@ class BucketCounts:
 
 
 def cut(sizes: Array, items: int, used: Array | None = None) -> list[Interval]:
-    """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
+    """Cut buckets into intervals of about `items` items each; larger buckets stand alone, and empty ends are omitted.
 
     Parameters
     ----------
     sizes : int64 array, items of each bucket; of those in `used` only, if that is given
-    items : about how many an interval holds
+    items : target number of items of an interval
     used : ascending int64 array, the buckets with items
 
     Examples

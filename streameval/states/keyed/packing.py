@@ -1,4 +1,4 @@
-"""Packing: the table of a keyed state ↔ the bytes that are stored, which become segments without another sort.
+"""Packing: the table of a keyed state as stored bytes, which become segments without another sort.
 
 A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
 most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments keep their words. Sorted words
@@ -17,8 +17,8 @@ are stored as differences (`streameval.kernels.keyed.packing`): about 1 byte a r
 ``weights``         weights of the items, where rows have them
 ================  ======================================================================
 
-Items of at most `FEW` rows and items of more are never in one piece: the former are read as rows, which are sorted
-fastest, the latter keep their counts. Both follow from the state alone, and so do the bytes of a piece.
+Items of at most `FEW` rows and larger items are never in one piece: the former are read as single rows, which sort
+fastest; the latter keep their counts. The bytes of a piece depend on the state alone.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Packing"]
 
-FEW = 32  # rows of an item up to which it is read as rows
-ITEMS = 1 << 16  # items of a piece at most
-RUN_BYTES = 1 << 25  # about, of a segment that is read: few segments merge faster than many
+FEW = 32  # items of at most this many rows are read as single rows
+ITEMS = 1 << 16  # largest number of items of a piece
+RUN_BYTES = 1 << 25  # bytes, about, of a segment that is read; few segments merge faster than many
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Packing:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of what is stored."""
+        """The stored columns."""
         small = {"code": pa.uint32(), "rows": pa.int64(), "items": pa.int32(), "first": pa.uint64()}
         columns = small | {"width": pa.uint8(), "words": pa.binary(), "counts": pa.binary()}
         more = {"second": self.layout.words == 2, "weights": self.layout.weighted}
@@ -101,13 +101,13 @@ class Packing:
 
     @property
     def _few(self) -> int:
-        """Rows of an item up to which it is read as rows."""
+        """Largest number of rows of an item that is read as single rows."""
         return 1 if self.layout.weighted else FEW
 
     def _pieces(
         self, codes: Array, words: Array, counts: Array, further: list[Array], *, repeat: bool
     ) -> pa.RecordBatch:
-        """Pieces of items of one kind."""
+        """Pieces of items of one kind, of few rows or with counts."""
         starts = _starts(codes)
         widths, plain, word_bytes, count_bytes = kernels.measure(words, counts, starts, repeat)
         ends = [np.concatenate(([0], np.cumsum(sizes))) for sizes in (word_bytes, count_bytes)]
@@ -122,7 +122,7 @@ class Packing:
         return pa.RecordBatch.from_arrays(stored, schema=self.schema)
 
     def segments(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Segment]:
-        """Segments of stored pieces, in any batches: one for every `RUN_BYTES` of words, two where some have counts.
+        """Segments of stored pieces, in any batches: one for every `RUN_BYTES` of words, two if some items have counts.
 
         Raises
         ------
@@ -143,9 +143,9 @@ class Packing:
             yield from self._unpacked(held, budget)
 
     def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Segment]:
-        """The segments of some pieces: that of items with few rows, and that of items with counts.
+        """The segments of some pieces: one of items with few rows, and one of items with counts.
 
-        Tables are of the codes that occur, which are few where rows are few.
+        Tables cover only the codes that occur, which are few if there are few rows.
         """
         codes, places = _places([part.codes for part in parts], self.layout.codes)
         sizes = np.zeros((2, codes.size), np.int64)
@@ -176,7 +176,7 @@ class Packing:
 
 
 def _starts(codes: Array) -> Array:
-    """Where pieces begin, and the end: where the code changes, and after every `ITEMS` items."""
+    """Starts of the pieces, and the end; a new piece begins when the code changes, and after `ITEMS` items."""
     if not codes.size:
         return np.zeros(1, np.int64)
     first = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -185,7 +185,7 @@ def _starts(codes: Array) -> Array:
 
 
 def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
-    """The codes that occur, below `most`, in ascending order, and the place of each one among them."""
+    """The codes that occur, below `most`, in ascending order, and the index of each given code among them."""
     occurs = np.zeros(most, np.bool_)
     for some in codes:
         occurs[some] = True
@@ -196,14 +196,14 @@ def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
 
 
 def _binary(data: Array, ends: Array) -> pa.Array:
-    """Consecutive binary values."""
+    """Consecutive binary values, as an Arrow array."""
     return pa.Array.from_buffers(
         pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
     )
 
 
 def _bytes(column: pa.Array) -> tuple[Array, Array]:
-    """The bytes of binary values, and where each begins and the last one ends."""
+    """The bytes of binary values, and the start of each value and the end of the last."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     found = np.frombuffer(data or b"", np.uint8)
@@ -224,7 +224,7 @@ class _Stored:
 
     @classmethod
     def parts(cls, batch: pa.RecordBatch, layout: Layout, few: int, limit: int) -> Iterator[_Stored]:
-        """The pieces of a batch, by about `limit` words."""
+        """The pieces of a batch, in parts of about `limit` words."""
         codes, rows, items = (batch.column(name).to_numpy() for name in ("code", "rows", "items"))
         sound = (items > 0) & (items <= ITEMS) & (rows >= items) & (codes < layout.codes)
         if not sound.all():
@@ -240,7 +240,7 @@ class _Stored:
                 yield cls(codes[a:b], rows[a:b], items[a:b], many[a:b], batch.slice(a, b - a), words)
 
     def unpack(self, few: int, place: Array, cursors: list[Array], *out: Array) -> None:
-        """Write the items to the cursors of their codes, which are at `place`."""
+        """Write the items at the cursors of their codes, which are at `place`."""
         n = int(self.items.sum())
         further: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
         for name, kind, shape in (("second", np.uint64, (n, 1)), ("weights", np.float64, (n,))):

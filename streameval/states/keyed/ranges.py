@@ -1,9 +1,9 @@
-"""Ranges: a keyed state spread over many workers, none of which holds all of it.
+"""Ranges: a keyed state distributed over many workers, none of which holds all of it.
 
 A state is a few small facts and its `KeyedCounts`, which grow with the data. Every segment is cut at the same buckets,
 so a state splits into ranges of buckets without reading a row, and ranges of many states merge independently. To
-finalize, a range needs only the *outline* of the full state: rows, items and weights of each code, a few megabytes
-whatever the size of the data.
+finalize a range, only the *outline* of the full state is needed: rows, items and weights of each code, a few megabytes
+for data of any size.
 
 ::
 
@@ -11,9 +11,9 @@ whatever the size of the data.
            ─► rows = ranged(state.runs(), buckets)    ranges of all tasks merge independently
     restored(outline, rows)                       is the full state, restricted to that range
 
-The parts of all shards of all restored ranges are therefore the parts of all shards of the state; a property test holds
-this. It applies to anything with `runs` and `with_runs`, such as the cells between the two passes over a contingency
-table. A state without keyed counts is its own outline.
+The parts of all shards of all restored ranges are therefore the parts of all shards of the state, as a property test
+checks. This applies to anything with `runs` and `with_runs`, such as the cells between the two passes over a
+contingency table. A state without keyed counts is its own outline.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ Rows = Mapping[str, KeyedCounts]  # the keyed counts of a state, by name
 
 
 def outline_only(state: Any) -> Any:
-    """The state without its rows: it has the totals and shards, and merges with other outlines."""
+    """The state without its rows; it still has totals and shards, and merges with other outlines."""
     return state.with_runs({name: counts.outline_only() for name, counts in state.runs().items()})
 
 
 def ranged(rows: Rows, interval: Interval) -> Rows:
-    """The rows of some buckets."""
+    """The rows of an interval of buckets."""
     return {name: counts.range(*interval) for name, counts in rows.items()}
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several tasks in the same buckets."""
+    """The rows of several tasks in the same buckets, together."""
     return {name: reduce(KeyedCounts.merge, (part[name] for part in parts)) for name in parts[0]}
 
 
 def restored(outline: Any, rows: Rows) -> Any:
-    """The state that `outline` outlines, with the rows of a range."""
+    """The state with this outline and with the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
 
 
@@ -75,7 +75,7 @@ def nbytes(state: Any) -> int:
 
 
 def row_bytes(state: Any) -> int:
-    """Bytes that a row takes at most over all keyed counts; 0 where the state does not grow with the rows.
+    """Largest number of bytes of a row over all keyed counts; 0 if the state does not grow with the rows.
 
     Examples
     --------
