@@ -21,6 +21,7 @@ from streameval.store.results.history import History, Point
 from streameval.store.results.reading import Reading, reading
 from streameval.store.source import store_source
 from streameval.store.vacuum import seconds
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ def history(
     cumulative: bool,
 ) -> History:
     """A metric of the partitions of a selection; see `Store.history`."""
-    return _series(context, [(metric, of)], as_of, selection, cumulative=cumulative)[0]
+    return _series(context, [(canonical(metric), of)], as_of, selection, cumulative=cumulative)[0]
 
 
 def histories(
@@ -63,7 +64,7 @@ def histories(
     """Metrics of all columns that have them, or of some, for all rows or by slice; see `Store.history`."""
     snapshot, configuration = context.begun(as_of)
     nightly = context.nightly(snapshot, configuration)
-    pairs = [(metric, w.of) for metric in metrics for w, _ in nightly.columns(metric, of)]
+    pairs = list(dict.fromkeys(pair for metric in metrics for pair in nightly.named(metric, of)))
     series = _series(context, pairs, as_of, selection, cumulative=cumulative)
     asked = [(metric, *nightly.column(metric, of), whole) for (metric, of), whole in zip(pairs, series, strict=True)]
     of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
@@ -101,7 +102,7 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     if verb == "history":
         nightly = context.nightly(snapshot, configuration)
         metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
-        columns = [w.of for metric in metrics for w, _ in nightly.columns(metric, of)]
+        columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
     if verb == "attribute":
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
     kept = {"show": "the results until the next update", "history": "the values of the nights"}

@@ -265,3 +265,34 @@ def test_history_follows_a_night_that_loses_its_rows(tmp_path):
     store.replace(tmp_path / "data" / "night=2")
     last = store.history("roc_auc", of="b").points[-1].cumulative
     assert last.value == store.evaluate().value("roc_auc", of="b")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("tpr@fpr=1e-2", "tpr@fpr=0.01"),
+        ("recall@precision=0.950", "recall@precision=0.95"),
+        ("ece@20/equal_count", "ece@20/equal_count"),
+        ("cost_min@fp=1.0,fn=10", "cost_min@fp=1,fn=10"),
+    ],
+)
+def test_metrics_are_followed_and_judged_under_any_spelling_of_their_numbers(nights, written, name):
+    """Histories and rules of a store take the names that an evaluation takes."""
+    _, store = nights
+    found = store.history(written, "score_lr")
+    assert found.metric == name
+    assert found.points[-1].cumulative.value == store.evaluate(metrics=[written]).value(written, "score_lr")
+    both = store.history([written, name], "score_lr")
+    assert [one.metric for one in both.series] == [name]
+    [judged] = store.check([f"{written}[score_lr] >= -1"]).judgements
+    assert (judged.outcome, judged.value) == ("passed", found.points[-1].night.value)
+
+
+@pytest.mark.parametrize("pattern", ["corp.*", "calibration"])
+def test_a_group_or_a_glob_is_followed_as_all_of_its_metrics(nights, pattern):
+    """As `show` takes it."""
+    _, store = nights
+    shown = [result for result in store.evaluate(metrics=[pattern]).results if result.of == "score_lr"]
+    found = store.history([pattern], "score_lr", last=2)
+    assert [one.metric for one in found.series] == [result.metric for result in shown]
+    assert store.plan("history", metric=[pattern], of=["score_lr"]).columns

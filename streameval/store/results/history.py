@@ -160,15 +160,15 @@ def asked(metric: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> asked("agc@0.01"), asked("tpr@fpr=0.001")["at"]
-    ({'metrics': ('agc@0.01',), 'truncate': (0.01,), 'at': ()}, ('fpr=0.001',))
+    >>> asked("agc@0.01")
+    {'metrics': ('agc@0.01',), 'truncate': (0.01,), 'at': ()}
     """
     stem, _, suffix = metric.partition("@")
     if stem == "quantile":
         return {"metrics": (metric,)}
     try:
-        truncate = (float(suffix),) if suffix and "=" not in suffix else ()
+        truncate = (float(suffix),) if suffix and stem.startswith("agc") else ()
     except ValueError:
-        msg = f"no metric is named {metric!r}; write for instance agc@0.01 or tpr@fpr=0.001"
+        msg = f"no metric is named {metric!r}; write for instance agc@0.01"
         raise OptionError(msg) from None
-    return {"metrics": (metric,), "truncate": truncate, "at": (suffix,) if "=" in suffix else ()}
+    return {"metrics": (metric,), "truncate": truncate, "at": ()}

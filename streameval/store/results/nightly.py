@@ -8,6 +8,7 @@ its stored keys.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -22,7 +23,7 @@ from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.nights.slices import KeptSlices
 from streameval.store.results.cache import DROPPED, key_of
 from streameval.store.results.history import asked
-from streameval.wording import plural, unknown_column
+from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +109,7 @@ class MetricSeries:
         if absent:
             msg = f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}"
             raise OptionError(msg)
+        metric = canonical(metric)
         for options in ({}, asked(metric)):
             wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
             named = [w for w in wanted if any(m.name == metric for m in w.metrics)]
@@ -116,6 +118,25 @@ class MetricSeries:
                 return [(w, options) for w in found]
         msg = f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}"
         raise OptionError(msg)
+
+    def named(self, pattern: str, of: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """The metrics that a name, a glob or a group such as ``calibration`` stands for, each with its column.
+
+        Raises
+        ------
+        OptionError
+            If one of the columns has no such metric.
+        """
+        try:
+            return [(canonical(pattern), w.of) for w, _ in self.columns(pattern, of)]
+        except OptionError:
+            with suppress(OptionError):
+                wanted = self.configuration.wanted(list(self.snapshot.entries), metrics=(pattern,))
+                found = [(metric.name, w.of) for w in wanted if not of or w.of in of for metric in w.metrics]
+                if found:
+                    names = list(dict.fromkeys(name for name, _ in found))
+                    return sorted(found, key=lambda pair: names.index(pair[0]))
+            raise
 
     def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, Any]) -> list[list[Scalar]]:
         """All metrics of each group of nights together, in the order of the states."""
@@ -134,6 +155,7 @@ class MetricSeries:
 
     def nights(self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None) -> list[Scalar]:
         """The metric of each of these nights, with its sampling interval if a level other than the store's is given."""
+        metric = canonical(metric)
         w, options = self.column(metric, of)
         options = options if level is None else {**options, "ci": level}
         keys = [self._key("", entry, w, options) for entry in entries]
@@ -155,7 +177,7 @@ class MetricSeries:
         """
         w, options = self.column(rule.metric, rule.of)
         kept = self.kept_slices(rule)
-        return list(kept.of_night(entry, rule.metric, w, options))
+        return list(kept.of_night(entry, canonical(rule.metric), w, options))
 
     def kept_slices(self, rule: Rule) -> KeptSlices:
         """The slices that a rule judges; `OptionError` if the store does not keep them."""
@@ -167,6 +189,7 @@ class MetricSeries:
 
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
         """The metric's difference between two columns in each night, with its sampling interval."""
+        metric = canonical(metric)
         (one, options), (other, _) = (self.column(metric, of) for of in pair)
         options = {**options, "ci": level}
         found = []
@@ -192,6 +215,7 @@ class MetricSeries:
 
     def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
         """The metric over all nights from the first of these up to each."""
+        metric = canonical(metric)
         w, options = self.column(metric, of)
         keys = list(self._prefixes(entries, w, options))
         known, merge = self.cache.find(keys, metric), PrefixMerge()
