@@ -3,7 +3,8 @@
 A curve and its replicates are read at the same x. At each x the interval is that of an `Estimate`, on the logit scale,
 since all curves lie between 0 and 1. It covers one x, not the whole curve. A point of a score's curve is an operating
 point, such as `tpr@fpr`, and has an interval where that metric would have one
-(`streameval.metrics.resampling`): from merged blocks, where enough units lie beyond its threshold. Where a curve is
+(`streameval.metrics.resampling`): from merged blocks, where enough units lie beyond its threshold. Blocks counted on a
+coarse grid of scores have more detail around the thresholds of the band, and must agree with the curve. Where it is
 0 or 1, does not depend on any block, or is much nearer to 0 or 1 than its standard error, it has none: where a curve
 has just left 1, that distance is a matter of interpolation.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from streameval.results import Curve
     from streameval.typing import Array
 
-__all__ = ["band_of", "no_band"]
+__all__ = ["band_of", "no_band", "places"]
 
 _GRID = np.unique([*np.geomspace(1e-4, 0.01, 40, endpoint=False), *np.linspace(0.01, 1, 100)])
 
@@ -40,6 +41,7 @@ def band_of(
     sizes: Sizes,
     level: float,
     beyond: Callable[[float], float] = lambda _: math.inf,
+    grid: Curve | None = None,
 ) -> Band:
     """The band of a curve.
 
@@ -50,6 +52,8 @@ def band_of(
     sizes : what the blocks hold
     level : such as 0.95
     beyond : from a threshold of the curve to the effective units beyond it that decide y
+    grid : the curve that the replicates are around, where they come from a coarse grid; it must agree with the curve
+        to a tenth of the standard error, as values must
 
     Returns
     -------
@@ -65,21 +69,34 @@ def band_of(
     >>> float(band.x[-1]), round(float(band.lower[-1]), 2), round(float(band.upper[-1]), 2)
     (1.0, 0.59, 0.98)
     """
-    low, high = curve.x[[0, -1]].tolist()
-    x = _GRID[(low <= _GRID) & (high >= _GRID)]
+    x = _xs(curve)
     at = [np.full(x.size, math.nan) if each is None else _read(each, x) for each in replicates]
     ends, reasons = np.full((2, x.size), math.nan), Counter[str]()
-    units = [beyond(float(curve.thresholds[i])) for i in np.searchsorted(curve.x, x)]
+    units = [beyond(float(curve.thresholds[i])) for i in places(curve)]
     estimate = Estimate(Scalar.undefined(curve.name, "the curve is undefined"), np.empty(0), sizes, "logit")
+    around = np.full(x.size, math.nan) if grid is None else _read(grid, x)
     for i, (value, column) in enumerate(zip(_read(curve, x).tolist(), np.transpose(at), strict=True)):
         few = _few(max(units), sizes.unit) if units[i] < FEW_UNITS else None
-        found = _interval(replace(estimate, replicates=column), value, level, few)
+        found = _interval(replace(estimate, replicates=column, grid=float(around[i])), value, level, few)
         if found.ci_lower is not None:
             ends[:, i] = found.ci_lower, found.ci_upper
         else:
             reasons[str(found.ci_reason)] += 1
     reason = max(reasons, key=lambda each: reasons[each], default=None) if np.isnan(ends).all() else None
     return Band(x, ends[0], ends[1], level, sizes.unit, reason=reason)
+
+
+def _xs(curve: Curve) -> Array:
+    """Where a curve has a band."""
+    low, high = curve.x[[0, -1]].tolist()
+    found: Array = _GRID[(low <= _GRID) & (high >= _GRID)]
+    return found
+
+
+def places(curve: Curve) -> Array:
+    """The points of a curve that its band is about: the first at or beyond each x."""
+    found: Array = np.searchsorted(curve.x, _xs(curve))
+    return found
 
 
 def no_band(sizes: Sizes, level: float, reason: str) -> Band:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.metrics.bands import band_of, no_band
+from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
+from streameval.metrics.scores.ranking import RocAuc
 from streameval.options.kinds import of_column
+from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.metrics.curves import CurveKind
-    from streameval.metrics.resampled import Resampled
+    from streameval.metrics.resampled import Exact, Resampled, Thresholded
     from streameval.results import Curve
 
 __all__ = ["BANDED", "curves_of", "with_bands"]
@@ -66,12 +68,19 @@ def curves_of(
 
 
 def with_bands(
-    curves: Sequence[Curve], resampled: Mapping[tuple[str, str], Resampled], aul_threshold: Any, level: float
+    engine: Engine,
+    states: Mapping[tuple[str, str], Any],
+    curves: Sequence[Curve],
+    resampled: Mapping[tuple[str, str], Resampled],
+    aul_threshold: Any,
+    level: float,
 ) -> list[Curve]:
     """The curves, with pointwise sampling intervals where there are replicates: from the curves without each block.
 
     Parameters
     ----------
+    engine : what the run shares
+    states : by family and column; they tell whether a grid of scores is fine enough
     curves : of all rows
     resampled : by family and column, gives the states without each block
     aul_threshold : clusters larger than this count as if all positive, as the option has it
@@ -83,41 +92,74 @@ def with_bands(
         if curve.name in BANDED and key in resampled:
             columns.setdefault(key, []).append(i)
     for (family, of), at in columns.items():
-        banded = _banded([curves[i] for i in at], resampled[family, of], of_column(aul_threshold, of), level)
+        split, some, reason = resampled[family, of], [curves[i] for i in at], None
+        ranked = split.thresholded
+        if ranked is not None:
+            exact = partial(_of_state, engine, states[family, of])
+            reason = ranked.certified(exact)
+            if reason is None:
+                split = _focused(some, ranked, exact)
+        if reason is None:
+            banded = _banded(some, split, of_column(aul_threshold, of), level)
+        else:
+            banded = [replace(curve, band=no_band(split.sizes, level, reason)) for curve in some]
         for i, curve in zip(at, banded, strict=True):
             found[i] = curve
     return found
 
 
+def _of_state(engine: Engine, state: Any, metrics: Sequence[Any]) -> list[Any]:
+    """Metrics of an exact state."""
+    found: list[Any] = engine.finalize([(state, list(metrics))])[0]
+    return found
+
+
+def _focused(curves: Sequence[Curve], ranked: Thresholded, exact: Exact) -> Thresholded:
+    """Few blocks, as of operating points, with more detail around the thresholds of the bands."""
+    found = {float(t): curve for curve in curves for t in curve.thresholds[places(curve)].tolist()}
+    values = [replace(Scalar.certain(curve.name, 0.5), threshold=t) for t, curve in found.items() if math.isfinite(t)]
+    return ranked.merged(FEW_BLOCKS).focused(values, [RocAuc()] * len(values), exact)
+
+
 def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float, level: float) -> list[Curve]:
     """Curves of one column with their bands; each state without a block is read once for all."""
     kinds = [curve_kind(curve.name) for curve in curves]
-    metrics = list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(aul_threshold)))
-    split = resampled.thresholded.merged(FEW_BLOCKS) if resampled.thresholded else resampled
-    made: list[list[Curve | None]] = [[] for _ in curves]
+    split = resampled
+    grids = _made(curves, split.thresholded.total() if split.thresholded else None, aul_threshold)
+    replicates: list[list[Curve | None]] = []
     complete = [True] * len(curves)
     for block, rows in enumerate(split.sizes.counts["rows"].tolist()):
-        if not rows:
-            for several in made:
-                several.append(None)
-            continue
-        state = kinds[0].drawn(split.without(block))
-        values = dict(zip(metrics, computed(state, metrics), strict=True))
-        for i, (kind, curve) in enumerate(zip(kinds, curves, strict=True)):
-            own = [values[metric] for metric in kind.metrics(aul_threshold)]
-            try:
-                made[i].append(kind.make(own, state, str(curve.of), aul_threshold))
-            except OptionError:
-                complete[i] = False  # a replicate of one class
+        without = _made(curves, split.without(block) if rows else None, aul_threshold)
+        complete = [ok and (not rows or one is not None) for ok, one in zip(complete, without, strict=True)]
+        replicates.append(without)
     units, _ = resampled.sizes.governing
     found = []
-    for curve, kind, several, whole in zip(curves, kinds, made, complete, strict=True):
+    several = zip(*replicates, strict=True)
+    for curve, kind, grid, own, whole in zip(curves, kinds, grids, several, complete, strict=True):
         if whole:
-            band = band_of(curve, several, split.sizes, level, _beyond(kind, split))
+            band = band_of(curve, own, split.sizes, level, _beyond(kind, split), grid)
         else:
-            band = no_band(split.sizes, level, "a replicate is undefined")
+            band = no_band(split.sizes, level, "a replicate is undefined")  # it has one class
         effective = units if math.isfinite(units) else None
         found.append(replace(curve, band=replace(band, effective_units=effective)))
+    return found
+
+
+def _made(curves: Sequence[Curve], state: Any, aul_threshold: float) -> list[Curve | None]:
+    """The same curves of a state; None where it is not there, or a curve is not defined."""
+    if state is None:
+        return [None] * len(curves)
+    kinds = [curve_kind(curve.name) for curve in curves]
+    drawn = kinds[0].drawn(state)
+    metrics = list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(aul_threshold)))
+    values = dict(zip(metrics, computed(drawn, metrics), strict=True))
+    found: list[Curve | None] = []
+    for kind, curve in zip(kinds, curves, strict=True):
+        own = [values[metric] for metric in kind.metrics(aul_threshold)]
+        try:
+            found.append(kind.make(own, drawn, str(curve.of), aul_threshold))
+        except OptionError:
+            found.append(None)
     return found
 
 

@@ -18,7 +18,7 @@ from streameval.results import same_slice, slice_name
 from streameval.states.scores.missing import numbers_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.resampled import Resampled
@@ -80,7 +80,7 @@ class Drawing(Counts, LookUp):
         curve = kind.make(values, state, column, threshold)
         if slice is not None:
             return replace(curve, of=f"{column}{slice_name(slice)}")
-        return with_bands([curve], self._resampled, self._threshold, self.ci_level or LEVEL)[0]
+        return self._banded([curve])[0]
 
     def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> Any:
         """The state of a column in a slice."""
@@ -116,7 +116,14 @@ class Drawing(Counts, LookUp):
         if self._engine is None:
             return ()
         found = curves_of(self._engine, self._states, kinds, self._threshold)
-        return tuple(with_bands(found, self._resampled, self._threshold, self.ci_level or LEVEL))
+        return tuple(self._banded(found))
+
+    def _banded(self, curves: Sequence[Curve]) -> list[Curve]:
+        """The curves with bands, where there are sampling intervals."""
+        if self._engine is None:
+            return list(curves)
+        level = self.ci_level or LEVEL
+        return with_bands(self._engine, self._states, curves, self._resampled, self._threshold, level)
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """How the scores of each class are distributed, for drawing.
