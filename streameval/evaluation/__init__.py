@@ -31,12 +31,12 @@ __all__ = ["evaluate", "explain", "without_views"]
 
 
 def _evaluated(data: Any, options: Mapping[str, Any]) -> Evaluation:
-    """`evaluate`, with all options."""
+    """`evaluate` with every option given."""
     run = Run.of(data, Request.checked(options), estimate=True)
     try:
         return run.finish()
     except LayoutError:
-        pass  # the states are freed before the data are read again
+        pass  # frees the states before the data are read again
     run = run.again()
     return run.finish()
 
@@ -91,8 +91,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate scores and clusters in one pass over data of any size.
 
-    `truncate`, `aul_threshold`, `nan` and `nulls` also take a mapping of columns, such as ``nan={"score_nb": "drop"}``;
-    columns that it does not name have the value under ``"*"``, or the default.
+    `truncate`, `aul_threshold`, `nan` and `nulls` also take a mapping from columns to values, such as
+    ``nan={"score_nb": "drop"}``; other columns have the value under ``"*"``, or the default.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def evaluate(
     score, cluster : str or sequence of str
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     sketch : str or sequence of str, optional
-        Columns of numbers, scores or others, whose quantiles are estimated: ``quantile@0.5`` and others
-        (`streameval.metrics.sketches`). Every row counts once; labels and weights play no part.
+        Columns of numbers, scores or others, whose quantiles are estimated, such as ``quantile@0.5``
+        (`streameval.metrics.sketches`). Every row counts once; labels and weights are ignored.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.
@@ -115,8 +115,8 @@ def evaluate(
         The positive label. Without it, numbers above zero are positive.
     metrics : str, metric object, or sequence of those
         Names, globs and families of the metrics to compute, or your own metric objects
-        (`streameval.metrics.catalogue`). By default, all metrics are computed except those of clusters against classes
-        that must be asked for, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
+        (`streameval.metrics.catalogue`). By default, all metrics are computed except the optional ones of clusters
+        against classes, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
     truncate : float or sequence of float
         Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc`
         and `agc_ratio` cut there, such as ``agc@0.01``.
@@ -152,7 +152,7 @@ def evaluate(
         the cluster columns, is left out of every metric. `Evaluation.dropped` says how many rows were.
     where : str or pyarrow.compute.Expression, optional
         Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons of columns with values
-        or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash takes a % or _ as it is. Files and
+        or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash makes a % or _ literal. Files and
         row groups that cannot hold such a row are not read. A Hive key is a text; one whose values are all integers
         (``hour=5``, ``hour=10``) is compared with numbers as integers by SQL; an expression sees the text.
     by : str or sequence of str, optional
@@ -160,27 +160,28 @@ def evaluate(
         (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
         (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), for numbers by edges (``"length=0,20,80"``).
     mean_over : str, optional
-        Take score metrics as means over the groups of this column, such as users, in place of one ranking of all rows:
-        `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows without
-        one are one group. Any number of groups (`streameval.metrics.scores.group_means`).
+        Compute score metrics as means over the groups of this column, such as users, instead of from one ranking of all
+        rows: `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows
+        with a null id form one group. Groups without both classes are left out. The number of groups is not limited
+        (`streameval.metrics.scores.group_means`).
     mean_weight : {"rows", "positives", "equal"}
-        How much each group weighs in the mean.
+        Weight of each group in the mean: its rows, its positives, or 1.
     max_slices : int
-        Refuse a slicing with more slices than this, as soon as they are met.
+        Refuse a slicing with more slices than this, as soon as they are found.
     ci : float, optional
-        Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
-        would lie (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
+        Level of sampling intervals, such as 0.95: where the value would lie for other data drawn in the same way
+        (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
     unit : str, optional
-        Column of what is drawn together, such as the campaign of a message (integers, strings, binaries; each row
-        with a null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows come in
-        groups.
+        Column of the units that are sampled as a whole, such as the campaign of a message (integers, strings, binaries;
+        each row with a null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows
+        come in groups.
     baseline : str or sequence of str, optional
-        Columns to compare the other scores, or cluster columns, with: `results` has the differences as well. Rows that
-        lack one of the columns are left out, as with `common_rows`.
+        Columns with which the other scores, or cluster columns, are compared; `results` then includes the differences.
+        Rows without a value in one of the columns are left out, as with `common_rows`.
     against : {"rest"}, optional
-        Compare slices with all other rows, paired over the same units: of each slicing the 100 slices with the most
-        rows, whatever their values. `results` has the differences, of ``"score − score (rest)"``, with p adjusted for
-        all of the slicing (Holm).
+        Compare slices with all other rows, paired over the same units; for each slicing, the 100 slices with the most
+        rows. `results` then includes the differences, of ``"score − score (rest)"``, with p-values adjusted for the
+        whole slicing (Holm).
     resample_bins : str or int
         Bins of scores in which the blocks of `ci` are counted, or ``"exact"`` to keep all scores of each block, in the
         memory of a second exact state. An interval for which the bins are too coarse is left out, with the reason.
@@ -189,8 +190,8 @@ def evaluate(
         then has an interval that is certain to hold the exact value.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
-        quantile bins, with the error of the bins and the standard error (`streameval.metrics.scores.gain_sampled`).
-        With ``metrics="agc_approx*"`` nothing else is computed, which makes it fast.
+        quantile bins, with the error from the bins and the standard error (`streameval.metrics.scores.gain_sampled`).
+        ``metrics="agc_approx*"`` computes nothing else, which is fast.
     sample : float
         Share of the rows to draw for `agc_approx`, in (0, 1].
     quantiles : int
@@ -226,7 +227,7 @@ def evaluate(
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional
-        Called with (rows folded, rows in all); the latter is −1 if unknown. For small objects both are estimated from
+        Called with (rows folded, all rows); the latter is −1 if unknown. For small objects both are estimated from
         their sizes.
 
     Returns
@@ -265,7 +266,7 @@ def explain(data: Any, **options: Any) -> Forecast:
     Returns
     -------
     Forecast
-        Rows, columns, states, tasks and the memory they need; `str` of it says so in words.
+        Rows, columns, states, tasks and the memory they need; `str` describes them in words.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Columns that could be evaluated, where none was named: a list with types, nulls and ranges, and a command to copy."""
+"""Columns that could be evaluated, if none was named: a list with types, nulls and ranges, and a command to copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
     Raises
     ------
     DataError
-        If there are none, or a footer cannot be read.
+        If there are no files, or a footer cannot be read.
     """
     return [
         {
@@ -42,7 +42,7 @@ def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def suggestion(data: Sequence[str]) -> str:
-    """A command that evaluates what looks like scores and clusters.
+    """A command that evaluates the columns that look like scores and clusters.
 
     A label is a numeric or boolean column of two values that is named like one; a score is a floating-point column, or
     one named like a score; a cluster is a column of integers or text that is named like one. Where footers report

@@ -1,8 +1,8 @@
 """Forecast: what a run will read, hold and do, without running it.
 
-Rows and bytes come from the footers, or are estimated where the footers of small objects are not read. The sizes of
-states follow from the rows: for a keyed state the forecast is an upper bound, since repeated keys are stored once;
-other states have a fixed size, or one that does not grow with the rows.
+Rows and bytes come from the footers, or are estimated if the footers of small objects are not read. The sizes of states
+are computed from the rows: for a keyed state the forecast is an upper bound, because repeated keys are stored once;
+other states have a fixed size, or a size that does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class StateForecast:
     Attributes
     ----------
     kind, of : what it counts, and the column
-    bytes : at most; −1 where the rows are not known
-    shards : parts that are finalized on their own
+    bytes : upper bound; −1 if the number of rows is unknown
+    shards : number of parts that are finalized independently
     """
 
     kind: str
@@ -54,16 +54,16 @@ class Forecast(AsJson):
     Attributes
     ----------
     where : where its tasks run
-    rows : −1 where it is not known before reading
-    estimated : whether rows and bytes are reckoned from sizes of objects
+    rows : −1 if unknown before reading
+    estimated : whether rows and bytes are estimated from the sizes of objects
     partitions : files, slices or partitions that are read
-    bytes : to read, for the columns asked for
+    bytes : bytes to read, for the requested columns
     columns : tuple of (name, type)
     states : tuple of StateForecast
     ranges : ranges that states are split into
     tasks : number of tasks by name
     memory : bytes that a task needs, by name
-    filtered : what a filter leaves to read; empty without one
+    filtered : description of what a filter leaves to read; empty without a filter
     """
 
     where: str
@@ -107,16 +107,16 @@ def forecast(
     blocks: Sequence[MetricRequest] = (),
     pruned: Pruned | None = None,
 ) -> Forecast:
-    """What a run of this plan will do.
+    """Forecast what a run of this plan will do.
 
     Parameters
     ----------
-    engine : what it will run on
+    engine : the engine of the run
     found : the data
-    plan : what will be folded
+    plan : the states to fold
     wanted : states and metrics
     blocks : states of blocks, for sampling intervals
-    pruned : what a filter leaves to read
+    pruned : the data that a filter leaves to read
     """
     work = engine.assigned(found.pieces, found.rows, plan)
     states = tuple(_state(w, found.rows) for w in (*wanted, *blocks))

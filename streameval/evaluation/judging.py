@@ -32,9 +32,9 @@ class Judged:
     ----------
     rule, text : name of the rule, and the rule as it was written
     outcome : ``passed``, ``failed`` or ``undecided``
-    value : what was judged; NaN if it is null
+    value : the judged value; NaN if it is null
     ci_lower, ci_upper, ci_level : its sampling interval, if the rule has a level and there is one
-    reason : what was compared, in words
+    reason : the comparison, in words
     """
 
     rule: str
@@ -48,12 +48,12 @@ class Judged:
 
     @property
     def passed(self) -> bool:
-        """Whether it was decided, and passed."""
+        """Whether the rule passed; False if undecided."""
         return self.outcome == "passed"
 
     @property
     def word(self) -> str:
-        """The outcome as tables have it."""
+        """The outcome as tables show it."""
         return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,12 +63,12 @@ class Judged:
 
 
 def rules_of_data(given: Any) -> list[Rule]:
-    """Rules that data can be judged by: those that need no other nights.
+    """Rules that can be judged on data alone, without other nights.
 
     Raises
     ------
     OptionError
-        If one is malformed, or refers to nights.
+        If a rule is malformed, or refers to nights.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def rules_of_data(given: Any) -> list[Rule]:
 
 
 def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that rules need and that are not given: an interval, and rows that both sides of a difference have.
+    """Options that rules need and that are not given: an interval level, and baselines for differences.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_computed(rules: Sequence[Rule], request: Request) -> None:
-    """Raise `OptionError`, before anything is read, if a rule judges what the request does not compute."""
+    """Raise `OptionError` if a rule judges a metric that the request does not compute; nothing is read before."""
     computed = dict[str, tuple[str, ...]]()
     for family, columns in (("score", request.scores), ("cluster", request.clusters), ("classes", request.clusters)):
         for metric in request.selection.of(family):
@@ -146,8 +146,8 @@ def judged(
     ----------
     given : rules, as `named_rules` takes them
     counts : rows and positives of the evaluation
-    result : gives a result by its metric and column
-    estimate : gives a result with its replicates; for a difference, call it with ``paired=True``
+    result : returns a result by its metric and column
+    estimate : returns a result with its replicates; for a difference, called with ``paired=True``
     results : all results, among them those of slices
     """
     for rule in rules_of_data(given):
@@ -167,7 +167,7 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
     Raises
     ------
     OptionError
-        If nothing was sliced so, or the metric is of several columns.
+        If the rows were not sliced this way, or several columns have the metric.
     """
     columns = {column for column, _ in rule.slices}
     sliced = [r for r in results if r.slice and {name.partition("=")[0] for name in r.slice} == columns]
@@ -184,7 +184,7 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
 
 
 def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:
-    """What a rule judges, with its interval at the level of the rule."""
+    """The value that a rule judges, with its interval at the level of the rule."""
     if rule.metric in FACTS:
         count = counts[0] if rule.metric == "rows" else counts[1]
         if count is None:

@@ -1,6 +1,6 @@
-"""What a call of `evaluate` asks for, checked.
+"""The request of a call of `evaluate`, with its options checked.
 
-Whatever can be refused without looking at the data is refused here, before anything is read.
+Everything that can be refused without the data is refused here, before anything is read.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Request:
     options : every option of `streameval.evaluate` by its name, in plain form
     label : how labels are read
     scores, clusters, sketches : columns
-    classes, weight : columns, where they are asked for
+    classes, weight : columns, or None
     scope : whether cluster ids belong to their partition
     approx : whether scores are counted in a histogram
-    sampling : options of the approximate gain area, where it is asked for
-    selection : the metrics that are asked for
+    sampling : options of the approximate gain area, or None
+    selection : the requested metrics
     slicing : how rows are sliced
-    where : which rows are evaluated; all without it
-    resampling : which sampling intervals and comparisons are asked for
+    where : filter of the rows; None for all rows
+    resampling : the requested sampling intervals and comparisons
     """
 
     options: Mapping[str, Any]
@@ -61,13 +61,12 @@ class Request:
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Request:
-        """The request of these options of `streameval.evaluate`; those not given have their defaults.
+        """The request for these options of `streameval.evaluate`; options not given have their defaults.
 
         Raises
         ------
         OptionError
-            If an option has a value that it does not take, options do not go together, or no metric has a name that
-            is asked for.
+            If an option has an invalid value, options conflict, or a requested metric does not exist.
         """
         options = checked(given)
         resampling = Resampling.of(options)
@@ -122,7 +121,7 @@ class Request:
         Raises
         ------
         DataError
-            Where an input is missing or cannot be used; without a column of labels, with what to do about it.
+            If an input is missing or cannot be used; if the label column is missing, the message names the remedy.
         """
         try:
             return plan(data, self.columns, **how)
@@ -137,13 +136,13 @@ class Request:
 
     @property
     def mean_over(self) -> str | None:
-        """The column of groups over which score metrics are means."""
+        """The column of groups over which score metrics are averaged, or None."""
         column: str | None = self.options["mean_over"]
         return column
 
     @property
     def estimates(self) -> bool:
-        """Whether there are digests, which depend on how the rows are cut into tasks."""
+        """Whether results include digests, which depend on how rows are divided into tasks."""
         return self.sampling is not None or bool(self.sketches)
 
     def policy(self, name: str, column: str) -> Any:
@@ -151,12 +150,12 @@ class Request:
         return of_column(self.options[name], column)
 
     def selected(self, column: str) -> Selection:
-        """The metrics that are asked for on a column."""
+        """The metrics requested for a column."""
         return replace(self.selection, **{name: self.policy(name, column) for name in ("truncate", "aul_threshold")})
 
 
 def _check_means(options: Mapping[str, Any]) -> None:
-    """Refuse options that do not go with means over groups."""
+    """Raise `OptionError` for options that means over groups do not support."""
     for name in ("by", "weight", "approx", "approx_agc"):
         if options[name]:
             msg = (
@@ -181,7 +180,7 @@ def _check_means(options: Mapping[str, Any]) -> None:
 
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:
-    """The metrics that are asked for."""
+    """The requested metrics."""
     there = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes", "sketch": "sketch"}
     return Selection(
         families=tuple(family for family, option in there.items() if options[option]),
@@ -203,12 +202,12 @@ def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
 
 
 def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns in which every row must have a value: those that are compared on common rows.
+    """Columns in which every row must have a value, because they are compared on common rows.
 
     Raises
     ------
     OptionError
-        If a policy counts the rows that would be left out.
+        If a policy counts rows that would be left out.
     """
     if not options["common_rows"]:  # a baseline implies them, where a policy does not count the rows in question
         scores = [name for name in options["score"] if of_column(options["nan"], name) != "half"]

@@ -1,4 +1,4 @@
-"""A run of `evaluate`: what is planned, and how it is read and finalized."""
+"""A run of `evaluate`: its plan, and how it reads and finalizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progres
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is about to start."""
+    """A planned run, ready to start."""
 
     data: Any
     request: Request
@@ -43,7 +43,7 @@ class Run:
 
     @classmethod
     def of(cls, data: Any, request: Request, *, estimate: bool) -> Run:
-        """The run of a request with a new engine; `estimate` tells whether the plan may estimate rows."""
+        """The run of a request with a new engine; `estimate` says whether the plan may estimate the number of rows."""
         engine = start(**{name: request.options[name] for name in _ENGINE})
         found = _scanned(data, request, engine, estimate=estimate and not request.estimates)
         where = None if request.where is None else request.where.bound(found.schema)
@@ -87,7 +87,7 @@ class Run:
             raise
 
     def _read(self) -> tuple[Folded, list[MetricRequest]]:
-        """The states, and what is wanted of them: a sample may have been folded into another state than planned."""
+        """The states, and the metrics of each; a sample may have been folded into another state than planned."""
         found, wanted = self.found, self.wanted
         if self.request.sampling:
             sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
@@ -99,7 +99,7 @@ class Run:
 
 
 def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> scan.Scan:
-    """The inputs, with the columns of the request in types that can be folded."""
+    """The inputs, with the columns of the request cast to types that can be folded."""
     found = request.scan(
         data,
         on_error=request.options["on_error"],
@@ -112,7 +112,7 @@ def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> 
 
 
 def _plan(request: Request, found: scan.Scan, wanted: Sequence[MetricRequest], where: Any) -> Plan:
-    """What to fold: the states of metrics, of slices and of blocks, each once."""
+    """What to fold: the states of metrics, slices and blocks, each once."""
     return Plan(
         found.schema,
         request.label,
