@@ -47,7 +47,10 @@ def check(
 
     'metric[column] >= x' (or >, <=, <) bounds a metric. 'metric[column] drop <= x' (or rise, change; x or x%) bounds
     how far a night may lie from the median of the last 7 good nights. Other rules are on rows, positives,
-    nulls[column], age and missing nights. A night that failed keeps failing until it is replaced, removed or accepted.
+    nulls[column], age and missing nights. A rule that ends in '@95%' fails only if its whole sampling interval is on
+    the wrong side; in 'proven @95%', unless it is all on the right side. Without an interval it is undecided.
+
+    A night that failed keeps failing until it is replaced, removed or accepted.
     """
     refuse_directory(json_to)
     check_out(out)
