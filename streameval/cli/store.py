@@ -242,7 +242,7 @@ def info(
         raise SystemExit(1)
 
 
-def _stacked(parts: list[Any]) -> Any:
+def _stacked(parts: list[Any]) -> RenderableType:
     """Tables one below the other."""
     from rich.console import Group
 
@@ -297,8 +297,10 @@ def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | Non
 
 
 def _nights(found: Histories) -> RenderableType:
-    """One row for each night, with its marks."""
-    from streameval.report import cell, series
+    """One row for each night, with its marks; lines below say why nights have no value."""
+    from rich.markup import escape
+
+    from streameval.report.terminal import night_notes, series, short
 
     marks = [
         f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"
@@ -308,8 +310,9 @@ def _nights(found: Histories) -> RenderableType:
         [one] = found.series
         points = [(mark, p.night, p.cumulative) for mark, p in zip(marks, one.points, strict=True)]
         return series(f"{one.metric} of {one.of}", points, plain=piped())
-    rows = zip(marks, *([cell(result) for result in results] for results in found.columns.values()), strict=True)
-    return table(["partition", *found.columns], rows, list(found.columns))
+    rows = zip(marks, *([short(result) for result in results] for results in found.columns.values()), strict=True)
+    notes = night_notes(found.columns, [name for name, _, _ in found.nights])
+    return _stacked([table(["partition", *found.columns], rows, list(found.columns)), *map(escape, notes)])
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:

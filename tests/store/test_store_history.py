@@ -296,3 +296,21 @@ def test_a_group_or_a_glob_is_followed_as_all_of_its_metrics(nights, pattern):
     found = store.history([pattern], "score_lr", last=2)
     assert [one.metric for one in found.series] == [result.metric for result in shown]
     assert store.plan("history", metric=[pattern], of=["score_lr"]).columns
+
+
+def test_why_nights_have_no_value_is_said_once_below_the_table(tmp_path):
+    """Scores that are not probabilities have one reason for all nights: it is not repeated in each cell."""
+    land(NIGHTS[0], tmp_path / "data")
+    land(NIGHTS[1], tmp_path / "data")
+    Store(tmp_path / "store").update(tmp_path / "data", score=["score_lr", "length"])
+    for columns in (["length"], ["score_lr", "length"]):
+        words = [
+            "history",
+            str(tmp_path / "store"),
+            "--metric",
+            "ece",
+            *(w for name in columns for w in ("--of", name)),
+        ]
+        said = CliRunner().invoke(main, words).stdout
+        assert said.count("a score is outside [0, 1]") == 1
+        assert f"in 2 nights ({NIGHTS[0]}, {NIGHTS[1]}): a score is outside [0, 1]" in said

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.alike import alike
 from streameval.report.provenance import Read
-from streameval.report.terminal.cells import cell
+from streameval.report.terminal.cells import cell, short
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
-from streameval.report.terminal.notes import means, sampling_notes, slice_notes
+from streameval.report.terminal.notes import means, night_notes, sampling_notes, slice_notes
 from streameval.report.terminal.slices import by_slicing, differences, rest_table, rests, slice_tables
 from streameval.wording import plural
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from streameval.results import Scalar
 
-__all__ = ["Found", "cell", "render", "series", "text"]
+__all__ = ["Found", "cell", "night_notes", "render", "series", "short", "text"]
 
 
 class Found(Read, Protocol):
@@ -80,8 +79,8 @@ def _numbers(values: Sequence[float]) -> str:
     return "  ".join(f"{value:.4f}" for value in values)
 
 
-def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:
-    """A metric night by night as a table.
+def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
+    """A metric night by night as a table; lines below say why nights have no value.
 
     Parameters
     ----------
@@ -89,6 +88,7 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     points : sequence of (partition, its value, value over all up to it or None)
     plain : whether to leave the rules out
     """
+    from rich.console import Group
     from rich.markup import escape
 
     table = new_table(plain=plain, title=title)
@@ -97,9 +97,11 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     for name in ("rows", *spans):
         table.add_column(name, justify="right")
     for partition, night, total in points:
-        cells = [cell(value) for value in (night, total)[: len(spans)]]
+        cells = [short(value) for value in (night, total)[: len(spans)]]
         table.add_row(escape(partition), f"{night.rows:,}", *map(escape, cells))
-    return table
+    nights = {title: [night for _, night, _ in points]}
+    nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
+    return Group(table, *map(escape, night_notes(nights, [name for name, _, _ in points])))
 
 
 def text(found: Found) -> str:

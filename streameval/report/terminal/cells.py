@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streameval.results import Scalar
 
-__all__ = ["cell", "with_interval"]
+__all__ = ["cell", "short", "with_interval"]
 
 _WHOLE = 1e15  # beyond it floats are whole by themselves
 
@@ -46,6 +46,11 @@ def cell(result: Scalar | None) -> str:
     known = (("bound", result.bound), ("standard error", result.stderr))
     said = ", ".join(f"{name} {size:.1e}" for name, size in known if size is not None)
     return f"{text}, sampled: {said}" if said else f"{text} (estimate)"
+
+
+def short(result: Scalar | None) -> str:
+    """A value without the reason why there is none, which a line below the table gives."""
+    return cell(result) if result is None or result.value == result.value else "–"
 
 
 def with_interval(result: Scalar, *, signed: bool = False) -> str:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
+__all__ = ["means", "night_notes", "sampling_notes", "sampling_said", "slice_notes"]
 
-_MOST_REASONS = 4  # reasons listed for slices
+_MOST_REASONS = 4  # reasons listed for slices or nights
 _ROUNDING = 1e-6  # of effective units, which are rounded down so that they never read as enough
 _LONG = 60  # characters of a slice
 _UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # in reasons that are otherwise the same
@@ -83,11 +83,37 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
         f"no {what} of {few(list(metrics))} in {_listed(names)}: {_joined(list(reasons))}"
         for (what, _), (metrics, names, reasons) in why.items()
     ]
-    left = len(told) - _MOST_REASONS
-    told = told[:_MOST_REASONS] + [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
     rough = {_slice(result): None for results in slices for result in results if _is_rough(result)}
     few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough)}: rough intervals"
-    return [*told, *[few_units] * bool(rough)]
+    return [*_most(told), *[few_units] * bool(rough)]
+
+
+def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) -> list[str]:
+    """Which nights have no value and why; `columns` hold the values of all nights.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> night_notes({"roc_auc[score]": [Scalar.undefined("roc_auc", "one class only")] * 2}, ["Monday", "Tuesday"])
+    ['no value of roc_auc[score] in 2 nights (Monday, Tuesday): one class only']
+    """
+    why: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for column, results in columns.items():
+        for night, result in zip(nights, results, strict=True):
+            if result.value != result.value and result.reason:
+                metrics, named = why.setdefault(result.reason, ({}, {}))
+                metrics[column] = named[night] = None
+    told = [
+        f"no value of {few(list(metrics))} in {_listed(named, 'night')}: {reason}"
+        for reason, (metrics, named) in why.items()
+    ]
+    return _most(told)
+
+
+def _most(told: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    left = len(told) - _MOST_REASONS
+    return [*told[:_MOST_REASONS], *[f"{plural(left, 'more reason')}; --json has all"] * (left > 0)]
 
 
 def _joined(reasons: Sequence[str]) -> str:
@@ -108,10 +134,10 @@ def _slice(result: Scalar) -> str:
     return name if len(name) <= _LONG else f"{name[: _LONG - 2]}…}}"
 
 
-def _listed(slices: Mapping[str, None]) -> str:
-    """A slice, or how many there are and the first three."""
-    names = list(slices)
-    return names[0] if len(names) == 1 else f"{plural(len(names), 'slice')} ({few(names)})"
+def _listed(found: Mapping[str, None], what: str = "slice") -> str:
+    """A slice or night, or how many there are and the first three."""
+    names = list(found)
+    return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
 
 
 def _is_rough(result: Scalar) -> bool:
