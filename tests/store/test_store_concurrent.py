@@ -79,7 +79,10 @@ class Steps:
                 self.other()
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
-        """Take a step before and after each use of the ledger and of files, and between deletions."""
+        """Take a step after each use of the ledger and of files, before a commit, and before each deletion.
+
+        Between one use and the next, a verb only computes, or reads what a later read or commit would notice.
+        """
         for owner, name in (
             (Ledger, "read"),
             (Ledger, "commit"),
@@ -91,7 +94,8 @@ class Steps:
 
     def _watched(self, original: Any) -> Any:
         def call(first: Any, *rest: Any, **more: Any) -> Any:
-            self()
+            if original.__name__ in ("commit", "delete"):
+                self()
             if original.__name__ == "delete":
                 for name in list(*rest):
                     original(first, [name])
