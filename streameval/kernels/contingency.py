@@ -116,7 +116,7 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
     words. `further` is a tuple because the compiler knows its length and unrolls the loop over it, which halves the
     time.
     """
-    columns, count, bits = len(further), 0, _FIRST_BITS
+    columns, count, bits = len(further), np.int64(0), np.int64(_FIRST_BITS)
     for b in range(starts.size - 1):
         first, bits = count, _cleared(slots, starts[b + 1] - starts[b], bits)
         for i in range(starts[b], starts[b + 1]):
@@ -145,7 +145,7 @@ def group_clusters(
     ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; the strays of bucket b begin at ``cuts[b]``.
     """
     columns, width = len(cluster), 1 + len(cluster) + len(class_)
-    found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), _FIRST_BITS
+    found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), np.int64(_FIRST_BITS)
     for b in range(starts.size - 1):
         cuts[b] = stray
         bits = _cleared(slots, starts[b + 1] - starts[b], bits)
@@ -251,7 +251,7 @@ def group_classes(
     ``maxima[k]`` and its words ``keys[k]``; for other cell i, its class ``numbers[i]`` and its counts ``n[i]`` and
     ``c[i]``.
     """
-    columns, found, bits = len(further), 0, _FIRST_BITS
+    columns, found, bits = len(further), np.int64(0), np.int64(_FIRST_BITS)
     for b in range(starts.size - 1):
         rows = class_starts[b + 1] - class_starts[b] + starts[b + 1] - starts[b]
         first, bits = found, _cleared(slots, rows, bits)

@@ -128,6 +128,9 @@ def _names(code: CodeType) -> Iterator[str]:
 def jit(function: Callable[..., Any]) -> Any:
     """Compile `function` on its first call, without the GIL, cached where possible.
 
+    A loop that passes a counter to another loop begins it with ``np.int64(0)``: for a literal 0, numba compiles the
+    other loop twice.
+
     Examples
     --------
     >>> @jit

@@ -84,7 +84,7 @@ def reduce_sorted(values, compression):
     n = values.size
     size = min(n, 8 * int(compression) + 8)
     means, weights, single = np.empty(size), np.empty(size), np.empty(size, np.bool_)
-    count, i = 0, 0
+    count, i = 0, np.int64(0)
     while i < n:
         j = 1 if i == 0 else min(n - 1, int(_limit(i / n, compression) * n))
         j = min(max(j, i + 1), n)
