@@ -234,6 +234,8 @@ OPTIONS = (
            "Refuse a slicing with more slices than this, in a night or over nights.", metavar="N"),
     Option("ci", LEVEL, None, (*_LOOK, "add"), "value", metavar="[LEVEL]", bare=0.95,
            help="Sampling intervals at this level, by default 0.95; --unit, --baseline and --against imply it."),
+    Option("ci", LEVEL, None, ("history",), "value", metavar="[LEVEL]", bare=0.95,
+           help="Sampling intervals at this level. [default: as the store]"),
     Option("unit", COLUMN, None, (*_FOLD, "add"), "state", metavar="COLUMN",
            help="Rows with the same value are drawn together, such as those of a campaign; for --ci. "
                 "[default: each row is a unit]"),

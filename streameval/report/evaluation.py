@@ -75,7 +75,8 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         *pictures.purity(evidence.curves),
         *([Text(said, "note")] if (said := bands_said(evidence.curves)) else []),
     ]
-    results = _headline(by_subject[""], differences, evidence.meanings)
+    store = evidence.source.nights > 0
+    results = _headline(by_subject[""], differences, evidence.meanings, store=store)
     if not evidence.curves and not evidence.distributions:
         results.append(Text("There is nothing to draw: these results have no curves here.", "note"))
     sections = (
@@ -84,7 +85,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         Section(_CALIBRATION, "Calibration", (*calibration, *pictures.calibration(evidence.curves, colours))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
         Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
-        slice_section(plain, evidence.meanings, drawn),
+        slice_section(plain, evidence.meanings, drawn, store=store),
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
@@ -127,11 +128,13 @@ def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> di
     return groups
 
 
-def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Block]:
+def _headline(
+    values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning], *, store: bool
+) -> list[Block]:
     tables: list[Block] = [*value_tables(values, meanings)]
     if differences:
         tables = [*pictures.differences(differences), difference_table(differences), *tables]
-    said = sampling_said([*values, *differences])
+    said = sampling_said([*values, *differences], store=store)
     return [*tables, Text(said, "note")] if said else tables
 
 

@@ -12,6 +12,7 @@ from streameval.report.elements import Cell, Facts, Head, Page, Row, Section, Ta
 from streameval.report.provenance import travelling
 from streameval.report.rules import MARKS, Ruled
 from streameval.report.sentences import joined
+from streameval.report.terminal.notes import sampling_said
 from streameval.report.values import digits, number, value_cell
 from streameval.results import Scalar
 from streameval.wording import few, plural
@@ -260,11 +261,13 @@ def history_page(series: Sequence[Followed], source: Source) -> Page:
     table = _table(names, drawn, dict.fromkeys(failed, ("a rule",)), incomplete)
     title = _title(first) if len(series) == 1 else ", ".join(one.metric for one in drawn)
     lead = [" ".join(map(_said, series[:_SAID])), more]
+    sampled = sampling_said([result for one in drawn for line in one.lines.values() for result in line], store=True)
+    notes = [Text(sampled, "note")] if sampled else []
     return Page(
         f"{title}, night by night",
         plural(len(names), "night"),
         tuple(Text(said, "lead") for said in lead if said),
-        (Section("nights", "Nights", (*figures, table)), _read(source)),
+        (Section("nights", "Nights", (*figures, table, *notes)), _read(source)),
     )
 
 

@@ -31,8 +31,10 @@ _WIDE = 8  # columns of values in a table
 _CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"
 
 
-def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], drawn: pictures.Drawn) -> Section:
-    """Every slicing, as a picture of its largest slices and as a table."""
+def slice_section(
+    results: Sequence[Scalar], meanings: Mapping[str, Meaning], drawn: pictures.Drawn, *, store: bool = False
+) -> Section:
+    """Every slicing, as a picture of its largest slices and as a table; `store` as `sampling_said`."""
     whole = {(r.metric, r.of): r for r in results if r.slice is None}
     blocks: list[Block] = []
     for i, (by, slices) in enumerate(by_slicing(results).items()):
@@ -40,7 +42,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], dr
         if len(slices) > 1:
             blocks += pictures.slices(drawn, by, slices[0][0], names, f"slices-{i}")
         blocks.append(_table(by, slices, whole, meanings))
-        blocks += _rests(by, rests(results, by))
+        blocks += _rests(by, rests(results, by), store=store)
     return Section("slices", "Slices", tuple(blocks))
 
 
@@ -81,14 +83,14 @@ def _table(
     return Table(f"By {by}", heads, rows, _note(len(slices), len(shown), first, picked, leading))
 
 
-def _rests(by: str, found: Sequence[Scalar]) -> list[Block]:
+def _rests(by: str, found: Sequence[Scalar], *, store: bool) -> list[Block]:
     """The differences between slices and all other rows, up to the limit of a page."""
     left = len(found) - MOST
     note = f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
     if not found:
         return []
     table = difference_table(found[:MOST], f"By {by}, against all other rows", note)
-    return [table, Text(sampling_said(found), "note")]
+    return [table, Text(sampling_said(found, store=store), "note")]
 
 
 def _picked(first: Sequence[Scalar]) -> list[int]:

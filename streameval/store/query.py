@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.options import honoured
 from streameval.options.kinds import texts
 from streameval.store.attribution import costs
 from streameval.store.evaluate import evaluator
@@ -46,9 +47,10 @@ def history(
     selection: Mapping[str, Any],
     *,
     cumulative: bool,
+    ci: float | None,
 ) -> History:
     """A metric of the partitions of a selection; see `Store.history`."""
-    return _series(context, [(canonical(metric), of)], as_of, selection, cumulative=cumulative)[0]
+    return _series(context, [(canonical(metric), of)], as_of, selection, cumulative=cumulative, ci=ci)[0]
 
 
 def histories(
@@ -60,22 +62,23 @@ def histories(
     *,
     cumulative: bool,
     by: Sequence[str] = (),
+    ci: float | None,
 ) -> Histories:
     """Metrics of all columns that have them, or of some, for all rows or by slice; see `Store.history`."""
     snapshot, configuration = context.begun(as_of)
     nightly = context.nightly(snapshot, configuration)
     pairs = list(dict.fromkeys(pair for metric in metrics for pair in nightly.named(metric, of)))
-    series = _series(context, pairs, as_of, selection, cumulative=cumulative)
-    asked = [(metric, *nightly.column(metric, of), whole) for (metric, of), whole in zip(pairs, series, strict=True)]
+    series = _series(context, pairs, as_of, selection, cumulative=cumulative, ci=ci)
+    asked = [(metric, *nightly.column(metric, of, ci), one) for (metric, of), one in zip(pairs, series, strict=True)]
     of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
-    given = {"metric": tuple(metrics), "of": tuple(of), "by": tuple(by)}
+    given = {"metric": tuple(metrics), "of": tuple(of), "by": tuple(by), "ci": ci}
     source = store_source(
         "history",
         context.location.name,
         len(chosen(snapshot.entries, **selection)),
         selection,
         given,
-        [name for name, texts in given.items() if texts],
+        [name for name, value in given.items() if value],
     )
     series = [replace(one, source=source) for one in series]
     for text in by:
@@ -119,19 +122,21 @@ def _series(
     selection: Mapping[str, Any],
     *,
     cumulative: bool,
+    ci: float | None,
 ) -> list[History]:
-    """The history of each metric and column."""
+    """The history of each metric and column, with sampling intervals of a level if it is not the store's."""
+    ci = honoured("history")["ci"].plain(ci)
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     nightly = context.nightly(snapshot, configuration)
     nightly.evaluated = evaluator(context)
     failing, found = tuple(context.judgements().failing(entries, newest(snapshot.entries))), []
     for metric, of in pairs:
-        alone = nightly.nights(entries, metric, of)
-        totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(alone)
+        alone = nightly.nights(entries, metric, of, ci)
+        totals: list[Any] = nightly.cumulative(entries, metric, of, ci) if cumulative else [None] * len(alone)
         rows = zip(entries, alone, totals, strict=True)
         points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
-        given = {"metric": metric, "of": of}
+        given = {"metric": metric, "of": of, "ci": ci}
         source = store_source("history", context.location.name, len(entries), selection, given, given)
         found.append(History(metric, alone[0].of, points, failing, source))
     if as_of is None:

@@ -18,7 +18,7 @@ from streameval.evaluation import explain
 from streameval.report import render, text
 from streameval.report.terminal.notes import sampling_notes
 from streameval.report.terminal.slices import slice_tables
-from streameval.results import Scalar
+from streameval.results import Scalar, Source
 from streameval.store.vacuum import Vacuumed
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,8 @@ def scored(columns: int, **facts: Any) -> Any:
     """Results of a number of scores."""
     metrics = ("roc_auc", "average_precision", "agc_ratio@0.001234", "tpr@fpr=0.0001")
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
-    return SimpleNamespace(rows=10, positives=4, results=tuple(results), dropped=(), skipped=(), options={})
+    facts = {"rows": 10, "positives": 4, "dropped": (), "skipped": (), "options": {}, "source": Source()}
+    return SimpleNamespace(results=tuple(results), **facts)
 
 
 @pytest.mark.parametrize("count", [1, 2])

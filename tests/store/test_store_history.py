@@ -109,9 +109,9 @@ def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
         assert points[1].night.value == evaluate(DATA / NIGHTS[1], score=column).value("roc_auc")
     invoke, path = CliRunner().invoke, str(tmp_path / "store")
     told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stdout
-    assert "– (no score_q in 1 of 2 nights)" in told
+    assert "cumulative in night=2026-01-02: no score_q in 1 of 2 nights" in told
     told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly"]).stdout
-    assert "– (no score_q)" in told
+    assert "in night=2026-01-01: no score_q\n" in told
     assert "cumulative" not in told
     shown = invoke(main, ["show", path]).stdout
     assert f"score_q: no score_q in 1 of 3 partitions ({NIGHTS[0]})" in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import pickle
 
@@ -71,6 +73,57 @@ def test_a_store_gives_the_intervals_of_its_files(store, data):
     assert (told.ci_lower, told.ci_upper) == raw_difference(data)
 
 
+def test_histories_have_intervals_at_an_asked_level(store, data):
+    """Of nights and of all up to each, in tables, files and lines below; the store's own level is another."""
+    raw = [evaluate(data / night, **COLUMNS, unit="campaign", ci=0.8, threads=1) for night in NIGHTS[:3]]
+    found = store.history("roc_auc", "score_lr", ci=0.8)
+    assert ends([point.night for point in found.points]) == ends([each.results[0] for each in raw])
+    assert ends([found.points[2].cumulative]) == ends(store.evaluate(ci=0.8).results[:1])
+    assert found.points[2].night.ci_lower > store.history("roc_auc", "score_lr").points[2].night.ci_lower
+    several = store.history(["roc_auc"], ci=0.8)
+    assert several.series[0].points == found.points
+    lower = [point.night.ci_lower for point in found.points]
+    assert several.to_arrow()["roc_auc[score_lr] ci_lower"].to_pylist() == lower
+    [head, first, *_] = csv.reader(io.StringIO(several.to_csv()))
+    assert float(first[head.index("roc_auc[score_lr] ci_lower")]) == lower[0]
+    assert several.series[0].source.command.endswith("--metric roc_auc --ci 0.8")
+    assert "80 % intervals: the unit is the campaign" in several.to_html()
+    for level in (80, 0, "much"):
+        with pytest.raises(OptionError, match="ci="):
+            store.history("roc_auc", "score_lr", ci=level)
+
+
+def test_tables_of_histories_name_level_and_unit(data, store, tmp_path):
+    """The store's own or those that `--ci` asks for; where there are none, why."""
+    shown = CliRunner().invoke(main, ["history", store.name, "--metric", "roc_auc", "--of", "score_lr"]).stdout
+    assert "95 % intervals: the unit is the campaign" in shown
+    bare = Store(tmp_path / "store", threads=1)
+    bare.update(data, **COLUMNS | {"metrics": ["roc_auc", "average_precision"]})
+    one = ["history", bare.name, "--metric", "roc_auc", "--of", "score_lr", "--nightly"]
+    assert "intervals" not in CliRunner().invoke(main, one).stdout
+    done = CliRunner().invoke(main, [*one, "--ci", "0.9", "--metric", "average_precision"])
+    shown = done.stdout.replace("\n", " ")
+    assert "90 % intervals: the unit is the row" in shown
+    assert "add their column to the store (add --unit COLUMN)" in shown
+    assert "no interval of average_precision[score_lr] in 3 nights" in shown
+    assert "the store keeps no blocks of units" in shown
+    told = json.loads(CliRunner().invoke(main, [*one, "--json", "-", "--ci"]).stdout)["points"][0]["night"]
+    assert (told["ci_level"], told["unit"]) == (0.95, "row")
+
+
+def test_histories_of_slices_have_intervals(data, tmp_path):
+    """As `evaluate` with the same slices."""
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, score="score_lr", metrics="roc_auc", unit="campaign", by="source")
+    found = made.history("roc_auc", by="source", ci=0.8)
+    night = made.evaluate(NIGHTS[0], by="source", ci=0.8).results
+    known = {str(one.slice): one for one in night if one.slice}
+    here = [one.points[0].night for one in found.series[1:] if str(one.slice) in known]
+    assert here
+    assert ends(here) == ends([known[str(one.slice)] for one in here])
+    assert any(one.ci_lower is not None for one in here)
+
+
 def raw_difference(data):
     """The interval of the difference, from the files."""
     found = evaluate(data, **COLUMNS, unit="campaign", threads=1).difference("roc_auc", "score_nb", "score_lr")
@@ -122,7 +175,9 @@ def test_without_a_unit_an_area_has_the_interval_of_single_rows(data, tmp_path):
     assert "keeps no blocks of units" in difference.ci_reason
     shown = CliRunner().invoke(main, ["show", made.name, "--ci"]).stdout
     assert "the unit is the row, 400 effective units\n" in shown
-    assert "name their column with --unit" in shown
+    said = "too narrow if rows come in groups; add their column to the store (add --unit COLUMN)"
+    assert said in shown.replace("\n", " ")
+    assert said in made.evaluate(ci=0.95).to_html()
     weighted = Store(tmp_path / "weighted", threads=1)
     weighted.update(data, **COLUMNS, weight="weight")
     assert "keeps no blocks" in weighted.evaluate(ci=0.95).results[0].ci_reason

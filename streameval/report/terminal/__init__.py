@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streameval.results import Scalar
+    from streameval.results import Scalar, Source
 
 __all__ = ["Found", "cell", "night_notes", "render", "series", "short", "text"]
 
@@ -33,6 +33,10 @@ class Found(Read, Protocol):
     @property
     def results(self) -> tuple[Scalar, ...]:
         """One value a metric and column."""
+
+    @property
+    def source(self) -> Source:
+        """Where the results come from."""
 
 
 def render(
@@ -55,13 +59,13 @@ def render(
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}{positives}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
-    whole = [result for result in found.results if result.slice is None]
+    whole, store = [result for result in found.results if result.slice is None], found.source.nights > 0
     for found_alike in alike(result for result in whole if result.baseline is None):
         parts += [*([""] if plain else []), SideBySide(found_alike, plain)]
     parts += ["", Points(points, plain)] if points else []
     compared = [result for result in whole if result.baseline is not None]
     parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
-    parts += [escape(line) for line in sampling_notes(whole)]
+    parts += [escape(line) for line in sampling_notes(whole, store=store)]
     parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
     parts += [
         f"{escape(name)} by group, from the least through the deciles to the greatest: {_numbers(deciles[name])}"
@@ -71,7 +75,7 @@ def render(
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
         parts += [escape(line) for line in slice_notes(rows)]
         if other := rests(found.results, by):
-            parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other))]
+            parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other, store=store))]
     return Group(*parts)
 
 
@@ -80,7 +84,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
-    """A metric night by night as a table; lines below say why nights have no value.
+    """A metric night by night as a table; lines below say what `night_notes` does.
 
     Parameters
     ----------

@@ -52,9 +52,12 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
         yield f"{', '.join(dict.fromkeys(metrics))}: {text_}"
 
 
-def sampling_notes(results: Sequence[Scalar]) -> list[str]:
-    """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted."""
-    return [*_units(results), *_reasons(results), *_adjusted(results)]
+def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:
+    """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted.
+
+    `store` says whether they are of a store, which is told its unit by another verb.
+    """
+    return [*_units(results, store=store), *_reasons(results), *_adjusted(results)]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
@@ -70,26 +73,14 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
     >>> slice_notes([[replace(auc, slice={"country": name})] for name in ("FR", None)])
     ['no value of roc_auc[score] in 2 slices ({country=FR}, {country=null}): one class only']
     """
-    why: dict[tuple[str, str], tuple[dict[str, None], dict[str, None], dict[str, None]]] = {}
-    for result in (result for results in slices for result in results):
-        undefined = result.value != result.value
-        missing = undefined or (result.ci_level is not None and result.ci_lower is None)
-        reason = result.reason if undefined else result.ci_reason
-        if missing and reason:
-            what = "value" if undefined else "interval"
-            metrics, names, reasons = why.setdefault((what, _UNITS.sub("", reason)), ({}, {}, {}))
-            metrics[f"{result.metric}[{result.of}]"] = names[_slice(result)] = reasons[reason] = None
-    told = [
-        f"no {what} of {few(list(metrics))} in {_listed(names)}: {_joined(list(reasons))}"
-        for (what, _), (metrics, names, reasons) in why.items()
-    ]
-    rough = {_slice(result): None for results in slices for result in results if _is_rough(result)}
-    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough)}: rough intervals"
-    return [*_most(told), *[few_units] * bool(rough)]
+    all_results = [result for results in slices for result in results]
+    return _missing([(f"{r.metric}[{r.of}]", _slice(r), r) for r in all_results], "slice")
 
 
 def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) -> list[str]:
-    """Which nights have no value and why; `columns` hold the values of all nights.
+    """What to know of values of a store night by night; `columns` hold the values of all nights.
+
+    Level and unit of sampling intervals, which nights have no value or no interval and why, and whose are rough.
 
     Examples
     --------
@@ -97,17 +88,38 @@ def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) 
     >>> night_notes({"roc_auc[score]": [Scalar.undefined("roc_auc", "one class only")] * 2}, ["Monday", "Tuesday"])
     ['no value of roc_auc[score] in 2 nights (Monday, Tuesday): one class only']
     """
-    why: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for column, results in columns.items():
-        for night, result in zip(nights, results, strict=True):
-            if result.value != result.value and result.reason:
-                metrics, named = why.setdefault(result.reason, ({}, {}))
-                metrics[column] = named[night] = None
-    told = [
-        f"no value of {few(list(metrics))} in {_listed(named, 'night')}: {reason}"
-        for reason, (metrics, named) in why.items()
+    cells = [
+        (column, night, result)
+        for column, results in columns.items()
+        for night, result in zip(nights, results, strict=True)
     ]
-    return _most(told)
+    return [*_units([result for _, _, result in cells], store=True, warn=False), *_missing(cells, "night")]
+
+
+def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
+    """Why cells of a table have no value or no interval, and whose intervals are rough.
+
+    Parameters
+    ----------
+    cells : name of the metric, name of the slice or night, and the result
+    what : ``slice`` or ``night``
+    """
+    why: dict[tuple[str, str], tuple[dict[str, None], dict[str, None], dict[str, None]]] = {}
+    for metric, place, result in cells:
+        undefined = result.value != result.value
+        missing = undefined or (result.ci_level is not None and result.ci_lower is None)
+        reason = result.reason if undefined else result.ci_reason
+        if missing and reason:
+            kind = "value" if undefined else "interval"
+            metrics, places, reasons = why.setdefault((kind, _UNITS.sub("", reason)), ({}, {}, {}))
+            metrics[metric] = places[place] = reasons[reason] = None
+    told = [
+        f"no {kind} of {few(list(metrics))} in {_listed(places, what)}: {_joined(list(reasons))}"
+        for (kind, _), (metrics, places, reasons) in why.items()
+    ]
+    rough = {place: None for _, place, result in cells if _is_rough(result)}
+    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough, what)}: rough intervals"
+    return [*_most(told), *[few_units] * bool(rough)]
 
 
 def _most(told: Sequence[str]) -> list[str]:
@@ -134,7 +146,7 @@ def _slice(result: Scalar) -> str:
     return name if len(name) <= _LONG else f"{name[: _LONG - 2]}…}}"
 
 
-def _listed(found: Mapping[str, None], what: str = "slice") -> str:
+def _listed(found: Mapping[str, None], what: str) -> str:
     """A slice or night, or how many there are and the first three."""
     names = list(found)
     return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
@@ -145,7 +157,8 @@ def _is_rough(result: Scalar) -> bool:
     return result.ci_lower is not None and (result.effective_units or math.inf) < FEW_UNITS
 
 
-def _units(results: Sequence[Scalar]) -> Iterator[str]:
+def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iterator[str]:
+    """Level and unit of the intervals; `warn` says whether to warn of few units here."""
     asked = [result for result in results if result.ci_level is not None and result.ci_lower is not None]
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
@@ -155,10 +168,11 @@ def _units(results: Sequence[Scalar]) -> Iterator[str]:
         within = f" in {plural(blocks, 'block')}" if blocks else ""
         known = "" if units is None else f", {math.floor(units + _ROUNDING):,} effective units{within}"
         yield f"{level}: the unit is the {unit}{known}"
-        if units is not None and units < FEW_UNITS:
+        if warn and units is not None and units < FEW_UNITS:
             yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
         if unit == "row":
-            yield "each row is its own unit: too narrow if rows come in groups; name their column with --unit"
+            told = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
+            yield f"each row is its own unit: too narrow if rows come in groups; {told}"
 
 
 def _reasons(results: Sequence[Scalar]) -> list[str]:
@@ -181,7 +195,7 @@ def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
         yield f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not"
 
 
-def sampling_said(results: Sequence[Scalar]) -> str:
+def sampling_said(results: Sequence[Scalar], *, store: bool = False) -> str:
     """The same as sentences, for a page, whose tables give the reasons for missing intervals."""
-    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results), *_adjusted(results))]
+    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_adjusted(results))]
     return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)

@@ -132,9 +132,16 @@ class KeptSlices:
         self.key.check(len(state.groups()), state.names)
         return state
 
-    def of_night(self, entry: Entry, metric: str, w: MetricRequest, options: Mapping[str, Any]) -> list[Scalar]:
+    def of_night(
+        self,
+        entry: Entry,
+        metric: str,
+        w: MetricRequest,
+        options: Mapping[str, Any],
+        resampling: Resampling = NO_INTERVALS,
+    ) -> list[Scalar]:
         """A metric of every slice of a night; none if the night has no rows."""
-        found = self.results([entry], (w.group, w.of), **options) if entry.rows else []
+        found = self.results([entry], (w.group, w.of), resampling, **options) if entry.rows else []
         return [one for one in found if one.metric == metric]
 
     def histories(
@@ -147,7 +154,8 @@ class KeptSlices:
         whole : History
             The metric over all rows, for the same nights.
         """
-        nights = [self.of_night(entry, metric, w, options) for entry in entries]
+        resampling = self.configuration.request(**options).resampling
+        nights = [self.of_night(entry, metric, w, options, resampling) for entry in entries]
         by_night = [{_values(one): one for one in night} for night in nights]
         rows: Counter[tuple[Any, ...]] = Counter()
         named: dict[tuple[Any, ...], dict[str, Any]] = {}

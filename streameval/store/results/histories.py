@@ -54,16 +54,27 @@ class Histories(Saved):
         return found
 
     def to_arrow(self) -> pa.Table:
-        """One row per night: partition, incomplete, failing, and the value of each series; null if undefined."""
+        """One row per night: partition, incomplete, failing, and the value of each series; null if undefined.
+
+        Each value is followed by the ends of its sampling interval, such as ``roc_auc[score] ci_lower``, if there are
+        intervals.
+        """
         import pyarrow as pa
 
         names, incomplete, failing = (list(column) for column in zip(*self.nights, strict=True))
         facts = {"partition": pa.array(names, pa.string()), "incomplete": incomplete, "failing": failing}
-        values = {
-            name: pa.array([None if math.isnan(r.value) else r.value for r in results], pa.float64())
-            for name, results in self.columns.items()
-        }
+        values: dict[str, Any] = {}
+        for name, results in self.columns.items():
+            values[name] = pa.array([_value(r) for r in results], pa.float64())
+            for end in self._ends:
+                values[f"{name} {end}"] = pa.array([getattr(r, end) for r in results], pa.float64())
         return pa.table(facts | values)
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        """Ends of the sampling intervals; none where none was asked for."""
+        sampled = any(result.ci_level is not None for results in self.columns.values() for result in results)
+        return ("ci_lower", "ci_upper") if sampled else ()
 
     def to_csv(self) -> str:
         """The table of `to_arrow`, with the reason for each null value."""
@@ -72,12 +83,13 @@ class Histories(Saved):
 
         out = io.StringIO()
         lines = csv.writer(out, lineterminator="\n")
-        columns = self.columns
-        lines.writerow(["partition", "incomplete", "failing", *(f for n in columns for f in (n, f"{n} reason"))])
+        columns, ends = self.columns, self._ends
+        heads = [head for name in columns for head in (name, f"{name} reason", *(f"{name} {end}" for end in ends))]
+        lines.writerow(["partition", "incomplete", "failing", *heads])
         for i, (name, incomplete, failing) in enumerate(self.nights):
-            cells = [
-                cell for r in columns.values() for cell in (_value(r[i]), r[i].reason if math.isnan(r[i].value) else "")
-            ]
+            cells: list[Any] = []
+            for r in (results[i] for results in columns.values()):
+                cells += [_value(r), r.reason if math.isnan(r.value) else "", *(getattr(r, end) for end in ends)]
             lines.writerow([name, str(incomplete).lower(), str(failing).lower(), *cells])
         return out.getvalue()
 

@@ -81,8 +81,10 @@ class MetricSeries:
         """The options of the store's default metrics, as text."""
         return _named(self.configuration, {})
 
-    def column(self, metric: str, of: str | None) -> tuple[MetricRequest, dict[str, Any]]:
-        """The state that a metric reads, and the options that compute it if it is not a default metric of the store.
+    def column(self, metric: str, of: str | None, level: float | None = None) -> tuple[MetricRequest, dict[str, Any]]:
+        """The state that a metric reads, and the options that compute it if these are not the store's own.
+
+        `level` is that of its sampling intervals, if it is not the store's.
 
         Raises
         ------
@@ -94,7 +96,8 @@ class MetricSeries:
             columns = ", ".join(w.of for w, _ in found)
             msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
             raise OptionError(msg)
-        return found[0]
+        w, options = found[0]
+        return w, options if level is None else {**options, "ci": level}
 
     def columns(self, metric: str, of: Sequence[str] = ()) -> list[tuple[MetricRequest, dict[str, Any]]]:
         """The states that a metric reads, for these columns or all, each with the options that compute it.
@@ -156,8 +159,7 @@ class MetricSeries:
     def nights(self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None) -> list[Scalar]:
         """The metric of each of these nights, with its sampling interval if a level other than the store's is given."""
         metric = canonical(metric)
-        w, options = self.column(metric, of)
-        options = options if level is None else {**options, "ci": level}
+        w, options = self.column(metric, of, level)
         keys = [self._key("", entry, w, options) for entry in entries]
         known = self.cache.find([key for key in keys if key], metric)
         missing = [(entry, key) for entry, key in zip(entries, keys, strict=True) if key and key not in known]
@@ -190,8 +192,7 @@ class MetricSeries:
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
         """The metric's difference between two columns in each night, with its sampling interval."""
         metric = canonical(metric)
-        (one, options), (other, _) = (self.column(metric, of) for of in pair)
-        options = {**options, "ci": level}
+        (one, options), (other, _) = (self.column(metric, of, level) for of in pair)
         found = []
         for entry in entries:
             key = key_of("difference", self._key("", entry, one, options), self._key("", entry, other, options))
@@ -213,10 +214,12 @@ class MetricSeries:
         wanted = (r for r in results if r.baseline == pair[1] and r.metric == metric)
         return next(wanted, Scalar.undefined(metric, f"no {' or '.join(pair)} in {entry.partition}"))
 
-    def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
-        """The metric over all nights from the first of these up to each."""
+    def cumulative(
+        self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None
+    ) -> list[Scalar]:
+        """The metric over all nights from the first of these up to each; `level` as `nights`."""
         metric = canonical(metric)
-        w, options = self.column(metric, of)
+        w, options = self.column(metric, of, level)
         keys = list(self._prefixes(entries, w, options))
         known, merge = self.cache.find(keys, metric), PrefixMerge()
         for i in range(len(entries)):

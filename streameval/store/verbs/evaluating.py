@@ -158,6 +158,7 @@ class Evaluating:
         last: int | None = None,
         as_of: str | int | date | None = None,
         by: str | Sequence[str] = (),
+        ci: float | None = None,
     ) -> Any:
         """A metric of each night, and of all nights up to each; or several metrics of several columns in one table.
 
@@ -175,6 +176,8 @@ class Evaluating:
             As `evaluate`.
         by : str or sequence of str
             Also each slice that the store keeps, such as ``"country"``: its values night by night, most rows first.
+        ci : float, optional
+            Level of sampling intervals, such as 0.95, as `evaluate`; by default that of the store, if it has one.
 
         Returns
         -------
@@ -183,15 +186,15 @@ class Evaluating:
         Raises
         ------
         OptionError
-            If there is no such metric.
+            If there is no such metric, or the level is none.
         """
         selection = {"since": since, "until": until, "last": last}
         if by or not isinstance(metric, str) or not (of is None or isinstance(of, str)):
             named = {"metric": metric, "of": of, "by": by or None}
             metrics, columns, slicings = (texts(name, given) for name, given in named.items())
             selected = metrics, columns, as_of, selection
-            return query.histories(self._context, *selected, cumulative=cumulative, by=slicings)
-        return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative)
+            return query.histories(self._context, *selected, cumulative=cumulative, by=slicings, ci=ci)
+        return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative, ci=ci)
 
     def plan(self, verb: str, **asked: Any) -> Reading:
         """What a verb would read and keep with these arguments.
