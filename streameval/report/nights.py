@@ -14,7 +14,7 @@ from streameval.report.rules import MARKS, Ruled
 from streameval.report.sentences import joined
 from streameval.report.terminal.notes import sampling_said
 from streameval.report.values import digits, number, value_cell
-from streameval.results import Scalar
+from streameval.results import Scalar, slice_name
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Checked(Protocol):
 
 
 class Followed(Protocol):
-    """A metric night by night."""
+    """A metric night by night, of all rows or of a slice."""
 
     @property
     def metric(self) -> str:
@@ -87,6 +87,10 @@ class Followed(Protocol):
     @property
     def of(self) -> str | None:
         """Its column."""
+
+    @property
+    def slice(self) -> dict[str, Any] | None:
+        """The values of the slicing columns."""
 
     @property
     def points(self) -> tuple[Any, ...]:
@@ -272,16 +276,21 @@ def history_page(series: Sequence[Followed], source: Source) -> Page:
 
 
 def _title(one: Followed) -> str:
-    return f"{one.metric} of {one.of}" if one.of else one.metric
+    return f"{one.metric} of {_column(one)}" if one.of else f"{one.metric}{slice_name(one.slice)}"
+
+
+def _column(one: Followed) -> str:
+    """The column, with the slice."""
+    return f"{one.of or one.metric}{slice_name(one.slice)}"
 
 
 def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
-    """A line for each column, by metric; of a single column also its values over all nights up to each."""
+    """A line for each column and slice, by metric; of a single column also its values over all nights up to each."""
     if len(series) == 1:
         return [Nightly(series[0].metric, series[0].spans())]
     found: dict[str, dict[str, list[Scalar]]] = {}
     for one in series:
-        found.setdefault(one.metric, {})[one.of or one.metric] = [point.night for point in one.points]
+        found.setdefault(one.metric, {})[_column(one)] = [point.night for point in one.points]
     return [Nightly(metric, lines) for metric, lines in found.items()]
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.evaluation.result.cached import CachedEstimates
+from streameval.results import slice_name
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
 
@@ -122,6 +124,19 @@ def test_histories_of_slices_have_intervals(data, tmp_path):
     assert here
     assert ends(here) == ends([known[str(one.slice)] for one in here])
     assert any(one.ci_lower is not None for one in here)
+
+
+def test_the_page_of_a_history_has_a_column_for_each_slice(data, tmp_path):
+    """All rows come first; a slice does not take their place."""
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, score="score_lr", metrics="roc_auc", by="source")
+    found = made.history("roc_auc", by="source")
+    page = re.sub(r"<[^>]+>", "\n", found.to_html())
+    for one in found.series:
+        assert f"score_lr{slice_name(one.slice)}\n" in page
+    last = found.series[0].points[-1].night.value
+    assert f"roc_auc of score_lr is {last:.4f} in" in page
+    assert "roc_auc of score_lr{source=sms} is " in page
 
 
 def raw_difference(data):
