@@ -155,7 +155,21 @@ def _compiled(function: Callable[..., Any]) -> Any:
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
         made._cache = uncached(function)  # noqa: SLF001 - as above
+    made.compile = _with_turn(made)
     return made
+
+
+def _with_turn(made: Any) -> Callable[[Any], Any]:
+    """Compile a loop for a signature; however that ends, the turn of this process ends with it."""
+    compile_loop = made.compile
+
+    def compiled(signature: Any) -> Any:
+        try:
+            return compile_loop(signature)
+        finally:
+            made._cache.end_turn()  # noqa: SLF001 - a class of ours
+
+    return compiled
 
 
 class Turn:
@@ -236,15 +250,10 @@ def _cache_classes() -> tuple[Any, Any]:
                 found = self._load_overload(sig, target_context)  # stored by the process whose turn it was
                 if found is None:
                     _make_room(self._name)
-                else:
-                    self._turn.end()
             return found
 
-        def save_overload(self, sig: Any, data: Any) -> None:
-            try:
-                super().save_overload(sig, data)
-            finally:
-                self._turn.end()
+        def end_turn(self) -> None:
+            self._turn.end()
 
     class NoCache(NullCache):  # type: ignore[misc]  # as above
         def __init__(self, function: Callable[..., Any]) -> None:
@@ -252,6 +261,9 @@ def _cache_classes() -> tuple[Any, Any]:
 
         def load_overload(self, sig: Any, target_context: Any) -> None:
             _make_room(self._name)
+
+        def end_turn(self) -> None:
+            """There are no turns without a cache."""
 
     return LoadingCache, NoCache
 

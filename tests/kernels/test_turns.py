@@ -80,3 +80,31 @@ def test_a_turn_that_never_ends_is_waited_for_only_for_a_while(tmp_path: Path, m
     jit.Turn(str(tmp_path), "double").begin()
     monkeypatch.undo()
     jit.Turn(str(tmp_path / "absent"), "double").begin()
+
+
+FAILS = """
+import sys
+from streameval.kernels import jit
+from loops import double
+
+try:
+    double(object())
+except Exception as error:
+    sys.stdout.write(f"{type(error).__name__} {double.made()._cache._impl.filename_base}\\n")
+    sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def test_a_turn_ends_where_compiling_fails(tmp_path: Path) -> None:
+    """Another process need not wait for one that could not compile the loop and goes on."""
+    (tmp_path / "loops.py").write_text(LOOP)
+    places = [str(tmp_path), str(Path(streameval.__file__).parents[1])]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(places)}
+    command = [sys.executable, "-c", FAILS]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as failed:
+        assert failed.stdout is not None
+        error, loop = failed.stdout.readline().split()
+        assert error == "TypingError"
+        [locks] = (tmp_path / "cache").rglob("compiling.lock")
+        assert jit.Turn(str(locks.parent), loop)._locks(take=True)
