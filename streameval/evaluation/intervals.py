@@ -177,7 +177,19 @@ def estimated(
         if without and family.own_blocks and resampling.unit is None and not wanted.spec.weighted:
             made[0] = by_row(made[0], wanted.metrics, state.totals(), exact)  # differences need blocks
         found += map(Estimated, *made)
-    return found
+    return _of_samples(found, [metric for w, _ in answered for metric in w.metrics])
+
+
+def _of_samples(found: Sequence[Estimated], metrics: Sequence[Metric]) -> list[Estimated]:
+    """The same, where values of a sample have the replicates of the metric of all rows that they estimate."""
+    whole = {(one.own.scalar.of, one.own.scalar.metric): one for one in found}
+    made: list[Estimated] = []
+    for one, metric in zip(found, metrics, strict=True):
+        value = one.own.scalar
+        of_all = whole.get((value.of, getattr(metric, "of_all_rows", "")))
+        sampled = of_all is not None and not math.isnan(value.value)
+        made.append(Estimated(*(each.sampled(value) for each in of_all)) if of_all and sampled else one)
+    return made
 
 
 def _blocks(wanted: MetricRequest, states: Mapping[Any, Any], resampling: Resampling) -> Any:

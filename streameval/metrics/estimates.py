@@ -45,6 +45,7 @@ __all__ = ["FINER", "TOO_COARSE", "Estimate", "at_end"]
 
 _LEAST_UNITS = 5
 _NORMAL = 1e9  # degrees of freedom
+_DRAWN = 31  # those of the standard error of a draw, which 32 groups of rows make
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
@@ -82,6 +83,7 @@ class Estimate:
     bounds : the least and the greatest value that can be, if the scale does not say it: that of a difference
     doubt : float64 array of shape (n_blocks,), standard deviation of each replicate around the one that exact scores
         would give; None or 0 where replicates are exact
+    drawn : standard error of the rows that were drawn, given all rows, where the value is of a sample of them
 
     Examples
     --------
@@ -100,6 +102,7 @@ class Estimate:
     known: float | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
     doubt: Array | None = None
+    drawn: float = 0.0
 
     @property
     def deviations(self) -> Array:
@@ -111,17 +114,32 @@ class Estimate:
 
     @property
     def stderr(self) -> float:
-        """Standard error of the value; NaN where fewer than two blocks have rows."""
+        """Standard error of the value; NaN where fewer than two blocks have rows.
+
+        Which rows are drawn has nothing to do with which units there are, so the two variances add.
+        """
         if self.known is not None:
-            return self.known
+            return math.hypot(self.known, self.drawn)
         d = self.deviations
         if d.size < 2:
             return math.nan
-        return math.sqrt((d.size - 1) / d.size * float(np.square(d).sum()))
+        return math.hypot(math.sqrt((d.size - 1) / d.size * float(np.square(d).sum())), self.drawn)
+
+    def sampled(self, value: Scalar) -> Estimate:
+        """The estimate of the same metric from a sample of the rows, whose value has the standard error of the draw."""
+        return replace(self, scalar=value, reason=self.undefined, grid=math.nan, drawn=value.stderr or 0.0)
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the standard error."""
+        """Degrees of freedom of the standard error; those of the draw are joined as Welch and Satterthwaite do."""
+        if not self.drawn:
+            return self._freedom
+        drawn, units = self.drawn**2, self.stderr**2 - self.drawn**2
+        return (drawn + units) ** 2 / (drawn**2 / _DRAWN + units**2 / self._freedom)
+
+    @property
+    def _freedom(self) -> float:
+        """Degrees of freedom of the part of the standard error that units make."""
         if self.known is not None:
             return _NORMAL
         d = self.deviations
@@ -200,7 +218,8 @@ class Estimate:
         ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
         if not all(map(math.isfinite, ends)):
             return replace(told, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
-        return replace(told, stderr=self.stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
+        stderr = self.stderr if told.stderr is None else told.stderr  # a sample's own is that of its draw
+        return replace(told, stderr=stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference of two estimates over the same blocks, paired; without replicates where one side has none.
@@ -222,7 +241,8 @@ class Estimate:
         shared = not apart and np.array_equal(doubts[0], doubts[1], equal_nan=True)  # of identical columns
         doubt = sure if shared else np.hypot(*doubts)
         grid = self.grid - other.grid
-        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt)
+        drawn = math.hypot(self.drawn, other.drawn)
+        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn)
 
     def _apart(self, other: Estimate) -> Array:
         """The difference of the replicates, NaN where neither side has rows of the block; empty if one side has none.

@@ -120,6 +120,29 @@ def test_standard_errors_of_differences_of_near_and_far_scores(noise):
         assert two.ci_reason or two.stderr == pytest.approx(spread(d), rel=0.02)
 
 
+@pytest.mark.parametrize(("bins", "rough"), [("2048", 0.02), ("exact", 1e-9)])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_a_sampled_gain_area_has_the_replicates_of_all_rows(bins, rough, weight):
+    """Units vary as in `agc`; below all rows the variance of the draw is added, and `stderr` stays that of the draw."""
+    table, metrics = clustered(), ["agc", "agc@0.2", "agc_approx*"]
+    asked = {"score": "v1", "weight": weight, "unit": "unit", "truncate": 0.2, "metrics": metrics, "approx_agc": True}
+    for sample in (1.0, 0.5):
+        found = evaluate(table, **asked, sample=sample, resample_bins=bins, threads=1)
+        by_name = {one.own.scalar.metric: one.own for one in found.estimates}
+        shown = {one.metric: one for one in found.results}
+        for name in ("agc", "agc@0.2"):
+            one, value = by_name[name.replace("agc", "agc_approx")], shown[name.replace("agc", "agc_approx")]
+            expected, _ = jackknife(table, name, "v1", weight=weight)
+            assert one.stderr == pytest.approx(math.hypot(expected, value.stderr), rel=rough)
+            assert (value.stderr == 0) == (sample == 1)
+            assert value.ci_lower < value.value < value.ci_upper
+            least = by_name[name].freedom  # those of the draw are 31
+            assert one.freedom == least if sample == 1 else least < one.freedom < least + 31
+    alone = evaluate(table, **asked | {"metrics": "agc_approx"}, threads=1).results[0]
+    assert (alone.ci_lower, alone.stderr) == (None, 0.0)
+    assert "evaluate that as well (--metric agc)" in alone.ci_reason
+
+
 def test_where_the_grid_is_too_coarse_there_is_no_interval():
     """Most rows within a millionth of each other, and a broad tail."""
     rng = np.random.default_rng(2)

@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -124,6 +125,22 @@ def test_histories_of_slices_have_intervals(data, tmp_path):
     assert here
     assert ends(here) == ends([known[str(one.slice)] for one in here])
     assert any(one.ci_lower is not None for one in here)
+
+
+def test_a_history_of_a_sampled_gain_area_has_the_intervals_of_its_evaluation(data, tmp_path):
+    """Cached by the update or computed again, and after a unit has joined."""
+    made, columns = Store(tmp_path / "store", threads=1), {"score": "score_lr", "approx_agc": True}
+    made.update(data, **columns, sample=0.5, metrics=["agc", "agc_approx"])
+    assert made.history("agc_approx").points[0].night.ci_level is None
+    made.add(unit="campaign")
+    points = made.history("agc_approx").points
+    assert points[0].night.ci_lower is not None
+    shutil.rmtree(tmp_path / "store" / "history")
+    assert made.history("agc_approx").points == points
+    shown = [one for one in made.evaluate(NIGHTS[0]).results if one.metric == "agc_approx"]
+    assert ends(shown) == ends([points[0].night])
+    whole = [one for one in made.evaluate().results if one.metric == "agc_approx"]
+    assert ends(whole) == ends([points[2].cumulative])
 
 
 def test_the_page_of_a_history_has_a_column_for_each_slice(data, tmp_path):

@@ -77,6 +77,7 @@ class Family(Protocol):
     sharded: bool  # whether its states are finalized shard by shard
     own_blocks: bool  # whether its intervals need a state of blocks; stores then keep it
     sweep_metrics: ClassVar[tuple[Metric, ...]]  # further metrics of a sweep over all slices
+    replicated_by: ClassVar[str]  # family of the column whose estimates its metrics take; empty for its own
     rests_of: ClassVar[Callable[..., Any] | None]  # the rests of some groups of a sweep; None: each is read on its own
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:

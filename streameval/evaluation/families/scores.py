@@ -150,6 +150,7 @@ class Samples(_OfScores):
     """Metrics of a sampled score column."""
 
     name = "sample"
+    replicated_by: ClassVar[str] = "score"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """A sample of every score column whose gain area is requested."""
@@ -160,8 +161,8 @@ class Samples(_OfScores):
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """No replicates: the error comes from the sampled rows, and the values report it."""
-        return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
+        """No replicates of its own; see `streameval.evaluation.intervals.estimated`."""
+        return "its replicates are those of agc of all rows: evaluate that as well (--metric agc)"
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Nothing to refuse: its metrics divide weights by their sum first."""

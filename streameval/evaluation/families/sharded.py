@@ -31,6 +31,7 @@ class Sharded:
 
     sharded = True
     own_blocks = False
+    replicated_by: ClassVar[str] = ""
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
     rests_of: ClassVar[Callable[..., Any] | None] = None
 

@@ -22,6 +22,11 @@ likely is not certain: `lower` and `upper` of a sample are NaN, and the value is
 interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
 run that is left to itself makes the second pass that this takes.
 
+Sampling intervals (``ci``) say how far the area of other units may be, such as those of the next night, and so hold a
+second error: `agc_approx` estimates `agc` of all rows, so it varies with the units as that does, and has its replicates
+where both are evaluated. Which rows are drawn has nothing to do with the units, so the variances of both errors add
+(`streameval.metrics.estimates.Estimate.sampled`); `bound` and `stderr` still speak of the sample alone.
+
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
 (`streameval.metrics.scores.gain_weighted_bounds`).
@@ -119,6 +124,11 @@ class AgcApprox(Metric):
     def name(self) -> str:
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
         return "agc_approx" + ("" if self.truncate == 1 else f"@{format_number(self.truncate)}")
+
+    @property
+    def of_all_rows(self) -> str:
+        """The metric that it estimates, such as ``agc@0.01``."""
+        return self.name.replace("_approx", "")
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""

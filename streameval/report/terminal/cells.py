@@ -45,6 +45,7 @@ def cell(result: Scalar | None) -> str:
         return f"{text} ± {width:.1e}"
     known = (("bound", result.bound), ("standard error", result.stderr))
     said = ", ".join(f"{name} {size:.1e}" for name, size in known if size is not None)
+    text = text if result.ci_lower is None else with_interval(result)
     return f"{text}, sampled: {said}" if said else f"{text} (estimate)"
 
 

@@ -89,13 +89,15 @@ def evaluated(
     Parameters
     ----------
     entries : the partitions, at least one
-    only : group and column of the one state to evaluate
+    only : group and column of the one state to evaluate, with that from which its intervals come
     merge : a `PrefixMerge`, for evaluations of growing prefixes of the partitions
     changes : metrics and their options, if they differ from the store's
     """
     names = [entry.partition for entry in entries]
-    wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
-    request = configuration.request(**changes)
+    wanted, request = configuration.wanted(names, **changes), configuration.request(**changes)
+    if only is not None:
+        further = {w.family.replicated_by for w in wanted if (w.group, w.of) == only and request.resampling.level}
+        wanted = [w for w in wanted if w.of == only[1] and w.group in (only[0], *further)]
     complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
     label = replace(request.label, complete=configuration.folding.label.complete)  # over all columns of the store

@@ -11,7 +11,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
@@ -280,8 +280,10 @@ class MetricSeries:
         if state is None:
             return ""
         metrics = self._metrics if not options else _named(self.configuration, options)
-        blocks = entry.state(f"{w.group}.blocks", w.of)
-        return key_of(before, entry.partition, *state.content, *(blocks.content if blocks else ()), metrics)
+        source = w.family.replicated_by
+        groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
+        further = (kept.content for group in groups if (kept := entry.state(group, w.of)))
+        return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), metrics)
 
     def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
         """Keys of the results over all nights from the first of these up to each."""
@@ -304,7 +306,7 @@ class MetricSeries:
             )
         except DataError as error:
             return _undefined(w, str(error))
-        return list(found.results)
+        return [result for result in found.results if result.metric in {metric.name for metric in w.metrics}]
 
 
 def _named(configuration: Configuration, options: dict[str, Any]) -> str:
