@@ -156,6 +156,27 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert str(bad) in found.to_json()
 
 
+@pytest.mark.parametrize("rows", [10**9, 2**62])
+@pytest.mark.parametrize("places", [1, -1])  # the file alone promises them, or its row groups and columns too
+def test_a_footer_that_promises_too_many_rows_is_refused(places: int, rows: int, tmp_path: Path) -> None:
+    """By name, with both numbers, and without memory for the rows promised."""
+
+    def encoded(value: int) -> bytes:
+        """An int64 field of Thrift's compact protocol: its type, and zigzag bits in groups of seven."""
+        found, left = b"\x16", 2 * value
+        while left > 127:
+            found, left = found + bytes([left & 127 | 128]), left >> 7
+        return found + bytes([left])
+
+    few = 7_777
+    whole = write(tmp_path / "a.parquet", {"label": np.arange(few) % 2, "score": np.arange(few) / few}).read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    assert whole[start:].count(encoded(few)) == 4
+    footer = whole[start:-8].replace(encoded(few), encoded(rows), places)
+    (tmp_path / "a.parquet").write_bytes(whole[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    refused(CorruptFileError, tmp_path, "a.parquet", f"{few:,}", f"{rows:,}")
+
+
 @pytest.mark.parametrize("how", ["footer", "page"])
 def test_nothing_but_damaged_files_is_an_error(how: str, tmp_path: Path) -> None:
     """When every file was skipped there are no rows, and the first reason is given."""
