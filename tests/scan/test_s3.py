@@ -59,6 +59,7 @@ class Counting:
         self.listed: set[str] = set()  # prefixes
         self.refuse: dict[str, range] = {}
         self.short: Callable[[str, int], int] | None = None  # bytes of an answer that are left out
+        self.cuts_listings = False  # or of objects
         self.after: Callable[[str], None] | None = None  # called when an object has been read from
         self.seen: set[str] = set()  # invocation ids
         self.lock = threading.Lock()  # requests come side by side
@@ -85,7 +86,7 @@ class Counting:
                 self.served += sum(sizes) * (get and first)
             return start(status, headers, *more)
 
-        if get and self.short and "list-type" not in environ["QUERY_STRING"]:
+        if get and self.short and ("list-type" in environ["QUERY_STRING"]) == self.cuts_listings:
             return self.shortened(environ, start)
         answer = self.app(environ, counted)
         if get and self.after:
@@ -413,6 +414,18 @@ def test_short_answers_are_found(
             list(read(prune(scan, condition)[0].pieces[0], scan.schema))  # statistics that cannot be read prune nothing
     finally:
         app.short = None
+
+
+@pytest.mark.parametrize("missing", [1, 20, 400])
+def test_a_listing_that_is_cut_short_is_refused(server: tuple[Counting, str], missing: int) -> None:
+    """Files are never left out because the answer that lists them ends early."""
+    app, query = server
+    app.cuts_listings, app.short = True, lambda _, size: min(missing, size)
+    try:
+        with pytest.raises((MissingInputError, CorruptFileError, DataError), match="s3://bucket/scores"):
+            evaluate(f"s3://bucket/scores/{query}", score="score", threads=1)
+    finally:
+        app.cuts_listings, app.short = False, None
 
 
 def test_objects_that_change_while_they_are_read(server: tuple[Counting, str]) -> None:
