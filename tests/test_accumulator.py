@@ -126,6 +126,23 @@ def test_threads_take_turns() -> None:
     assert same(found.result(), evaluate(data, **OPTIONS))
 
 
+def test_two_that_merge_with_each_other_do_not_wait_for_ever() -> None:
+    """While one waits for the rows of another, its own can still be taken."""
+    data, (one, other) = table(200), (Accumulator(**OPTIONS) for _ in range(2))
+    one.update(data)
+    other.update(data)
+    with other._lock:
+        merging = threading.Thread(target=one.merge, args=(other,), daemon=True)
+        merging.start()
+        merging.join(0.2)
+        taking = threading.Thread(target=one.result, daemon=True)
+        taking.start()
+        taking.join(60)
+        assert not taking.is_alive()
+    merging.join(60)
+    assert same(one.result(), evaluate(pa.concat_tables([data, data]), **OPTIONS))
+
+
 GOOD: dict[str, Any] = {"label": np.array([0, 1]), "score": np.array([0.1, 0.9]), "cluster": np.array([1, 2]),
                         "weight": np.array([1.0, 2.0]), "campaign": np.array([5, 6])}  # fmt: skip
 ALL: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "campaign", "weight": "weight"}

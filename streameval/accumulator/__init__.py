@@ -194,9 +194,9 @@ class Accumulator:
         if not isinstance(other, Accumulator):
             msg = f"cannot merge an Accumulator with {type(other).__name__}"
             raise IncompatibleStatesError(msg)
+        given, schema, added = Accumulator._held(other)  # before the lock: two that merge with each other never wait
         with self._lock:
             self._check()
-            given, schema, added = Accumulator._held(other)
             mine, theirs = recorded(self._request.options), recorded(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
