@@ -71,7 +71,7 @@ def holdings(
         try:
             if isinstance(footer, Exception):
                 raise footer
-            if footer.num_rows:
+            if footer.num_rows or any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
                 groups = _groups(file, footer, layout)
                 kinds = layout.kinds_where(columns, encoded_in(groups))
