@@ -151,23 +151,23 @@ def _compiled(function: Callable[..., Any]) -> Any:
     made = numba.njit(**_OPTIONS)(function)
     cached, uncached = _cache_classes()
     try:
-        made._cache = cached(function)  # noqa: SLF001 - as ``cache=True`` does, with our class
+        cache = cached(function)
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
-        made._cache = uncached(function)  # noqa: SLF001 - as above
-    made.compile = _with_turn(made)
+        cache = uncached(function)
+    made._cache = cache  # noqa: SLF001 - numba has no public way to give a loop a cache of another class
+    made.compile = _with_turn(made.compile, cache)
     return made
 
 
-def _with_turn(made: Any) -> Callable[[Any], Any]:
+def _with_turn(compile_loop: Callable[[Any], Any], cache: Any) -> Callable[[Any], Any]:
     """Compile a loop for a signature; however that ends, the turn of this process ends with it."""
-    compile_loop = made.compile
 
     def compiled(signature: Any) -> Any:
         try:
             return compile_loop(signature)
         finally:
-            made._cache.end_turn()  # noqa: SLF001 - a class of ours
+            cache.end_turn()
 
     return compiled
 

@@ -35,7 +35,7 @@ class CachedEvaluation:
     @property
     def resampled(self) -> Mapping[tuple[str, str], Resampled]:
         """The replicates of its curves."""
-        return self.evaluation._resampled  # noqa: SLF001 - for the field of that name of the evaluation that it replaces
+        return self.evaluation._resampled  # noqa: SLF001 - it fills this field of another evaluation
 
 
 class CachedEstimates(Sequence["Estimated"]):

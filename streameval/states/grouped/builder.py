@@ -14,17 +14,9 @@ import pyarrow.compute as pc
 from streameval.errors import OptionError
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
-from streameval.states.grouped.interleaved.cells import (
-    InterleavedCells,
-    InterleavedCellsBuilder,
-    interleaves_cells,
-)
-from streameval.states.grouped.interleaved.clusters import (
-    InterleavedClusters,
-    InterleavedClustersBuilder,
-    interleaves_clusters,
-)
-from streameval.states.grouped.interleaved.scores import Interleaved, InterleavedBuilder, interleaves
+from streameval.states.grouped.interleaved.cells import InterleavedCellsBuilder, interleaves_cells
+from streameval.states.grouped.interleaved.clusters import InterleavedClustersBuilder, interleaves_clusters
+from streameval.states.grouped.interleaved.scores import InterleavedBuilder, interleaves
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import TableBuilder, hashed
 from streameval.states.keyed.builder import SegmentBuilder
@@ -35,15 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.budget import Budget
+    from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups
     from streameval.states.grouped.keys import Key
     from streameval.states.grouped.rows import Rows
     from streameval.states.protocol import Batch, Builder
     from streameval.typing import Array
 
-__all__ = ["APART", "AnyInterleaved", "GroupedBuilder"]
+__all__ = ["APART", "GroupedBuilder"]
 
-AnyInterleaved = Interleaved | InterleavedClusters | InterleavedCells
-
+_LAYOUTS: tuple[tuple[Callable[[Any, Key], bool], Callable[..., CodedBuilder]], ...] = (
+    (interleaves, InterleavedBuilder),
+    (interleaves_clusters, InterleavedClustersBuilder),
+    (interleaves_cells, InterleavedCellsBuilder),
+)  # which groups are interleaved, and how
 APART = 128  # largest number of groups of a task that stand apart
 _GROUP_BYTES = 1 << 24  # of the budget for each of them, sixteen times the size of its builder
 _FIXED_BYTES = 1 << 25  # of a group whose state has a fixed size, a histogram, with its builder
@@ -71,20 +67,15 @@ class GroupedBuilder:
         key: Key,
         budget: Budget,
         capacity: int,
-        made: Callable[[dict[bytes, Any], CompositeGroups, AnyInterleaved | None], Any],
+        made: Callable[[dict[bytes, Any], CompositeGroups, CodedGroups | None], Any],
     ) -> None:
         self._inner, self._key, self._made = inner, key, made
         self._budget, self._capacity = budget, capacity
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
-        self._interleaved: InterleavedBuilder | InterleavedClustersBuilder | InterleavedCellsBuilder | None = None
-        if interleaves(inner, key):
-            self._interleaved = InterleavedBuilder(inner, key, budget, capacity)
-        elif interleaves_clusters(inner, key):
-            self._interleaved = InterleavedClustersBuilder(inner, key, budget, capacity)
-        elif interleaves_cells(inner, key):
-            self._interleaved = InterleavedCellsBuilder(inner, key, budget, capacity)
+        started = (builder(inner, key, budget, capacity) for suits, builder in _LAYOUTS if suits(inner, key))
+        self._interleaved: CodedBuilder | None = next(started, None)
         self._composite: SegmentBuilder | None = None
         self._table = TableBuilder()
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.builder import AnyInterleaved
+    from streameval.states.grouped.interleaved.group_codes import CodedGroups
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -210,12 +210,12 @@ class Grouped(Small):
     spec: GroupedSpec
     apart: Mapping[bytes, Any]
     composite: CompositeGroups
-    interleaved: AnyInterleaved | None = None
+    interleaved: CodedGroups | None = None
 
     def merge(self, other: Grouped) -> Grouped:
         """Groups of both inputs; groups with equal names are one."""
         mergeable(self, other)
-        mine: Any = self.interleaved
+        mine = self.interleaved
         if mine and other.interleaved and not mine.fits(other.interleaved):
             other = other.parted()
         apart = dict(self.apart)

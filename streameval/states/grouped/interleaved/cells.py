@@ -22,10 +22,10 @@ from streameval.states.contingency.counts import ContingencyCounts, ContingencyS
 from streameval.states.contingency.rows import RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable, TableBuilder
+from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, Layout, Segment
@@ -182,7 +182,7 @@ def _recoded(codes: Array, rest: Array) -> Array:
     return np.column_stack((rest[:, :-1], codes[rest[:, -1]]))
 
 
-class InterleavedCellsBuilder:
+class InterleavedCellsBuilder(CodedBuilder):
     """Builder of interleaved cells; owned by one task.
 
     Parameters
@@ -195,16 +195,10 @@ class InterleavedCellsBuilder:
     """
 
     def __init__(self, inner: ContingencySpec, key: Key, budget: Budget, capacity: int) -> None:
-        self._inner, self._group_codes = inner, shared_codes(budget, key)
+        super().__init__(inner, key, budget)
         layout = coded_layout(inner)
         capacity = max(1, capacity * inner.layout.words // layout.words)
         self._rows = RowBuilder(layout, budget, capacity, (inner, key))
-        self._table = TableBuilder()
-
-    @property
-    def known(self) -> int:
-        """Groups that the builders of the budget have met."""
-        return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; False, and nothing is done, if it is not to be interleaved."""

@@ -21,10 +21,10 @@ from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_o
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable, TableBuilder
+from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import identify
@@ -132,7 +132,7 @@ class InterleavedClusters(CodedGroups):
         return self.alone(), CompositeGroups.empty(self.inner)
 
 
-class InterleavedClustersBuilder:
+class InterleavedClustersBuilder(CodedBuilder):
     """Builder of interleaved clusters; owned by one task.
 
     Parameters
@@ -145,14 +145,8 @@ class InterleavedClustersBuilder:
     """
 
     def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
-        self._inner, self._group_codes, self._budget = inner, shared_codes(budget, key), budget
+        super().__init__(inner, key, budget)
         self._segments = SegmentBuilder(cell_layout(inner), budget, capacity)
-        self._table = TableBuilder()
-
-    @property
-    def known(self) -> int:
-        """Number of groups that the builders of the budget have seen."""
-        return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if there are too many groups."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,16 +13,20 @@ import numpy as np
 
 from streameval.budget import Budget
 from streameval.states.grouped.composite import inner_header
+from streameval.states.grouped.table import TableBuilder
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from streameval.states.grouped.composite import CompositeGroups
+    from streameval.states.grouped.keys import Key, Split
     from streameval.states.grouped.table import GroupTable
     from streameval.states.keyed.layout import Segment
+    from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["CodedGroups", "GroupCodes", "shared_codes"]
+__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes"]
 
 
 class GroupCodes:
@@ -78,7 +83,7 @@ def shared_codes(budget: Budget, key: Any) -> GroupCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class CodedGroups:
+class CodedGroups(ABC):
     """Groups of a state in one table, in which each row has the code of its group.
 
     Attributes
@@ -93,6 +98,30 @@ class CodedGroups:
     group_codes: GroupCodes
     table: GroupTable
     keyed: KeyedCounts
+
+    @abstractmethod
+    def fits(self, other: Any) -> bool:
+        """Whether one table can hold the groups of both, with codes from this one's `group_codes`."""
+
+    @abstractmethod
+    def merge(self, other: Any) -> Any:
+        """The groups of both inputs, which fit; groups with equal names are one."""
+
+    @abstractmethod
+    def total(self) -> Any:
+        """The inner state of all rows."""
+
+    @abstractmethod
+    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
+        """The inner state of the groups whose codes are marked."""
+
+    @abstractmethod
+    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
+        """The inner state of each group, by name."""
+
+    @abstractmethod
+    def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
+        """The same groups in the other layouts: apart, and under composite keys."""
 
     def shares(self, other: CodedGroups, most: int) -> bool:
         """Whether both have the same codes, or at most `most` groups together, which then have codes in these."""
@@ -116,3 +145,30 @@ class CodedGroups:
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled segments do not count."""
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
+
+
+class CodedBuilder(ABC):
+    """Builder of coded groups; owned by one task, shares its codes with the other builders of the budget.
+
+    Parameters
+    ----------
+    inner : the inner spec
+    key : Key
+    budget : Budget
+    """
+
+    def __init__(self, inner: Any, key: Key, budget: Budget) -> None:
+        self._inner, self._group_codes, self._table = inner, shared_codes(budget, key), TableBuilder()
+
+    @property
+    def known(self) -> int:
+        """Number of groups that the builders of the budget have seen."""
+        return len(self._group_codes)
+
+    @abstractmethod
+    def update(self, batch: Batch, split: Split) -> bool:
+        """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
+
+    @abstractmethod
+    def interleaved(self) -> CodedGroups:
+        """Everything folded; the builder must not be used afterwards."""

@@ -28,11 +28,11 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedGroups, GroupCodes, shared_codes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.interleaved.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable, TableBuilder
+from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout, Segment
@@ -217,7 +217,7 @@ class Interleaved(CodedGroups):
             yield each, *self.words.keys_and_cells(self.inner.type, each)
 
 
-class InterleavedBuilder:
+class InterleavedBuilder(CodedBuilder):
     """Builder of interleaved groups; owned by one task.
 
     Parameters
@@ -230,20 +230,14 @@ class InterleavedBuilder:
     """
 
     def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
-        self._inner, self._group_codes = inner, shared_codes(budget, key)
+        super().__init__(inner, key, budget)
         self._budget, self._capacity = budget, capacity
         self._builders = {first_words(inner): self._started(first_words(inner))}
-        self._table = TableBuilder()
 
     def _started(self, words: Words) -> SegmentBuilder:
         layout = words.stored(self._inner)
         capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(layout)
         return SegmentBuilder(layout, self._budget, max(1, capacity))
-
-    @property
-    def known(self) -> int:
-        """Number of groups that the builders of the budget have seen."""
-        return len(self._group_codes)
 
     def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved.
