@@ -186,7 +186,7 @@ def _of_samples(found: Sequence[Estimated], metrics: Sequence[Metric]) -> list[E
     made: list[Estimated] = []
     for one, metric in zip(found, metrics, strict=True):
         value = one.own.scalar
-        of_all = whole.get((value.of, getattr(metric, "of_all_rows", "")))
+        of_all = whole.get((value.of, metric.of_all_rows or ""))
         sampled = of_all is not None and not math.isnan(value.value)
         made.append(Estimated(*(each.sampled(value) for each in of_all)) if of_all and sampled else one)
     return made

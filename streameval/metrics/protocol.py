@@ -113,6 +113,7 @@ class Metric(Basis):
         it reads all
     drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
     assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
+    of_all_rows : name of the metric of all rows that a metric of a sample estimates; None for other metrics
     """
 
     if TYPE_CHECKING:  # a property here would be the default of a field of this name
@@ -136,6 +137,10 @@ class Metric(Basis):
 
     @property
     def assignment_cells(self) -> int | None:  # noqa: D102
+        return None
+
+    @property
+    def of_all_rows(self) -> str | None:  # noqa: D102
         return None
 
     def basis(self, part: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Resampled
-from streameval.metrics.units import Sizes
+from streameval.metrics.units import Sizes, class_counts
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeState
 
@@ -104,7 +104,7 @@ class WithoutRows(Resampled):
     def sizes(self) -> Sizes:
         """Rows of each block."""
         rows, positives = self.changes.rows, self.changes.positives
-        return Sizes(self.unit, {"rows": rows, "positives": positives, "negatives": rows - positives}, self.units)
+        return Sizes(self.unit, class_counts(rows - positives, positives), self.units)
 
     def without(self, block: int) -> SizeState:
         """The rows of all other blocks."""

@@ -12,152 +12,36 @@ decide it: those around its threshold, or ties within bins. What a metric needs 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.entry import Entry
 from streameval.metrics.estimates import Estimate, at_end
-from streameval.metrics.finalize import compute
-from streameval.metrics.protocol import Metric
-from streameval.metrics.resampled import Thresholded
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
-from streameval.metrics.units import Sizes, effective_units, too_few
+from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
 from streameval.results import FEW_UNITS
-from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval.metrics.resampled import Exact, Resampled
+    from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampled import Exact, Resampled, Thresholded
     from streameval.results import Scalar
-    from streameval.states.grouped import Grouped
     from streameval.states.protocol import Totals
-    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-__all__ = ["FEW_BLOCKS", "SplitState", "by_row", "certificates", "estimates", "units_beyond", "without_replicates"]
+__all__ = ["FEW_BLOCKS", "by_row", "certificates", "estimates", "units_beyond", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
-
-
-class _Ranking(NamedTuple):
-    """Scores from the worst to the best, with the measure of both classes at or above each.
-
-    Attributes
-    ----------
-    scores : array of shape (n_groups,), ascending
-    measure : float64 array of shape (2, n_groups + 1), of negatives and positives; the last is 0
-    type : that of the scores
-    """
-
-    scores: Array
-    measure: Array
-    type: str
-
-    def above(self, threshold: float) -> Array:
-        """Measure of negatives and positives that score at or above a threshold."""
-        found: Array = self.measure[:, np.searchsorted(self.scores, compared(threshold, self.type))]
-        return found
-
-
-@dataclass(frozen=True)
-class _Ranked(Metric):
-    """A metric whose value is the `_Ranking` of a score."""
-
-    name: str = "ranking"
-
-    def partial(self, part: ScorePart) -> tuple[Array, Array]:
-        """The scores of one part, and the measure of both classes."""
-        return part.scores, np.stack((part.n, part.p)).astype(np.float64)
-
-    def combine(self, partials: Sequence[tuple[Array, Array]], state: Any) -> _Ranking:
-        """All scores in order."""
-        if not partials:
-            return _Ranking(np.empty(0), np.zeros((2, 1)), state.spec.type)
-        scores, measure = (np.concatenate(each, axis=-1) for each in zip(*partials, strict=True))
-        order = np.argsort(scores)
-        above = np.cumsum(measure[:, order[::-1]], axis=1)[:, ::-1]
-        in_ones = np.ldexp(np.pad(above, ((0, 0), (0, 1))), state.totals().unit)
-        return _Ranking(scores[order], in_ones, state.spec.type)
-
-
-@dataclass(frozen=True)
-class SplitState(Thresholded):
-    """A score state that is split by block, nothing left out.
-
-    Attributes
-    ----------
-    grouped : the state, split by `streameval.states.grouped.Blocks`
-    unit : what is drawn together: a column, or ``row``
-    count : number of blocks; those of the state are taken modulo this
-    """
-
-    grouped: Grouped
-    unit: str
-    count: int
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Measure of the rows of each block."""
-        found = np.zeros((2, self.count))
-        weighted = False
-        for block in self.grouped.groups():
-            totals = self.grouped.only(block).totals()
-            weighted |= totals.weighted
-            found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
-        return Sizes(self.unit, _counts(*found), single=self.unit == "row" and not weighted)
-
-    def without(self, block: int) -> Any:
-        """The state of the rows of all other blocks."""
-        return self.grouped.without(*(b for b in self.grouped.groups() if b % self.count == block))
-
-    def merged(self, count: int) -> SplitState:
-        """The same rows in fewer blocks."""
-        return replace(self, count=count)
-
-    def beyond(self, threshold: float) -> Mapping[str, Array]:
-        """What the blocks hold of rows that score at or above a threshold."""
-        found = np.zeros((2, self.count))
-        for block, ranking in self._rankings.items():
-            found[:, block % self.count] += ranking.above(threshold)
-        return _counts(*found)
-
-    @cached_property
-    def _rankings(self) -> dict[int, _Ranking]:
-        """The scores of each block, read once for the many thresholds of a curve."""
-        return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
-
-    def total(self) -> None:
-        """None: the values are of these rows."""
-
-    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> SplitState:
-        """The same."""
-        return self
-
-    def displaced(self) -> Sequence[SplitState]:
-        """Empty: the scores of each block are known."""
-        return ()
-
-    def tied(self, metrics: Sequence[Metric]) -> Sequence[SplitState]:
-        """Empty: the scores of each block are known."""
-        return ()
-
-    def certified(self, exact: Exact) -> str | None:
-        """Nothing is approximated."""
-        return None
-
-
-def _counts(negatives: Any, positives: Any) -> dict[str, Any]:
-    return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
 
 
 def certificates(metrics: Sequence[Metric], *, coarse: bool, single: bool) -> tuple[Metric, ...]:
@@ -256,7 +140,7 @@ def by_row(refused: Sequence[Estimate], metrics: Sequence[Metric], totals: Total
 
     Other values stay `refused`; `exact` takes metrics to their values of the state, whose totals are given.
     """
-    counts = {kind: np.array([float(n)]) for kind, n in _counts(totals.neg, totals.pos).items()}
+    counts = {kind: np.array([float(n)]) for kind, n in class_counts(totals.neg, totals.pos).items()}
     sizes, found, kinds = Sizes("row", counts, single=True), list(refused), [_kind(metric) for metric in metrics]
     at = [i for i, kind in enumerate(kinds) if kind.rowwise is not None]
     for i, error in zip(at, exact([kinds[i].rowwise for i in at]) if at else [], strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Sizes", "effective_units", "too_few"]
+__all__ = ["Sizes", "class_counts", "effective_units", "too_few"]
+
+
+def class_counts(negatives: Any, positives: Any) -> dict[str, Any]:
+    """Counts of rows by kind, as `Sizes` takes them, from those of each class.
+
+    >>> class_counts(3, 1)
+    {'rows': 4, 'positives': 1, 'negatives': 3}
+    """
+    return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
 
 
 def too_few(units: float, of: str, needed: str) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streameval.errors import WeightError
 from streameval.evaluation.families.protocol import Counted, MetricRequest
 from streameval.evaluation.families.sharded import Sharded, totals
-from streameval.metrics.resampling import SplitState, certificates
+from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.group_means import group_means
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
+from streameval.metrics.scores.sampling.split import SplitState
 from streameval.states.grouped import GroupedSpec
 from streameval.states.grouped.rests import Rests
 from streameval.states.scores.blocks import BlockSpec

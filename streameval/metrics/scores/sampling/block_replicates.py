@@ -33,7 +33,7 @@ from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
 from streameval.metrics.scores.sampling.rankings import Rankings
-from streameval.metrics.units import Sizes
+from streameval.metrics.units import Sizes, class_counts
 from streameval.states.protocol import Small
 from streameval.states.scores.parts import known
 from streameval.states.scores.types import compared
@@ -160,7 +160,7 @@ class BlockReplicates(Thresholded):
     @cached_property
     def sizes(self) -> Sizes:
         """Measure of the rows of each block."""
-        return Sizes(self.unit, _kinds(self._by_block(self.state.measure.sum(axis=0))), single=self._single)
+        return Sizes(self.unit, class_counts(*self._by_block(self.state.measure.sum(axis=0)).T), single=self._single)
 
     @property
     def rows_by_block(self) -> Array:
@@ -215,7 +215,7 @@ class BlockReplicates(Thresholded):
         if above and high[above - 1] >= threshold:
             share = (high[above - 1] - threshold) / (high[above - 1] - low[above - 1])
             found += share * self.state.measure[above - 1]
-        return _kinds(self._by_block(found))
+        return class_counts(*self._by_block(found).T)
 
     def focused(
         self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Callable[[Sequence[Metric]], list[Any]]
@@ -371,7 +371,3 @@ def _ranks(metrics: Sequence[Metric], rows: int) -> list[int]:
 def _bin_of(rank: int, rows: Array) -> int:
     """The bin of the row of a rank, 1 the best, from the rows of each bin."""
     return int(np.count_nonzero(np.cumsum(rows[::-1]) >= rank)) - 1
-
-
-def _kinds(found: Array) -> dict[str, Array]:
-    return {"rows": found.sum(axis=1), "positives": found[:, 1], "negatives": found[:, 0]}

@@ -18,7 +18,7 @@ from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Resampled
 from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, measure_of, merged
 from streameval.metrics.scores.sums import BITS
-from streameval.metrics.units import Sizes
+from streameval.metrics.units import Sizes, class_counts
 from streameval.results import Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.scores.groups import GroupScores
@@ -132,8 +132,7 @@ class WithoutGroups(Resampled):
     def sizes(self) -> Sizes:
         """Rows of the groups of each block that have a value."""
         sums = next(iter(self.found.values())).sums
-        counts = {"rows": sums[_NEG] + sums[_POS], "positives": sums[_POS], "negatives": sums[_NEG]}
-        return Sizes(self.unit, counts, int(sums[_GROUPS].sum()))
+        return Sizes(self.unit, class_counts(sums[_NEG], sums[_POS]), int(sums[_GROUPS].sum()))
 
     def without(self, block: int) -> WithoutGroups:
         """The groups of all other blocks."""
