@@ -194,7 +194,8 @@ class Accumulator:
         if not isinstance(other, Accumulator):
             msg = f"cannot merge an Accumulator with {type(other).__name__}"
             raise IncompatibleStatesError(msg)
-        given, schema, added = Accumulator._held(other)  # before the lock: two that merge with each other never wait
+        # not under the lock: two accumulators that merge with each other would deadlock
+        given, schema, added = Accumulator._held(other)
         with self._lock:
             self._check()
             mine, theirs = recorded(self._request.options), recorded(given)

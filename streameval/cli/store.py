@@ -297,7 +297,7 @@ def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | Non
 
 
 def _nights(found: Histories) -> RenderableType:
-    """One row for each night, with its marks; lines below say what `night_notes` does."""
+    """One row for each night, with its marks, and the lines of `night_notes` below."""
     from rich.markup import escape
 
     from streameval.report.terminal import night_notes, series, short

@@ -181,7 +181,7 @@ def estimated(
 
 
 def _of_samples(found: Sequence[Estimated], metrics: Sequence[Metric]) -> list[Estimated]:
-    """The same, where values of a sample have the replicates of the metric of all rows that they estimate."""
+    """The estimates, in which values of a sample take the replicates of the metric of all rows."""
     whole = {(one.own.scalar.of, one.own.scalar.metric): one for one in found}
     made: list[Estimated] = []
     for one, metric in zip(found, metrics, strict=True):

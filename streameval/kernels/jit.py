@@ -161,7 +161,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 
 def _with_turn(compile_loop: Callable[[Any], Any], cache: Any) -> Callable[[Any], Any]:
-    """Compile a loop for a signature; however that ends, the turn of this process ends with it."""
+    """A loop's `compile_loop`, after which the turn of this process ends, even if compiling fails."""
 
     def compiled(signature: Any) -> Any:
         try:

@@ -71,6 +71,7 @@ def holdings(
         try:
             if isinstance(footer, Exception):
                 raise footer
+            # a damaged footer may say 0 rows where its row groups hold some
             if footer.num_rows or any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
                 groups = _groups(file, footer, layout)

@@ -84,7 +84,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
-    """A metric night by night as a table; lines below say what `night_notes` does.
+    """A metric night by night as a table, with the lines of `night_notes` below it.
 
     Parameters
     ----------

@@ -53,9 +53,9 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
 
 
 def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:
-    """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted.
+    """Notes on sampling intervals: units and blocks, values without an interval and why, how p was adjusted.
 
-    `store` says whether they are of a store, which is told its unit by another verb.
+    `store` says whether the results come from a store, to which `add` gives a unit.
     """
     return [*_units(results, store=store), *_reasons(results), *_adjusted(results)]
 
@@ -78,9 +78,9 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
 
 
 def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) -> list[str]:
-    """What to know of values of a store night by night; `columns` hold the values of all nights.
+    """Notes below a table of a store's values by night; `columns` have the values of each night.
 
-    Level and unit of sampling intervals, which nights have no value or no interval and why, and whose are rough.
+    Level and unit of sampling intervals, nights without a value or an interval and why, nights with rough intervals.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) 
 
 
 def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
-    """Why cells of a table have no value or no interval, and whose intervals are rough.
+    """Notes on cells of a table without a value or an interval, with the reasons, and on those with rough intervals.
 
     Parameters
     ----------
