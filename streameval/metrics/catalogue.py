@@ -2,8 +2,8 @@
 
 A metric is its class and its row here. From the rows come the defaults, the names that ``metrics=`` and ``--metric``
 accept, what ``streameval metrics`` prints, and the tests that run over every metric. Some rows stand for a family of
-names, such as ``ece@B``: their metrics are made from the value in the name (`made`), or from an option (`truncate`,
-`at`).
+names, such as ``ece@B``: their metrics are made from the value in the name (`made`); `truncate` and `at` are short for
+some of them.
 
 ``metrics=`` also takes a user's own metric: a frozen dataclass with ``name``, ``family``, ``partial`` and ``combine``
 (`streameval.metrics.protocol.UserMetric`). This one is the share of positives in the ten largest groups of equal score:
@@ -51,6 +51,7 @@ from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sampled import AgcApprox
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.partial_area import Gini, PartialAuc
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
@@ -105,9 +106,9 @@ CATALOGUE: tuple[Entry, ...] = (
           "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True)),
     Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
           "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc",
-          scale="log_complement"),
+          made=Agc, scale="log_complement"),
     Entry("agc_ratio@Q", "score", "gain", False, 0, 1, "higher",
-          "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc"),
+          "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc", made=partial(Agc, ratio=True)),
     Entry("gini", "score", "ranking", False, -1, 1, "higher",
           "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini(),
           scale="fisher", rowwise=DeLong(2)),
@@ -227,7 +228,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc",
           no_interval="its replicates are those of agc of all rows: evaluate that as well (--metric agc)"),
     Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
-          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc",
+          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc", made=AgcApprox,
           no_interval="its replicates are those of agc of all rows: evaluate that as well (--metric agc)"),
     Entry("aul", "cluster", "lift", True, 0, 1, "higher",
           "Area under the lift curve of clusters from the largest to the smallest.",

@@ -28,8 +28,8 @@ class Entry:
     better : ``higher``, ``lower``, or None where neither end is
     meaning : one line
     source : paper or definition
-    metric : the metric; None where a value in the name or an option makes it
-    made : makes the metric of the values that capitals stand for; None where only an option does
+    metric : the metric; None where a value in the name makes it
+    made : makes the metric of the values that capitals stand for; None where the name holds none
     scale : scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`
     thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
     beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``

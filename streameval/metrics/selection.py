@@ -75,11 +75,12 @@ class Selection:
         if family == "score":
             cuts = truncated(self.truncate)
             picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
-            picked += (*operating_points(self.at), *self._named)
+            picked += (*operating_points(self.at), *self._named(family))
         if family == "sketch":
             picked = quantiles(self.patterns, self._names_quantile)
         if family == "sample":
-            picked = tuple(m for m in self._areas if not self.patterns or self._names(m.name)) or self._areas
+            areas = tuple(m for m in self._areas if not self.patterns or self._names(m.name))
+            picked = (*areas, *self._named(family)) or self._areas
         return tuple(dict.fromkeys((*picked, *own)))
 
     def check(self) -> None:
@@ -113,7 +114,7 @@ class Selection:
         others |= "sketch" in self.families and named_quantile(pattern) is not None
         return (
             others
-            or bool(self._metrics_named(pattern))
+            or bool(replace(self, patterns=(pattern,))._named(*self.families))
             or pattern == "default"
             or _group(pattern, self.families)
             or ("classes" in self.families and bool(_measures(pattern)))
@@ -139,14 +140,11 @@ class Selection:
             return [f"{name}.*"]
         return get_close_matches(name, [*names, *self._groups], 1)
 
-    @property
-    def _named(self) -> tuple[Any, ...]:
-        """Metrics of names that hold a value, such as ``ece@20``."""
-        return tuple(metric for pattern in self.patterns for metric in self._metrics_named(pattern))
-
-    def _metrics_named(self, name: str) -> tuple[Any, ...]:
-        rows = (entry.named(name) for entry in CATALOGUE if entry.made and entry.family in self.families)
-        return tuple(metric for metric in rows if metric is not None)[:1]
+    def _named(self, *families: str) -> tuple[Any, ...]:
+        """Metrics of these families whose names hold a value, such as ``ece@20``."""
+        rows = [entry for entry in CATALOGUE if entry.made and entry.family in families]
+        found = ((entry.named(pattern) for entry in rows) for pattern in self.patterns)
+        return tuple(self._with_options(metric) for each in found for metric in each if metric is not None)
 
     @property
     def _plain_names(self) -> tuple[str, ...]:
@@ -197,6 +195,8 @@ class Selection:
         return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
     def _with_options(self, metric: Any) -> Any:
+        if isinstance(metric, AgcApprox):
+            return replace(metric, quantiles=self.quantiles)
         if isinstance(metric, LogLoss):
             return replace(metric, clip=self.clip)
         return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric

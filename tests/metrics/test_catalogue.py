@@ -333,6 +333,20 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
         evaluate(data, score="score", metrics="all")
 
 
+def test_a_truncation_in_a_name_needs_no_option() -> None:
+    """``agc@0.5`` is the area that `truncate` adds, of all rows and of a sample."""
+    data = table([(0.1 * i, i % 2, 1.0, 0, 0) for i in range(9)])
+    sampled = {"approx_agc": True, "quantiles": 3}
+    truth = evaluate(data, score="score", truncate=(0.5, 3), **sampled)
+    names = ("agc@0.5", "agc_ratio@3", "agc_approx@0.5")
+    assert values(evaluate(data, score="score", metrics=names, **sampled)) == {n: truth.value(n) for n in names}
+    assert values(evaluate(data, score="score", metrics="agc@0.50")) == {"agc@0.5": truth.value("agc@0.5")}
+    with pytest.raises(OptionError, match="'agc@little'; did you mean agc@Q"):
+        evaluate(data, score="score", metrics="agc@little")
+    with pytest.raises(OptionError, match=r"'agc_approx@0\.5' needs a sampled score column"):
+        evaluate(data, score="score", metrics="agc_approx@0.5")
+
+
 def test_the_catalogue_is_listed_by_pattern() -> None:
     """As `streameval metrics PATTERN` prints it."""
     globbed = [entry.name for entry in entries("*auc*")]

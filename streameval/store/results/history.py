@@ -7,7 +7,6 @@ import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
 from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["History", "Point", "asked", "sampled"]
+__all__ = ["History", "Point", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -148,27 +147,3 @@ class History(Saved):
         from streameval.report.nights import history_page
 
         return html_of(history_page([self], self.source))
-
-
-def asked(metric: str) -> dict[str, Any]:
-    """The options of an evaluation that compute the metric of this name.
-
-    Raises
-    ------
-    OptionError
-        If no metric has such a name.
-
-    Examples
-    --------
-    >>> asked("agc@0.01")
-    {'metrics': ('agc@0.01',), 'truncate': (0.01,), 'at': ()}
-    """
-    stem, _, suffix = metric.partition("@")
-    if stem == "quantile":
-        return {"metrics": (metric,)}
-    try:
-        truncate = (float(suffix),) if suffix and stem.startswith("agc") else ()
-    except ValueError:
-        msg = f"no metric is named {metric!r}; write for instance agc@0.01"
-        raise OptionError(msg) from None
-    return {"metrics": (metric,), "truncate": truncate, "at": ()}

@@ -22,7 +22,6 @@ from streameval.store.nights.given import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.nights.slices import KeptSlices
 from streameval.store.results.cache import DROPPED, key_of
-from streameval.store.results.history import asked
 from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class MetricSeries:
             msg = f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}"
             raise OptionError(msg)
         metric = canonical(metric)
-        for options in ({}, asked(metric)):
+        for options in ({}, {"metrics": (metric,), "truncate": (), "at": ()}):
             wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
             named = [w for w in wanted if any(m.name == metric for m in w.metrics)]
             found = [w for w in named if not of or w.of in of]
