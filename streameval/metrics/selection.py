@@ -24,7 +24,7 @@ from streameval.metrics.scores.operating_points import operating_points
 from streameval.metrics.sketches import named_quantile, quantiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from streameval.metrics.entry import Entry
     from streameval.metrics.protocol import Metric
@@ -75,12 +75,12 @@ class Selection:
         if family == "score":
             cuts = truncated(self.truncate)
             picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
-            picked += (*operating_points(self.at), *self._named(family))
+            picked += (*operating_points(self.at), *self._named(self.patterns, (family,)))
         if family == "sketch":
             picked = quantiles(self.patterns, self._names_quantile)
         if family == "sample":
             areas = tuple(m for m in self._areas if not self.patterns or self._names(m.name))
-            picked = (*areas, *self._named(family)) or self._areas
+            picked = (*areas, *self._named(self.patterns, (family,))) or self._areas
         return tuple(dict.fromkeys((*picked, *own)))
 
     def check(self) -> None:
@@ -114,7 +114,7 @@ class Selection:
         others |= "sketch" in self.families and named_quantile(pattern) is not None
         return (
             others
-            or bool(replace(self, patterns=(pattern,))._named(*self.families))
+            or bool(self._named((pattern,), self.families))
             or pattern == "default"
             or _group(pattern, self.families)
             or ("classes" in self.families and bool(_measures(pattern)))
@@ -140,10 +140,10 @@ class Selection:
             return [f"{name}.*"]
         return get_close_matches(name, [*names, *self._groups], 1)
 
-    def _named(self, *families: str) -> tuple[Any, ...]:
+    def _named(self, patterns: Iterable[str], families: Sequence[str]) -> tuple[Any, ...]:
         """Metrics of these families whose names hold a value, such as ``ece@20``."""
         rows = [entry for entry in CATALOGUE if entry.made and entry.family in families]
-        found = ((entry.named(pattern) for entry in rows) for pattern in self.patterns)
+        found = ((entry.named(pattern) for entry in rows) for pattern in patterns)
         return tuple(self._with_options(metric) for each in found for metric in each if metric is not None)
 
     @property
@@ -196,7 +196,7 @@ class Selection:
 
     def _with_options(self, metric: Any) -> Any:
         if isinstance(metric, AgcApprox):
-            return replace(metric, quantiles=self.quantiles)
+            return replace(metric, quantiles=self.quantiles or metric.quantiles)
         if isinstance(metric, LogLoss):
             return replace(metric, clip=self.clip)
         return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric
