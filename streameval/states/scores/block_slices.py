@@ -1,8 +1,8 @@
 """Block counts of slices: the rows of each resampling block on a coarse grid of scores, slice by slice.
 
 Every slice has its own `BlockCounts`, so its grid is as fine as its scores allow. A slice with few rows occupies few
-bins. With 128 blocks a bin takes 3 KiB (7 with weights), so a slice takes 6 MiB if its scores fill 2,048 bins. If the
-slices do not fit into the budget, an error says how many there are.
+bins. With 128 blocks a bin takes 3 KiB (7 KiB with weights), so a slice takes 6 MiB (14 MiB) if its scores fill 2,048
+bins. If the slices do not fit into the budget, folding raises `OptionError` with their number.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockSlices", "BlockSlicesSpec"]
 
-_BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # of a bin of any slice, with rows or without: its prefix, and where it is found
-_COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # of a cell while its slice is folded and after: count, and sum of weights
+_BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # bytes of a bin, occupied or not: its prefix and its slots in the hash table
+_COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # bytes of a (bin, block, label) cell, builder and state together
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class BlockSlicesSpec(PlainSpec):
     Parameters
     ----------
     inner : BlockSpec
+        The block counts of each slice.
     key : By
+        The columns that divide the rows into slices.
 
     Examples
     --------
@@ -151,7 +153,7 @@ class BlockSlices(Small):
     Attributes
     ----------
     spec : BlockSlicesSpec
-    slices : BlockCounts by the name of their slice
+    slices : the BlockCounts of each slice, by the encoded name of the slice
 
     Examples
     --------
@@ -182,7 +184,7 @@ class BlockSlices(Small):
         return {self.spec.key.group(name): name for name in sorted(self.slices)}
 
     def groups(self) -> tuple[Group, ...]:
-        """The values of every slice that has rows."""
+        """The key values of every slice that has rows."""
         return tuple(self._names)
 
     def only(self, group: Group) -> BlockCounts:

@@ -1,12 +1,12 @@
 """BlockCounts: rows of each resampling block on a coarse grid of scores, by label.
 
-The counts are a small dense array, blocks × bins × labels, and folding a row is one increment. The grid is the longest
-prefix of the folded code (`streameval.kernels.blocks.grid`) of which at most `BlockSpec.bins` are occupied. More rows
-only occupy more prefixes, so the length is a function of the rows alone: states become coarser when a batch or a merge
-exceeds the limit, and only then, and any two merge. Each bin keeps the smallest and the largest code that it has seen;
-a bin of one code is a single score.
+The counts are a dense array of shape (bins, blocks, labels), and folding a row is one increment. A bin is a prefix of
+the folded code of the score (`streameval.kernels.blocks.grid`). All prefixes have the same length: the largest with
+which at most `BlockSpec.bins` prefixes are occupied. More rows only occupy more prefixes, so the length depends on the
+set of rows alone, and any two states merge: prefixes are shortened only when a batch or a merge exceeds the limit. Each
+bin keeps the smallest and the largest code that it has seen; if they are equal, the bin holds a single score.
 
-2,048 bins and 128 blocks take 4 MiB, as much again with weights. What the grid does to standard errors is checked where
+2,048 bins and 128 blocks take 4 MiB, 8 MiB with weights. The effect of the grid on standard errors is checked where
 they are computed (`streameval.metrics.scores.sampling.block_replicates`).
 """
 
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCounts", "BlockSpec"]
 
-_MOST_ROWS = 1 << 32
-_BYTE = 255
+_MOST_ROWS = 1 << 32  # rows that a builder's counts, of 32 bits, have room for
+_BYTE = 255  # mask of the lowest byte, which the builder counts in a table of its own
 _NO_WEIGHTS = read_only(np.empty(0))
 
 
 @dataclass(frozen=True)
 class BlockSpec(PlainSpec):
-    """What block counts are made of.
+    """The block counts of a score column.
 
     Attributes
     ----------
     column, type, weighted, nan : as in `streameval.states.scores.counts.ScoreSpec`
-    unit : column of what is drawn together; None where each row is a unit
+    unit : column of the sampling unit, whose rows share a block; None if each row is a unit
     count : number of blocks
-    bins : most prefixes
+    bins : largest number of bins
 
     Examples
     --------
@@ -75,7 +75,7 @@ class BlockSpec(PlainSpec):
 
     @property
     def key(self) -> Blocks:
-        """How units are divided into blocks."""
+        """The key that assigns units to blocks."""
         return Blocks(self.unit, self.count)
 
     @property
@@ -97,7 +97,7 @@ class BlockSpec(PlainSpec):
         return pa.schema(names | counts | (weights if self.weighted else {}))
 
     def builder(self, budget: Budget, capacity: int) -> _BlockBuilder:
-        """A builder of the size of a state."""
+        """A new builder; its tables always have `bins` bins."""
         return _BlockBuilder(self)
 
     def empty(self) -> BlockCounts:
@@ -137,9 +137,9 @@ class _BlockBuilder:
         self._shift = -1  # not known yet
         self._prefixes, self._used = np.zeros(spec.bins, np.uint64), np.zeros(1, np.int64)
         self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint8)
-        self._wide = np.zeros(self._table.shape, np.uint32)  # what bytes have no room for
-        self._held: BlockCounts | None = None  # what was counted before the table was emptied
-        self._rows = 0  # in the table
+        self._wide = np.zeros(self._table.shape, np.uint32)  # carries from the byte counts, multiples of 256
+        self._held: BlockCounts | None = None  # counts taken out of the table before they exceeded 32 bits
+        self._rows = 0  # counted in the table
         self._finder = np.empty(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.min_scalar_type(spec.bins))
         self._ends = np.empty((spec.bins + 1, 2), np.uint64)
         self._take_slots(self._ends[:0])
@@ -159,7 +159,7 @@ class _BlockBuilder:
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
-        """Count rows, with shorter prefixes whenever there is no room for one more."""
+        """Count rows; whenever a new bin has no room, shorten the prefixes."""
         if self._shift < 0 and scores.size:
             self._shift = shift_for(np.unique(sampled_codes(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
@@ -176,13 +176,13 @@ class _BlockBuilder:
                 self._coarsen(sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
-        """Shorten prefixes until there is room for these codes, which are to be counted next."""
+        """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
         used = int(self._used[0])
         prefixes, ends = self._prefixes[:used], self._ends[:used]
         more = shift_for(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
         self._shift += more
         found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
-        order = np.argsort(first)  # in which a bin never goes up
+        order = np.argsort(first)  # by first old bin: no bin moves to a higher row, so rows are joined in place
         places = np.argsort(order)[at]
         rows = (used, -1)
         sums = self._sums[:used].reshape(rows) if self.spec.weighted else self._sums.reshape(0, 1)
@@ -194,12 +194,12 @@ class _BlockBuilder:
         self._take_slots(joined)
 
     def _take_slots(self, ends: Array) -> None:
-        """Find bins by their prefixes from now on; `ends` are the smallest and the largest code of each."""
+        """Enter the current prefixes into the hash table; `ends` are the smallest and largest code of each bin."""
         self._ends[: len(ends)], self._ends[len(ends) :] = ends, (np.iinfo(np.uint64).max, 0)
         take_slots(self._prefixes[: len(ends)], self._finder, self.spec.bins)
 
     def _fill(self, state: BlockCounts) -> None:
-        """Go on from the bins of a state."""
+        """Replace the contents of the tables by the counts of a state."""
         used = self._used[0] = state.prefixes.size
         self._prefixes[:used] = state.prefixes
         self._table[:used], self._table[used:] = state.table & _BYTE, 0
@@ -209,7 +209,7 @@ class _BlockBuilder:
         self._take_slots(state.ends)
 
     def _hold(self) -> None:
-        """Empty the table before a count may exceed 32 bits."""
+        """Set the counts aside and empty the table, before a count may exceed 32 bits."""
         self._held, self._rows = self.state(), 0
         self._fill(self.spec.empty())
         self._nan_rows, self._nan_weights = np.zeros_like(self._nan_rows), np.zeros_like(self._nan_weights)
@@ -228,19 +228,19 @@ class _BlockBuilder:
 
 
 def _add(bins: Array, places: Array, out: Array) -> None:
-    """Add a row for each bin to the rows at its place; there are none where there are no weights."""
+    """Add each row of `bins` to the row of `out` at its place; without weights there are no rows."""
     if bins.shape[0]:
         add_bins(read_only(bins.reshape(len(bins), -1)), places, out.reshape(len(out), -1))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockCounts(Small):
-    """Rows of each block by bin of the score and label.
+    """Counts of rows by bin of the score, block and label.
 
     Attributes
     ----------
     spec : BlockSpec
-    shift : bits of the code below the prefix
+    shift : number of low bits of the code that the prefix lacks
     prefixes : uint64 array of shape (n_bins,), ascending
     ends : uint64 array of shape (n_bins, 2): the smallest and the largest code of each bin
     table : int64 array of shape (n_bins, n_blocks, 2), rows by label
@@ -267,7 +267,7 @@ class BlockCounts(Small):
     nan_weights: Array
 
     def at_shift(self, shift: int) -> BlockCounts:
-        """The state with prefixes shorter by some bits; `shift` of a state without rows may be any."""
+        """The state with prefixes shortened to `shift`; a state without rows always has shift 0."""
         more = np.uint64(max(0, shift - self.shift))
         if not more or not self.prefixes.size:
             empty = not self.prefixes.size
@@ -306,12 +306,12 @@ class BlockCounts(Small):
 
     @property
     def measure(self) -> Array:
-        """The weights of rows, or their number: an array of shape (n_bins, n_blocks, 2)."""
+        """Weights of the rows if they are weighted, else their number: an array of shape (n_bins, n_blocks, 2)."""
         return self.sums if self.spec.weighted else self.table
 
     @property
     def whole_measure(self) -> Array:
-        """The weights of the rows of all blocks, or their number: an array of shape (n_bins, 2)."""
+        """`measure` summed over all blocks: an array of shape (n_bins, 2)."""
         return self.whole[self.spec.weighted]
 
     @cached_property
@@ -322,9 +322,9 @@ class BlockCounts(Small):
 
     @cached_property
     def whole(self) -> tuple[Array, Array, Array, Array]:
-        """Rows and weights of all blocks, by bin and label, and missing ones by label."""
+        """Rows and weights by bin and label, then those with a missing score by label; each summed over all blocks."""
         tables = self.table, self.sums, self.nan_rows, self.nan_weights
-        # a label at a time, because NumPy is slow at sums of two numbers
+        # one label at a time, because NumPy is slow if the last axis has length 2
         rows, weights, nan_rows, nan_weights = (
             np.stack([each[..., side].sum(axis=-1) for side in (0, 1)], axis=-1) for each in tables
         )
@@ -345,12 +345,12 @@ class BlockCounts(Small):
         return Totals(neg, pos, scaled[0], scaled[1], weighted=True, unit=unit)
 
     def header(self) -> dict[str, Any]:
-        """The spec, the length of prefixes and the missing scores by block, as JSON."""
+        """The spec, the shift and the missing scores by block, as JSON values."""
         nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
         return {"spec": asdict(self.spec), "shift": self.shift} | nan
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """Bins and blocks that have rows, ascending."""
+        """One row for each bin and block that has rows, ascending."""
         bins, blocks = np.nonzero(self.table.any(axis=2))
         columns = [self.prefixes[bins], *self.ends[bins].T, blocks, *self.table[bins, blocks].T]
         columns += [*self.sums[bins, blocks].T] if self.spec.weighted else []

@@ -1,6 +1,6 @@
-"""Centroids of a quantile sketch: gathered from numbers, merged, and read at ranks.
+"""Centroids of a quantile sketch: building them from numbers, merging them, and interpolating between them.
 
-`streameval.states.scores.quantile_sketch` says how large a centroid may be, and how wrong that makes a quantile.
+`streameval.states.scores.quantile_sketch` says how large a centroid may be, and how accurate quantiles are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FINE", "Centroids", "Distribution", "Gathered", "Gatherer", "joined"]
 
-FINE = 4  # parts of a k₁ unit that a centroid is kept to
-CHUNK = 1 << 18  # numbers sorted at a time: fits the cache
+FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
+CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
 PENDING = 1 << 16  # centroids collected before they are merged
 
 
@@ -41,14 +41,14 @@ class Centroids(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Numbers as centroids, with what these leave out.
+    """Centroids of the finite numbers, the extremes, and counts of all other numbers.
 
     Attributes
     ----------
     mean, weight, single : see `Centroids`
-    low, high : smallest and largest finite number; ∞ and −∞ where there is none
-    below, above : how many −∞ and +∞
-    nan : how many NaN
+    low, high : smallest and largest finite number; ∞ and −∞ if there is none
+    below, above : counts of −∞ and +∞
+    nan : count of NaN
     """
 
     mean: Array
@@ -62,7 +62,13 @@ class Gathered(NamedTuple):
 
 
 def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
-    """Centroids of several lists, sorted and merged while they fit the compression."""
+    """Combine lists of centroids: sorted by mean, neighbours merged as far as the compression allows.
+
+    Parameters
+    ----------
+    parts : sequence of Centroids
+    compression : δ of the sketch
+    """
     parts = [part for part in parts if part.mean.size]
     if not parts:
         return Centroids(np.empty(0), np.empty(0), np.empty(0, np.bool_))
@@ -74,7 +80,7 @@ def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
 
 
 class Gatherer:
-    """Numbers turned into centroids, a batch at a time.
+    """Builds centroids from numbers, a batch at a time.
 
     Parameters
     ----------
@@ -89,12 +95,12 @@ class Gatherer:
         self._below = self._above = self._nan = 0
 
     def add(self, values: Array) -> None:
-        """Gather floats in any order, infinities and NaN among them."""
+        """Add floats in any order, infinities and NaN included."""
         for start in range(0, values.size, CHUNK):
             self._add_sorted(np.sort(values[start : start + CHUNK]))
 
     def _add_sorted(self, values: Array) -> None:
-        """Gather ascending numbers: −∞ first, +∞ and NaN last."""
+        """Add ascending numbers: −∞ first, +∞ and NaN last."""
         start, end = np.searchsorted(values, np.array([-np.inf, np.inf], values.dtype), "right").tolist()
         stop = int(np.searchsorted(values, values.dtype.type(np.inf)))
         self._below += start
@@ -110,7 +116,7 @@ class Gatherer:
             self._pending = self._parts[0].mean.size
 
     def gathered(self) -> Gathered:
-        """All numbers so far."""
+        """Centroids and counts of all numbers added so far."""
         centroids = joined(self._parts, self._compression)
         self._parts, self._pending = [centroids], centroids.mean.size
         return Gathered(*centroids, self._low, self._high, self._below, self._above, self._nan)
@@ -118,17 +124,18 @@ class Gatherer:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Numbers as their centroids tell them: interpolated between ranks.
+    """The distribution that centroids describe: linear interpolation of values over ranks.
 
-    The mean of a centroid stands at the middle of its ranks; that of a single one at the middles of its first and
-    its last number, and all between. The smallest and the largest number are the ends, where they are not means.
+    The mean of a centroid is placed at the middle of its ranks. A centroid of equal numbers covers the ranks from the
+    middle of its first number to the middle of its last. The smallest and the largest number are added as end points
+    unless they are means.
 
     Attributes
     ----------
     mean : float64 array of shape (n_centroids,)
-    ends : float64 array of shape (n_centroids + 1,), finite numbers up to each centroid
-    ranks, points : float64 arrays of equal length, to interpolate between
-    below, finite, above : how many −∞, finite numbers and +∞
+    ends : float64 array of shape (n_centroids + 1,), cumulative count of finite numbers before each centroid, then all
+    ranks, points : float64 arrays of equal length, ascending: the nodes of the interpolation
+    below, finite, above : counts of −∞, finite numbers and +∞
     """
 
     mean: Array
@@ -141,7 +148,7 @@ class Distribution:
 
     @classmethod
     def of(cls, found: Gathered) -> Distribution:
-        """The distribution of gathered numbers."""
+        """The distribution of the numbers in `found`."""
         mean, weight = found.mean, found.weight
         ends = np.concatenate(([0.0], np.cumsum(weight)))
         half = np.where(found.single, np.minimum(weight, 1.0), weight) / 2
@@ -156,11 +163,11 @@ class Distribution:
 
     @property
     def count(self) -> float:
-        """How many numbers, infinities included."""
+        """Count of all numbers, infinities included."""
         return self.below + self.finite + self.above
 
     def quantile(self, share: Array) -> Array:
-        """Estimated quantiles; NaN without numbers."""
+        """Estimated quantiles at shares in [0, 1]; NaN if there are no numbers."""
         if not self.count:
             return np.full(share.shape, np.nan)
         rank = share * self.count - self.below
@@ -169,7 +176,7 @@ class Distribution:
         return np.where(outside[0], -np.inf, np.where(outside[1], np.inf, found))
 
     def cdf(self, value: Array) -> Array:
-        """Estimated share of the numbers below each value, plus half of those equal to it; NaN without numbers."""
+        """Estimated share of the numbers below each value, plus half of those equal to it; NaN if there are none."""
         if not self.count:
             return np.full(value.shape, np.nan)
         inside = self._finite_below(value) if self.mean.size else np.zeros(value.shape)
@@ -178,7 +185,7 @@ class Distribution:
         return np.where(np.isnan(value), np.nan, share)
 
     def _finite_below(self, value: Array) -> Array:
-        """Finite numbers below each value, plus half of those equal to it."""
+        """Estimated count of finite numbers below each value, plus half of those equal to it."""
         between = np.interp(value, self.points, self.ranks, 0.0, self.finite)
         first, last = (np.searchsorted(self.mean, value, side) for side in ("left", "right"))
         return np.where(first < last, (self.ends[first] + self.ends[last]) / 2, between)

@@ -1,8 +1,8 @@
 """ScoreCounts: every distinct score with its negatives and positives, exactly.
 
-From it follow the exact ROC, precision-recall and gain curves and every number on them. Scores are kept as rank keys in
-buckets (`streameval.states.keyed.counts`), at 2 bytes a row for scores of up to 32 bits and 8 for wider ones. Missing
-scores are counted apart (`streameval.states.scores.missing`).
+The exact ROC, precision-recall and gain curves, and every metric read from them, follow from these counts. Scores are
+stored as rank keys in buckets (`streameval.states.keyed.counts`), in 2 bytes a row for scores of up to 32 bits and 8
+for wider ones; weights add 8. Missing scores are counted separately (`streameval.states.scores.missing`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays", "score_part"]
 
 @dataclass(frozen=True)
 class ScoreSpec(MissingScores):
-    """What an exact score state is made of.
+    """The exact counts of a score column.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ScoreSpec(MissingScores):
 
     @property
     def packing(self) -> Packing:
-        """How the table is stored."""
+        """Delta encoding of the table for storage."""
         flip = np.uint64(0) if self.type == "u8" else SIGN
         wide = kernels.buckets_f8 if self.type == "f8" else lambda keys: kernels.buckets_i8(keys, flip)
         return Packing(self.layout, wide)
@@ -185,7 +185,7 @@ class ScoreCounts(PlainState):
     keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
     nan_weights : float64 array of shape (2,), the weight of those rows
-    found : what metrics found that curves are drawn from, see `streameval.metrics.finalize.ingredients`
+    found : results of metrics from which curves are drawn, see `streameval.metrics.finalize.ingredients`
 
     Examples
     --------
@@ -240,16 +240,16 @@ class ScoreCounts(PlainState):
 
     @cached_property
     def _unit(self) -> int:
-        """The unit of all weights, those of missing scores included."""
+        """The unit of all weights, including those of missing scores; see `streameval.states.scores.units`."""
         sums = self.keyed.sums
         return unit_of(math.fsum((*sums[sums > 0], *self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""
+        """Intervals of buckets that can be finalized independently, from the best scores to the worst."""
         return self.keyed.intervals()
 
     def between(self, low: float, high: float) -> Interval:
-        """The buckets of all scores from `low` to `high`, and perhaps a few more."""
+        """An interval of buckets with all scores from `low` to `high`, perhaps slightly too large."""
         ends = enclosing(low, high, self.spec.type)[::-1].copy()  # the best score has the first bucket
         keys = rank_keys(ends, self.spec.type)
         start, last = (
@@ -258,12 +258,12 @@ class ScoreCounts(PlainState):
         return start, last + 1
 
     def groups(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Counts]:
-        """Distinct keys of a shard, or of all, with their rows and weights by label, a bounded number at a time."""
+        """Distinct keys of a shard, or of all shards, with their counts by label, a bounded number at a time."""
         for interval in self.shards() if shard is None else [shard]:
             yield from self.keyed.grouped(interval, budget)
 
     def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
-        """Groups of equal score in a shard, or in all, a bounded number at a time."""
+        """Groups of equal score in a shard, or in all shards, a bounded number at a time."""
         total = self.totals()
         for interval in self.shards() if shard is None else [shard]:
             before = self._span(interval[0])
@@ -273,11 +273,11 @@ class ScoreCounts(PlainState):
                 before = _after(counts, part)
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
-        """The spec and the missing scores, as JSON."""
+        """The spec and the missing scores, as JSON values."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
@@ -285,14 +285,26 @@ class ScoreCounts(PlainState):
         return (_table(counts, self.spec.schema) for counts in self.groups())
 
     def __eq__(self, other: object) -> bool:
-        """Whether both states have the same table, however their rows lie in segments."""
+        """Whether both states have the same header and table; their segments may differ."""
         if not isinstance(other, ScoreCounts):
             return NotImplemented
         return same_table(self, other)
 
 
 def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -> ScorePart:
-    """What metrics see of distinct keys."""
+    """The `ScorePart` of distinct keys.
+
+    Parameters
+    ----------
+    counts : distinct keys with their counts
+    before, total : totals of the groups above, and of all groups
+    spec : ScoreSpec
+
+    Raises
+    ------
+    WeightError
+        If the ratio of a weight to the sum of all leaves float64.
+    """
 
     def ends(groups: Any) -> Ends:
         return (decode(counts.keys[groups], spec.type),) * 3
@@ -305,7 +317,7 @@ def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -
 
 
 def _after(counts: Counts, part: ScorePart) -> Totals:
-    """Totals of a part and of everything above it."""
+    """Totals of a part and of all groups above it."""
     before = part.before
     if not before.weighted:
         neg, pos = part.after

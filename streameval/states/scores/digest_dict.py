@@ -1,4 +1,4 @@
-"""Exchange with the tdigest package: its objects, and the dictionaries of `tdigest.TDigest.to_dict`."""
+"""Exchange with the tdigest package: `tdigest.TDigest` objects, and the dictionaries of `TDigest.to_dict`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TDigestExchange", "parsed", "written"]
 
-_K = 25  # a capacity factor of the tdigest package: K/delta centroids trigger its own compression
+_K = 25  # capacity factor of the tdigest package, which compresses a digest at K/delta centroids
 
 
 def written(found: Gathered, compression: float) -> dict[str, Any]:
-    """The dictionary of centroids, with extra keys for what that package has no place for."""
+    """The dictionary of centroids, with extra keys for what the tdigest package does not store."""
     columns = (column.tolist() for column in (found.mean, found.weight, found.single))
     centroids = [
         {"m": m, "c": c} | ({"single": True} if single and c != 1 else {})
@@ -34,12 +34,12 @@ def written(found: Gathered, compression: float) -> dict[str, Any]:
 
 
 def parsed(values: Mapping[str, Any]) -> Gathered:
-    """The centroids of a dictionary, ascending; those with infinite or NaN means are counted apart.
+    """The centroids of a dictionary, ascending; those with infinite or NaN means are only counted.
 
     Raises
     ------
     FormatError
-        If it is not such a dictionary.
+        If `values` is not the dictionary of a t-digest, or has counts that are not positive and finite.
     """
     try:
         rows = [(c["m"], c["c"], bool(c.get("single", c["c"] == 1))) for c in values["centroids"]]
@@ -65,20 +65,20 @@ def parsed(values: Mapping[str, Any]) -> Gathered:
 
 
 class TDigestExchange:
-    """A sketch that goes out as a t-digest of the tdigest package, and comes in as one."""
+    """Conversion of a sketch to and from the digests of the tdigest package."""
 
     spec: Any
 
     def gathered(self) -> Gathered:
-        """The centroids, and what they leave out."""
+        """The centroids, the extremes, and the counts of infinities and NaN."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """The digest as `tdigest.TDigest.to_dict` has it, which `TDigest.update_from_dict` reads.
+        """The digest in the format of `tdigest.TDigest.to_dict`, which `TDigest.update_from_dict` reads.
 
-        ``delta`` is 1/compression, so that the package keeps the centroids apart. The extra keys ``min``, ``max``,
-        ``below``, ``above`` and ``nan``, and ``single`` of centroids of several equal numbers, are ours; the package
-        does not read them.
+        ``delta`` is 1/compression, so that the package does not merge the centroids. The keys ``min``, ``max``,
+        ``below``, ``above`` and ``nan``, and ``single`` for centroids of several equal numbers, are additions that the
+        package ignores.
 
         Examples
         --------
@@ -92,17 +92,19 @@ class TDigestExchange:
     def from_dict(cls, values: Mapping[str, Any], spec: Any = None) -> Self:
         """The sketch of a dictionary that `to_dict` or `tdigest.TDigest.to_dict` made.
 
-        Centroids with infinite or NaN means, which poison that package's digests, are counted apart.
+        Centroids with infinite or NaN means, which corrupt the quantiles of a `TDigest`, are only counted.
 
         Parameters
         ----------
-        values : its ``centroids`` are read, and the extra keys of `to_dict` where they are present
-        spec : that of the sketches it will be merged with; its compression applies from the next merge
+        values : mapping
+            ``centroids`` is required; the additional keys of `to_dict` are optional.
+        spec : QuantileSpec, optional
+            The spec of the sketches with which this one will be merged; its compression applies from the next merge.
 
         Raises
         ------
         FormatError
-            If it is not such a dictionary.
+            If `values` is not the dictionary of a t-digest.
         """
         made: Any = cls
         found: Self = made(**parsed(values)._asdict()) if spec is None else made(spec, *parsed(values))
@@ -111,7 +113,7 @@ class TDigestExchange:
     def to_tdigest(self) -> TDigest:
         """The digest of the finite numbers as a `tdigest.TDigest`, which can be updated and added to others.
 
-        That package has no place for infinities and NaN, nor for the ends of a column apart from its centroids.
+        A `TDigest` stores neither counts of infinities and NaN, nor the smallest and largest number.
 
         Examples
         --------
@@ -130,7 +132,7 @@ class TDigestExchange:
         Raises
         ------
         FormatError
-            If `digest` is something else.
+            If `digest` is not a `tdigest.TDigest`.
 
         Examples
         --------

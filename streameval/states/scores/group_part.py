@@ -1,4 +1,8 @@
-"""GroupPart: what a metric sees of the scores of many groups."""
+"""GroupPart: what a metric sees of the scores of many groups, such as users.
+
+A part holds consecutive groups. Their rows come either as distinct scores with counts (`GroupTies`), or unsorted
+(`GroupRows`), because comparing the rows of a small group pairwise is faster than sorting them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,11 @@ class _Scores(Protocol):
         """The distinct scores, by the negatives and positives of each group."""
 
     def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
-        """Twice the pairs won, and Σ p·precision in units of 2⁻⁶², as uint64 arrays of shape (2, n_groups)."""
+        """Twice the pairs won (ties count half), and Σ p·precision in units of 2⁻⁶², for each group.
+
+        `false` and `true` are the negatives and positives of the first group in earlier parts. Both results are 128-bit
+        integers, as uint64 arrays of shape (2, n_groups).
+        """
 
 
 class GroupTies(NamedTuple):
@@ -32,8 +40,8 @@ class GroupTies(NamedTuple):
 
     Attributes
     ----------
-    starts : int64 array of shape (n_groups + 1,), the first tie of each group
-    n, p : int64 arrays of shape (n_ties,), negatives and positives of each tie, from the best score to the worst
+    starts : int64 array of shape (n_groups + 1,), index of the first distinct score of each group
+    n, p : int64 arrays of shape (n_ties,), negatives and positives of each distinct score, from the best to the worst
     """
 
     starts: Array
@@ -41,7 +49,7 @@ class GroupTies(NamedTuple):
     p: Array
 
     def ties(self, neg: Array, pos: Array) -> GroupTies:
-        """These."""
+        """The distinct scores themselves."""
         return self
 
     def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
@@ -52,7 +60,7 @@ class GroupTies(NamedTuple):
 
 
 class GroupRows(NamedTuple):
-    """Rows of groups, which are compared with each other where they are few.
+    """Rows of groups, sorted by group and label but not by score.
 
     Attributes
     ----------
@@ -64,7 +72,7 @@ class GroupRows(NamedTuple):
     starts: Array
 
     def ties(self, neg: Array, pos: Array) -> GroupTies:
-        """The distinct scores, from sorted rows."""
+        """The distinct scores, which takes a sort."""
         return GroupTies(*kernels.row_ties(self.words, self.starts, neg + pos))
 
     def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
@@ -74,7 +82,7 @@ class GroupRows(NamedTuple):
 
 
 def _earlier(groups: int, false: int, true: int) -> Array:
-    """Negatives and positives of each group in earlier parts, which only the first one has."""
+    """Negatives and positives of each group in earlier parts; zero for all groups but the first."""
     sides = np.zeros((2, groups), np.int64)
     sides[:, :1] = [[false], [true]]
     return sides
@@ -84,8 +92,8 @@ def _earlier(groups: int, false: int, true: int) -> Array:
 class GroupPart:
     """Consecutive groups.
 
-    A group of very many rows may be cut: then it is the last one of a part and the first one of the next, which has
-    only scores below those of this one.
+    A group with very many rows may be cut: it is then the last group of one part and the first of the next, which has
+    only lower scores.
 
     Attributes
     ----------
@@ -93,11 +101,11 @@ class GroupPart:
     neg, pos : int64 arrays of shape (n_groups,), negatives and positives of each group in this part
     first, last : ids of the first and the last group
     false, true : negatives and positives of the first group in earlier parts
-    goes_on : whether the last group has more ties in the next part
-    continues : whether the first group has ties in the part before
-    ids : uint64 array of shape (n_groups,), the first words of the ids (0 for rows without one); empty where they were
-        not asked for
-    left_out : number of groups of one class that are not among these, their negatives and positives
+    goes_on : whether the last group continues in the next part
+    continues : whether the first group began in the previous part
+    ids : uint64 array of shape (n_groups,), the first words of the ids (0 for rows without an id); empty unless
+        requested
+    left_out : omitted groups, which have one class only: their number, negatives and positives
     """
 
     scores: _Scores
@@ -119,12 +127,12 @@ class GroupPart:
 
     @property
     def areas(self) -> Array:
-        """Twice the pairs won of each group, ties as halves, as a uint64 array of shape (2, n_groups): 128 bits."""
+        """Twice the pairs won in each group, ties counting half: 128-bit integers, uint64 of shape (2, n_groups)."""
         return self._sums[0]
 
     @property
     def precisions(self) -> Array:
-        """Σ p·precision of each group in units of 2⁻⁶², as `areas`."""
+        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`."""
         return self._sums[1]
 
     @cached_property
@@ -137,7 +145,7 @@ class GroupPart:
         return _earlier(self.neg.size, self.false, self.true)
 
     def before(self, other: GroupPart) -> tuple[GroupPart, GroupPart]:
-        """Both parts, `other` the one that follows: what they know of a group that is cut between them."""
+        """Fill in what this part and the next one, `other`, say about a group cut between them; returns both."""
         if self.last != other.first:
             return self, other
         false, true = int(self.neg[-1]), int(self.pos[-1])
@@ -147,10 +155,10 @@ class GroupPart:
 
     @property
     def cut(self) -> list[int]:
-        """Places of the groups that are not whole."""
+        """Indices of the groups that are cut."""
         places = [0] * self.continues + [self.neg.size - 1] * self.goes_on
         return list(dict.fromkeys(places))
 
     def name(self, place: int) -> Any:
-        """The id of a group that is cut."""
+        """The id of the cut group at an index in `cut`."""
         return self.first if place == 0 else self.last

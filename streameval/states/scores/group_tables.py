@@ -1,4 +1,4 @@
-"""The three tables of `streameval.states.scores.groups`: how the words of ids and scores make the keys of each."""
+"""The three tables of `streameval.states.scores.groups`: how ids and scores are encoded as keys of each table."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = ["WORD", "TableBuilders", "bias", "is_narrow"]
 
-WORD = np.uint64(32)  # bits of a narrow id, and of a score
+WORD = np.uint64(32)  # bits of a narrow id, and of the score that shares its word
 _HALF = np.uint64(1 << 31)
 _NARROW = np.uint64(1 << 32)
 
 
 class TableBuilders:
-    """The builders of the three tables, made when they are needed.
+    """The builders of the three tables, each created when it is first needed.
 
     Parameters
     ----------
-    layouts : of the tables, by name
-    kind : the type of the ids, see `streameval.states.keyed.ids.id_type`
-    narrow : whether ids of 32 bits and scores share a word
+    layouts : layout of each table, by name
+    kind : type of the ids, see `streameval.states.keyed.ids.id_type`
+    budget : owns the memory of the segments
     capacity : rows of a segment
-    counted : whether items with counts are given, not rows
+    narrow : whether a 32-bit id and a score share a word
+    counted : whether the input is items with counts (`add_items`) instead of rows
     """
 
     def __init__(
@@ -51,7 +52,15 @@ class TableBuilders:
         return self._made[name]
 
     def add_items(self, present: Array, words: list[Array], rows: Array, side: int) -> None:
-        """Add lines of the state's table: words of the id, and of the score."""
+        """Add items from the state's stored table.
+
+        Parameters
+        ----------
+        present : bool array of shape (n,), whether the item has an id
+        words : uint64 arrays of shape (n,), the words of the id, then the rank key of the score
+        rows : int64 array of shape (n,), rows of each item; items with 0 rows are skipped
+        side : label of the items, 0 or 1
+        """
         narrow = present & is_narrow(words[0], self._kind) if self._shared else np.zeros(present.size, np.bool_)
         for name, here in (("narrow", narrow), ("wide", present & ~narrow), ("null", ~present)):
             at = np.flatnonzero(here & (rows > 0))
@@ -60,18 +69,18 @@ class TableBuilders:
                 self[name].add_items(first, codes | np.uint32(side), rest, rows[at], NO_WEIGHTS)
 
     def tables(self) -> dict[str, KeyedCounts]:
-        """What was collected."""
+        """The keyed counts of all tables that have rows."""
         return {name: KeyedCounts.built(made) for name, made in self._made.items()}
 
 
 def is_narrow(ids: Array, kind: str) -> Array:
-    """Which ids, as words, have 32 bits: two's complement where they are signed."""
+    """Which ids, given as words, fit into 32 bits; signed ids are in two's complement."""
     found: Array = ids + bias(kind) < _NARROW
     return found
 
 
 def bias(kind: str) -> np.uint64:
-    """What makes numbers from 0 to 2³² − 1 of ids that are narrow."""
+    """The offset that maps narrow ids to 0 … 2³² − 1."""
     return _HALF if kind == "signed" else np.uint64(0)
 
 

@@ -1,15 +1,15 @@
 """GroupScores: the distinct scores of every group, such as a user, with their negatives and positives, exactly.
 
-For any number of groups: no group has an object. Rows are keyed by (group, score) in buckets of the mixed
-group id (`streameval.states.keyed.counts`), so that a group lies in one bucket, its scores in descending order. Three
-tables hold them:
+There may be any number of groups, because a group is a range of sorted keys and not an object. Rows are keyed by
+(group, score) in buckets of the hashed group id (`streameval.states.keyed.counts`), so a group lies in one bucket, with
+its scores in descending order. Three tables hold the rows:
 
-- *narrow*: integer ids of 32 bits with scores of 32 bits make one word, 8 bytes a row;
-- *wide*: other ids and wider scores: the id's words (one for integers, two for strings), then the score's, 16 or 24
-  bytes a row;
-- *null*: rows without an id, which are one group.
+- *narrow*: a 32-bit integer id and a 32-bit score share one word, 8 bytes a row;
+- *wide*: all other ids and scores: the words of the id (one for integers, two for strings), then that of the score, 16
+  or 24 bytes a row;
+- *null*: rows without an id, which form one group.
 
-Integers of 64 bits go row by row to the first or the second, by their value alone.
+In a column of 64-bit integers, the value of each id decides between the narrow and the wide table.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 __all__ = ["GroupScoreSpec", "GroupScores"]
 
 _SHIFT32 = np.uint32(SHIFT - np.uint64(32))
-_ID = np.uint64(33)  # bits of a labelled word below the id
+_ID = np.uint64(33)  # bits below the id in a narrow word that ends with the label
 
 
 @dataclass(frozen=True)
 class GroupScoreSpec(MissingScores):
-    """Scores by group.
+    """The scores of every group.
 
     Attributes
     ----------
     column : the score column
     type : how scores are read, see `streameval.states.scores.types.score_type`
     groups : the column of group ids: integers, strings or binaries
-    group_type : see `streameval.states.keyed.ids.id_type`
+    group_type : how ids are compared, see `streameval.states.keyed.ids.id_type`
     nan : policy for missing scores: ``error`` or ``drop``
 
     Examples
@@ -89,7 +89,7 @@ class GroupScoreSpec(MissingScores):
 
     @property
     def narrow(self) -> bool:
-        """Whether ids of 32 bits and scores share a word."""
+        """Whether a 32-bit id and a score share a word."""
         return self.type in {"f4", "i4"} and self.group_type != "hash"
 
     @property
@@ -103,7 +103,7 @@ class GroupScoreSpec(MissingScores):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the state's table; `present` says whether there is an id."""
+        """Columns of the state's table; `present` is false for rows without an id."""
         second = {"second": pa.uint64()} if self.group_type == "hash" else {}
         counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
         return pa.schema({"present": pa.bool_(), "group": pa.uint64()} | second | counts)
@@ -164,7 +164,7 @@ class _GroupScoreBuilder:
         self._add(*identify(group, self.spec.group_type), keys, label)
 
     def _add_f4(self, values: Array, group: pa.Array, label: Array) -> bool:
-        """Add float32 scores of narrow integers in one loop; False, and nothing is done, if they are others."""
+        """Add float32 scores of narrow integer ids in one loop; does nothing and returns False for other input."""
         if not self.spec.narrow or self.spec.type != "f4" or group.null_count or pa.types.is_dictionary(group.type):
             return False
         ids, bits, label = (
@@ -180,7 +180,7 @@ class _GroupScoreBuilder:
     def _present(
         self, valid: pa.Array, score: pa.Array, group: pa.Array, label: Array
     ) -> tuple[pa.Array, pa.Array, Array]:
-        """The rows that have a score; the others are counted."""
+        """The rows that have a score; the other rows are counted as missing."""
         kept = valid.to_numpy(zero_copy_only=False)
         self._nan_rows += np.bincount(label[~kept], minlength=2)
         return score.filter(valid), group.filter(valid), label[kept]
@@ -246,7 +246,7 @@ class GroupScores(PlainState):
         return replace(self, **runs)
 
     def merge(self, other: GroupScores) -> GroupScores:
-        """Counts of both inputs; groups of equal ids are one."""
+        """Counts of both inputs; groups with equal ids are merged."""
         mergeable(self, other)
         runs = {name: mine.merge(other.runs()[name]) for name, mine in self.runs().items()}
         return replace(self, nan_rows=self.nan_rows + other.nan_rows).with_runs(runs)
@@ -257,18 +257,18 @@ class GroupScores(PlainState):
         return Totals(neg, pos, float(neg), float(pos))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals of buckets; a group lies in one."""
+        """Intervals of buckets; a group lies in exactly one."""
         return buckets(self)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
         """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut.
 
-        Groups of one class may be left out, which the part counts.
+        Groups with one class only may be omitted; `GroupPart.left_out` counts them.
         """
         return self._parts(shard, budget, named=False)
 
     def named_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
-        """All groups of a shard in the same way, with their ids."""
+        """All groups of a shard, in the same way as `parts`, with their ids."""
         return self._parts(shard, budget, named=True)
 
     def _parts(self, shard: Interval, budget: Budget | None, *, named: bool) -> Iterator[GroupPart]:
@@ -306,7 +306,7 @@ class GroupScores(PlainState):
                         yield replace(made, ids=self._first_words(name, firsts)) if named else made
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class GroupScores(PlainState):
                     yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
 
     def _words(self, name: str, counts: Counts) -> list[Array]:
-        """Words of the id, and the score's key."""
+        """The words of the ids, then the rank keys of the scores; uint64 arrays of shape (n_keys,)."""
         if name == "wide":
             return [unmix_wide(counts.keys), *counts.rest.T]
         if name == "null":
@@ -333,7 +333,7 @@ class GroupScores(PlainState):
         return [self._first_words(name, counts.keys), counts.keys & np.uint64(0xFFFFFFFF)]
 
     def _first_words(self, name: str, keys: Array) -> Array:
-        """The first words of ids, from the first words of their keys."""
+        """The first words of the ids, decoded from the first words of the keys."""
         if name == "null":
             return np.zeros_like(keys)
         return unmix_wide(keys) if name == "wide" else self._narrow_ids(keys >> WORD)
@@ -345,7 +345,7 @@ class GroupScores(PlainState):
         return ids
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same table; which would be costly to hash."""
+        """Whether both states have the same header and table."""
         if not isinstance(other, GroupScores):
             return NotImplemented
         return same_table(self, other)

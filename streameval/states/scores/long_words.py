@@ -1,7 +1,7 @@
-"""Long words of interleaved scores of 64 bits: how far keys are from the bases of their buckets.
+"""Long words of interleaved 64-bit scores: a word holds the distance of the key from the base of its bucket.
 
-See `streameval.kernels.grouped.long`. Bases depend on the type of the scores alone. Words have room for 0, ±∞ and
-floats from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵; batches with others are not interleaved.
+See `streameval.kernels.grouped.long`. Bases depend only on the type of the scores. The distance fits for 0, ±∞ and
+floats with magnitudes from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵; batches with other scores are not interleaved.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MIDDLE = np.uint64(1 << (kernels.DISTANCE_BITS - 1))
 
 @lru_cache(maxsize=8)
 def bases(kind: str) -> Array:
-    """A key for each bucket of scores of a type, which no key of the bucket is below, as a uint64 array.
+    """For each bucket of scores of a type, a lower bound of its keys, as a uint64 array of shape (SCORE_BUCKETS,).
 
-    The base of the bucket of 0 is half the largest distance below the key of 0, as is that of −∞.
+    The base of the bucket of 0 lies half the largest distance below the key of 0; likewise for the bucket of −∞.
 
     Examples
     --------
@@ -61,14 +61,14 @@ def bases(kind: str) -> Array:
 
 
 def near_buckets(inner: ScoreSpec, keys: Array) -> Array | None:
-    """The buckets of keys, as a uint32 array; None if one is too far from its base."""
+    """The buckets of keys, as a uint32 array; None if a key is too far from its base to be a long word."""
     buckets: Array = inner.packing.bucket(keys)
     far = (keys - bases(inner.type)[buckets]).max(initial=0) >> np.uint64(kernels.DISTANCE_BITS)
     return None if far else buckets
 
 
 def whole_keys(kind: str, segment: Segment, start: int = 0, stop: int | None = None) -> Array:
-    """The rank keys of some long words of a segment, as a uint64 array."""
+    """The rank keys of the long words `start` to `stop` of a segment, as a uint64 array."""
     words = segment.words.read(start, stop)
     starts = np.clip(segment.starts, start, start + words.size) - start
     keys: Array = kernels.rank_keys(words, starts, segment.codes, bases(kind))

@@ -1,4 +1,4 @@
-"""Scores that are decoded where they are looked at, for sums that come from the keys and read few scores."""
+"""Scores that are decoded on access, for metrics that work on the keys and read few scores."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["ScoreLookup"]
 
 
 class ScoreLookup:
-    """Scores of consecutive groups, from the best to the worst, which NumPy takes for an array.
+    """Scores of consecutive groups, from the best to the worst; NumPy functions accept it as an array.
 
     Parameters
     ----------
-    decode : function of a slice or an index array, which gives these scores as float64
-    start, stop : the groups
+    decode : function of a slice or an index array of groups, which returns their scores as float64
+    start, stop : the range of groups
 
     Examples
     --------
@@ -35,7 +35,7 @@ class ScoreLookup:
         self._decode = decode
         self._start = start
         self._stop = stop
-        self._known: dict[int, float] = {}  # the ends are asked for often
+        self._known: dict[int, float] = {}  # bisections read the ends often
 
     @property
     def size(self) -> int:
@@ -47,13 +47,13 @@ class ScoreLookup:
         return self.size
 
     def __getitem__(self, groups: Any) -> Any:
-        """One score, those of a slice as a `ScoreLookup`, or those of an index array as an array."""
+        """The score of an index, a `ScoreLookup` of a slice, or an array of the scores of an index or bool array."""
         if isinstance(groups, int | np.integer):
             return self._one(int(groups))
         if isinstance(groups, slice):
             start, stop, step = groups.indices(self.size)
             if (start, stop, step) == (0, self.size, 1):
-                return self  # which knows its ends
+                return self  # keeps the scores decoded so far
             if step == 1:
                 return ScoreLookup(self._decode, self._start + start, self._start + max(start, stop))
             return np.asarray(self)[groups]
@@ -72,5 +72,5 @@ class ScoreLookup:
         return self._known[group]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of them, decoded."""
+        """All scores, decoded."""
         return self._decode(slice(self._start, self._stop)).astype(dtype or np.float64, copy=False)

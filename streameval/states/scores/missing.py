@@ -1,7 +1,7 @@
-"""Scores that are missing: NaN and null, which are not points of any curve.
+"""Missing scores, NaN and null, which belong to no curve.
 
-A state counts them apart, by label. The policy `nan` of its spec says what they mean: ``error`` refuses them while
-folding, ``drop`` leaves them out, and ``half`` lets every pair with a missing score count one half.
+A state counts them separately, by label. The policy `nan` of its spec says how they are treated: ``error`` refuses them
+while folding, ``drop`` leaves them out, and ``half`` counts every pair with a missing score as one half.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def split_nulls(
     batch : Batch
     column : the score column
     weight : float64 array of shape (n,), optional
-    rows, weights : by label
-        Rows and weights of the null scores are added to these.
+    rows : int64 array of shape (2,), by label; the number of null scores is added to it
+    weights : two lists, by label; the weight of the null scores is appended to them
 
     Returns
     -------
-    The scores that are not null, their labels and their weights.
+    The scores that are not null, their labels, and their weights (None without weights).
     """
     array, label = batch.columns[column], batch.label
     if not array.null_count:
@@ -53,7 +53,7 @@ def split_nulls(
 
 
 class MissingScores(PlainSpec):
-    """A spec whose `nan` says what becomes of missing scores: ``error``, ``drop`` or ``half``."""
+    """Base of specs with a policy `nan` for missing scores: ``error``, ``drop`` or ``half``."""
 
     nan: str
 
@@ -76,17 +76,17 @@ def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
 
 
 def total_weight(weights: Array) -> float:
-    """Compensated sum."""
+    """Compensated sum of a float64 array."""
     return float(sum_pieces(weights, np.array([0, weights.size]))[0, 0])
 
 
 def halved_rows(state: Any) -> int:
-    """Rows whose missing score counts one half in every pair; 0 for a state that knows no such policy."""
+    """Number of rows whose missing score counts one half in every pair; 0 under any other policy."""
     return int(state.nan_rows.sum()) if state.spec is not None and state.spec.halves_nan else 0
 
 
 def halved(state: Any) -> Totals:
-    """Totals of the rows of `halved_rows`, for a score state."""
+    """Totals of the rows that `halved_rows` counts, in the weight unit of the state."""
     if not halved_rows(state):
         return Totals(0, 0, 0.0, 0.0)
     (neg, pos), unit = state.nan_rows.tolist(), state.totals().unit

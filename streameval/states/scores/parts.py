@@ -1,11 +1,12 @@
 """ScorePart: what a metric sees of a score state, whether it counts distinct scores or bins.
 
-A part holds consecutive groups of scores, from the best to the worst, and the totals that surround them. The state
-decides what measures a group: the weights of its rows where rows carry weights, their number otherwise. A metric
-computes with the measure and never asks which it is.
+A part holds consecutive groups of scores, from the best to the worst, with the totals above them and overall. The state
+decides how a group is measured: by the weights of its rows if rows carry weights, by their number otherwise. A metric
+computes with the measure and never distinguishes the two cases.
 
-A group is one score, or an *open* bin of several scores, whose order inside the bin is unknown. A metric that bounds
-its value adds to the sum over the groups, each taken as tied, the doubt of the open bins.
+A group is one score, or an *open* bin of several scores, whose order inside the bin is unknown. A metric with a certain
+interval sums over all groups as if their scores were tied, and widens the result by what the order within the open bins
+could change.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScorePart:
-    """Consecutive groups of scores, from the best to the worst, and where they stand in the whole.
+    """Consecutive groups of scores, from the best to the worst.
 
     Attributes
     ----------
     n, p : arrays of shape (n_groups,)
-        Negatives and positives of each group: int64 counts, or float64 weights where rows carry weights.
+        Negatives and positives of each group: int64 counts, or float64 weights if rows carry weights.
     before, total : Totals
         Totals of the groups above these, and of all groups; `Totals.n` and `Totals.p` are in the same measure.
     ends : function of a slice or an index array
-        The threshold of each group as float64, and the lowest and the highest score that the group may hold. Decoded
-        when asked for, since few metrics need it.
+        The threshold of each group as float64, and the lowest and the highest score that the group may hold. Scores are
+        decoded on demand, since few metrics need them.
     bins : bool array of shape (n_groups,), optional
-        Which groups are open; None where the state counts distinct scores.
+        Which groups are open; None if the state counts distinct scores.
     counts : int64 array of shape (n_groups,), optional
-        Rows of each group where the measure is a weight.
+        Rows of each group if the measure is a weight.
     type : str
-        The type of the scores, as `streameval.states.scores.types.score_type` names it.
+        The type of the scores, see `streameval.states.scores.types.score_type`.
     keys : uint64 array of shape (n_groups,), optional
-        The rank keys of the scores, where a state counts distinct scores.
+        The rank keys of the scores, if the state counts distinct unweighted scores.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class ScorePart:
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What several metrics derive from these groups, made for the first that asks.
+        """A value that several metrics derive from these groups, computed once and cached under `name`.
 
         Examples
         --------
@@ -118,16 +119,16 @@ class ScorePart:
 
     @property
     def levels(self) -> Array:
-        """Where the measure is a count: what lies above each stride of 64 groups, and above the end of the last.
+        """Negatives and positives above each stride of 64 groups, then above the end of the last stride.
 
-        Negatives and positives, as an int64 array of shape (2, n_strides + 1).
+        An int64 array of shape (2, n_strides + 1); only for groups measured by counts.
         """
         found: Array = self.once("levels", lambda: stride_levels(self.n, self.p, self.before.n, self.before.p))
         return found
 
     @property
     def after(self) -> tuple[int, int]:
-        """Where the measure is a count: negatives and positives above the end."""
+        """Negatives and positives of these groups and all above; only for groups measured by counts."""
         if "levels" in self._made:
             n, p = self.levels[:, -1].tolist()
             return n, p
@@ -135,7 +136,7 @@ class ScorePart:
 
     @property
     def bounds(self) -> Ends:
-        """The ends of all groups."""
+        """`ends` of all groups, decoded once."""
         found: Ends = self.once("bounds", lambda: self.ends(slice(None)))
         return found
 
@@ -146,17 +147,17 @@ class ScorePart:
 
     @property
     def low(self) -> Array:
-        """A score that no score of the group is below."""
+        """Lower bound of the scores of each group."""
         return self.bounds[1]
 
     @property
     def high(self) -> Array:
-        """A score that no score of the group is above; equal to `low` for a single score."""
+        """Upper bound of the scores of each group; equal to `low` for a single score."""
         return self.bounds[2]
 
     @property
     def lookup(self) -> Any:
-        """The thresholds of all groups as a `ScoreLookup`, or as an array where they are decoded already."""
+        """The thresholds of all groups: an array if they are already decoded, else a `ScoreLookup`."""
         if "bounds" in self._made:
             return self.scores
         return ScoreLookup(lambda groups: self.ends(groups)[0], 0, self.n.size)
@@ -168,7 +169,7 @@ class ScorePart:
         return float(self.ends(slice(i, i + 1))[0][0])
 
     def compared(self, thresholds: Any) -> Array:
-        """What the scores are compared with, see `streameval.states.scores.types.compared`."""
+        """Thresholds rounded to the type of the scores, see `streameval.states.scores.types.compared`."""
         return compared(thresholds, self.type)
 
     def swapped(self) -> ScorePart:
@@ -181,9 +182,9 @@ def _swapped(t: Totals) -> Totals:
 
 
 def leading(scores: Any, value: float, *, above: bool = False) -> int:
-    """How many scores, which descend, are at least a value, or are above it.
+    """Number of descending scores that are at least `value`, or greater than it if `above` is set.
 
-    By bisection in place: `numpy.searchsorted` copies an array that is reversed.
+    A bisection in place; `numpy.searchsorted` would copy the reversed array.
 
     Examples
     --------
@@ -199,5 +200,5 @@ def leading(scores: Any, value: float, *, above: bool = False) -> int:
 
 
 def known(scores: Array) -> Callable[[Any], Ends]:
-    """The `ends` of groups of one score each."""
+    """`ScorePart.ends` of groups that are single scores."""
     return lambda groups: (scores[groups],) * 3

@@ -1,25 +1,25 @@
 """QuantileSketch: quantiles and cumulative distribution of a column of numbers, in bounded memory.
 
-A t-digest (Dunning and Ertl, Computing Extremely Accurate Quantiles Using t-Digests, 2019): sorted numbers are
-gathered into *centroids*, a mean and a weight each, small towards both ends and large in the middle. The scale
-k₁(q) = δ/2π · asin(2q − 1) with compression δ = 1,000 says how large. While folding and merging, a centroid is kept to
-a quarter of that (two-level compression, as in Dunning's own implementation), so that thousands of merges do not show.
-That makes about 2.6·δ centroids, 44 KB, however many rows; up to four times as many where values repeat. Batches are
-sorted and gathered by compiled code; a sketch is never updated number by number.
+A t-digest (Dunning and Ertl, Computing Extremely Accurate Quantiles Using t-Digests, 2019) groups sorted numbers into
+*centroids*, each a mean and a weight, which are small towards both ends and large in the middle. The scale function
+k₁(q) = δ/2π · asin(2q − 1) with compression δ = 1,000 limits their size. While folding and merging, a centroid is kept
+to a quarter of that limit (two-level compression, as in Dunning's own implementation), so that thousands of merges do
+not degrade the sketch. A sketch has about 2.6·δ centroids (44 KB) for any number of rows, and up to four times that if
+values repeat. Compiled code sorts and groups whole batches; a sketch is never updated number by number.
 
-*Atoms.* A value that would fill half a centroid gets its own centroid, which keeps its exact count
-(`streameval.kernels.sketch`). If it is that heavy in every batch and in every sketch merged, quantiles inside the atom
-and `cdf` at its value are exact. Up to 1,000 equally frequent values are all such atoms.
+*Atoms.* A value that would fill half a centroid gets a separate centroid, which keeps its exact count
+(`streameval.kernels.sketch`). If it is that frequent in every batch and in every merged sketch, quantiles inside the
+atom and `cdf` at its value are exact. Up to 1,000 equally frequent values are all such atoms.
 
-Error: **there is no guarantee.** Measured on five continuous distributions with 10⁶ rows, in one piece and merged from
-1,000, the rank of an estimated quantile was off by at most 0.6 % of min(q, 1 − q) for q = 0.001 … 0.999; with 10 and
-1,000 distinct values by nothing (``benchmarks/sketch.py``). Rare values between atoms are spread evenly between the
-means of their centroids. A digest describes a distribution and chooses bin edges; what lies between edges is counted
-exactly elsewhere.
+Error: **there is no guarantee.** Measured on five continuous distributions with 10⁶ rows, folded at once and merged
+from 1,000 parts, the rank of an estimated quantile was off by at most 0.6 % of min(q, 1 − q) for q = 0.001 … 0.999;
+with 10 and with 1,000 distinct values the quantiles were exact (``benchmarks/sketch.py``). Rare values between atoms
+are spread evenly between the means of their centroids. Digests describe distributions and choose bin edges; where the
+count between two edges matters, it is counted exactly elsewhere.
 
-NaN, nulls and infinities are counted apart: infinities take part as the lowest and highest numbers, NaN and nulls do
-not. Weights are not used: every row counts once. The result depends on the order in which batches are folded and
-states are merged, but not on which of two states is merged into which, and on nothing else.
+NaN, nulls and infinities are counted separately. Infinities take part as the lowest and highest numbers; NaN and nulls
+do not. Weights are ignored: every row counts once. The result depends on how rows are divided into batches and on the
+order of folding and merging, but merging two states is commutative.
 """
 
 from __future__ import annotations
@@ -58,7 +58,12 @@ class QuantileSpec(PlainSpec):
     ----------
     column : a column of numbers
     type : how its numbers are read, see `streameval.states.scores.types.score_type`
-    compression : δ; the memory is about 44·δ bytes
+    compression : δ, from 20 to 100,000; a sketch takes about 44·δ bytes, at most four times that
+
+    Raises
+    ------
+    OptionError
+        If the compression is out of its range.
 
     Examples
     --------
@@ -83,7 +88,7 @@ class QuantileSpec(PlainSpec):
 
     @property
     def counts_unlabelled(self) -> bool:
-        """Rows need no label."""
+        """True: rows need no label."""
         return True
 
     @property
@@ -93,12 +98,12 @@ class QuantileSpec(PlainSpec):
 
     @property
     def largest(self) -> int:
-        """Bytes of a state of values that repeat."""
+        """Bytes of the largest state, in which values repeat."""
         return 4 * 44 * int(self.compression)
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: mean and weight of each centroid, and whether it is a single value."""
+        """Columns of the table: mean and weight of each centroid, and whether all its numbers are equal."""
         kinds = {"mean": pa.float64(), "weight": pa.float64(), "single": pa.bool_()}
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
 
@@ -142,7 +147,7 @@ class _SketchBuilder:
         self.add(numbers(array.drop_null() if array.null_count else array, self.spec.type))
 
     def add(self, values: Array) -> None:
-        """Fold numbers; of a decimal type unscaled."""
+        """Fold numbers; those of a decimal type are given unscaled."""
         self._gatherer.add(floats(values, self.spec.type))
 
     def state(self) -> QuantileSketch:
@@ -152,10 +157,10 @@ class _SketchBuilder:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSketch(TDigestExchange, Small):
-    """A t-digest, and what it leaves out: quantiles and cumulative distribution of numbers.
+    """Quantiles and cumulative distribution of numbers, estimated by a t-digest.
 
-    Made by `from_values`, by `from_dict` or `from_tdigest` of another digest, or by `streameval.quantile_sketch` out of
-    core.
+    Create one with `from_values`; with `from_dict` or `from_tdigest` from another digest; or out of core with
+    `streameval.quantile_sketch`.
 
     Attributes
     ----------
@@ -163,9 +168,9 @@ class QuantileSketch(TDigestExchange, Small):
     mean : float64 array of shape (n_centroids,), ascending and finite
     weight : float64 array of shape (n_centroids,), positive; numbers in each
     single : bool array of shape (n_centroids,), whether all numbers of a centroid are known to be equal
-    low, high : smallest and largest finite number; ∞ and −∞ where there is none
-    below, above : how many −∞ and +∞
-    nan : how many NaN and nulls
+    low, high : smallest and largest finite number; ∞ and −∞ if there is none
+    below, above : counts of −∞ and +∞
+    nan : count of NaN and nulls
 
     Examples
     --------
@@ -191,7 +196,7 @@ class QuantileSketch(TDigestExchange, Small):
         Parameters
         ----------
         values : array of floats or integers, of any shape
-        compression : δ, from 20 to 100,000; the memory is about 44·δ bytes
+        compression : δ, from 20 to 100,000; a sketch takes about 44·δ bytes
 
         Raises
         ------
@@ -202,7 +207,7 @@ class QuantileSketch(TDigestExchange, Small):
 
         Examples
         --------
-        Estimates next to the truth, and merged nights:
+        The true ranks of two estimates, and the median of two merged nights:
 
         >>> values = np.random.default_rng(0).normal(size=100_000)
         >>> estimate = QuantileSketch.from_values(values).quantile([0.001, 0.5])
@@ -222,24 +227,24 @@ class QuantileSketch(TDigestExchange, Small):
 
     @property
     def finite(self) -> float:
-        """How many finite numbers."""
+        """Count of finite numbers."""
         return self._distribution.finite
 
     def gathered(self) -> Gathered:
-        """The centroids, and what they leave out."""
+        """The centroids, the extremes, and the counts of infinities and NaN."""
         return Gathered(self.mean, self.weight, self.single, *(getattr(self, name) for name in _FACTS))
 
     @property
     def count(self) -> float:
-        """How many numbers, infinities included."""
+        """Count of numbers, infinities included, NaN and nulls excluded."""
         return self._distribution.count
 
     def merge(self, other: QuantileSketch | TDigest) -> QuantileSketch:
-        """The sketch of both inputs; the same whichever of two sketches comes first.
+        """The sketch of both inputs; merging is commutative.
 
         Parameters
         ----------
-        other : a sketch of the same compression, or a `tdigest.TDigest` of any
+        other : a sketch with the same spec, or a `tdigest.TDigest` of any compression
 
         Raises
         ------
@@ -267,11 +272,12 @@ class QuantileSketch(TDigestExchange, Small):
 
         Parameters
         ----------
-        q : float in [0, 1], or array of any shape of them
+        q : float in [0, 1], or array of any shape
 
         Returns
         -------
-        float, or float64 array of the same shape; NaN without numbers. 0 and 1 give the smallest and the largest.
+        float, or float64 array of the same shape. 0 and 1 give the smallest and the largest number. NaN if the sketch
+        is empty.
 
         Raises
         ------
@@ -293,7 +299,7 @@ class QuantileSketch(TDigestExchange, Small):
 
         Returns
         -------
-        float in [0, 1], or float64 array of the same shape; NaN without numbers and where `x` is NaN
+        float in [0, 1], or float64 array of the same shape; NaN if the sketch is empty or `x` is NaN
 
         Raises
         ------
@@ -314,7 +320,7 @@ class QuantileSketch(TDigestExchange, Small):
         return Distribution.of(self.gathered())
 
     def totals(self) -> Totals:
-        """All numbers; a sketch has no classes, so they count as negatives."""
+        """All numbers, counted as negatives because a sketch has no classes."""
         rows = round(self.count)
         return Totals(rows, 0, float(rows), 0.0)
 
@@ -323,7 +329,7 @@ class QuantileSketch(TDigestExchange, Small):
         return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes + self.single.nbytes
 
     def header(self) -> dict[str, Any]:
-        """What the header stores in addition to the table."""
+        """The spec, the extremes, and the counts of infinities and NaN, as JSON values."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name) for name in _FACTS}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
@@ -340,7 +346,7 @@ class QuantileSketch(TDigestExchange, Small):
 
 
 def _floats(name: str, given: Any) -> Array:
-    """Numbers as float64 array."""
+    """Numbers as a float64 array; raises `OptionError` for anything else."""
     try:
         return np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -349,5 +355,5 @@ def _floats(name: str, given: Any) -> Array:
 
 
 def _plain(values: Array) -> Any:
-    """A float for a number, the array otherwise."""
+    """A float if the array has no dimensions, else the array."""
     return values if values.ndim else float(values)

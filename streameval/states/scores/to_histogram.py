@@ -1,7 +1,7 @@
-"""Exact scores → the fixed histogram, for nights too old to keep every score.
+"""Conversion of exact scores to the fixed histogram, for old nights whose distinct scores are no longer kept.
 
-The histogram equals the one that folding the rows with ``approx`` gives, so it merges with any other histogram. Metrics
-of nights that include such a histogram come with a certain interval.
+The histogram equals the one that folding the same rows with ``approx`` gives, so it merges with any other histogram.
+Metrics over nights that include such a histogram have a certain interval.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["histogram_spec", "to_histogram"]
 
 
 def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
-    """The spec of the histogram that an exact state is turned into."""
+    """The spec of the histogram that replaces an exact state."""
     return HistogramSpec(**asdict(spec))
 
 
@@ -53,7 +53,7 @@ def to_histogram(state: ScoreCounts) -> ScoreHistogram:
 
 
 def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:
-    """Add weights to their bins."""
+    """Add the weights of distinct scores to their bins."""
     if groups.neg_weight is not None and groups.pos_weight is not None:
         for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
             labels = read_only(np.full(scores.size, label, np.uint8))

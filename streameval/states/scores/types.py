@@ -1,7 +1,7 @@
-"""Types of scores: how an Arrow column is read, and how rank keys become scores again.
+"""Types of scores: reading an Arrow column as numbers, and converting scores to rank keys and back.
 
-``f4 f8 i4 i8 u8`` are NumPy types; ``d2`` is a decimal with two places, read unscaled as 64-bit integers. Rank keys are
-unsigned and ascend from the best score to the worst; `streameval.kernels.keys` encodes them.
+``f4 f8 i4 i8 u8`` are NumPy types; ``d2`` is a decimal with two places, read as unscaled 64-bit integers. Rank keys are
+unsigned integers that ascend from the best score to the worst; `streameval.kernels.keys` encodes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIGN = np.uint64(1 << 63)
 
 
 def score_type(dtype: pa.DataType, column: str = "score") -> str:
-    """How scores of an Arrow type become keys: ``f4 f8 i4 i8 u8``, or ``d2`` for decimals with two places.
+    """The type as which scores of an Arrow type are read: ``f4 f8 i4 i8 u8``, or ``d2`` for two decimal places.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
 
 
 def numbers(array: pa.Array, kind: str) -> Array:
-    """Values of an Arrow array without nulls, as the type `kind`; a view where possible."""
+    """Values of an Arrow array without nulls, of NumPy type `kind` (int64 for decimals); a view if possible."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if kind[0] == "d":
@@ -75,7 +75,7 @@ def numbers(array: pa.Array, kind: str) -> Array:
 
 
 def floats(values: Array, kind: str) -> Array:
-    """Numbers of a type as floats; those of a decimal type are unscaled.
+    """Numbers of a type as floats, from the array that `numbers` returns (for decimals: unscaled).
 
     Examples
     --------
@@ -89,14 +89,19 @@ def floats(values: Array, kind: str) -> Array:
 
 
 def compared(thresholds: Any, kind: str) -> Array:
-    """What scores are compared with: of float32 scores the nearest float32 number, as NumPy and pandas do.
+    """Thresholds to compare scores with: for float32 scores rounded to float32, as NumPy and pandas do.
 
-    So 0.9 is reached by a float32 score that is written as 0.9. Float16 scores count as float32, also in `where`:
-    0.9 as float16 is 0.8999, which does not reach 0.9.
+    A float32 score that is written as 0.9 therefore reaches the threshold 0.9. Float16 scores are compared as float32,
+    also in `where`: 0.9 as float16 is 0.8999, which does not reach 0.9.
 
     Parameters
     ----------
-    thresholds : a number, or numbers
+    thresholds : a number, or a sequence of numbers
+    kind : type of the scores
+
+    Returns
+    -------
+    float64 array of the same shape
 
     Examples
     --------
@@ -109,7 +114,7 @@ def compared(thresholds: Any, kind: str) -> Array:
 
 
 def float_limit(kind: str) -> float:
-    """The largest magnitude at which different scores are different float64 numbers.
+    """A magnitude up to which distinct scores are distinct float64 numbers; infinite for floats.
 
     Examples
     --------
@@ -121,7 +126,7 @@ def float_limit(kind: str) -> float:
 
 
 def enclosing(low: float, high: float, kind: str) -> Array:
-    """Two numbers of a type, as `numbers` gives them, that all of its scores from `low` to `high` lie between.
+    """A lower and an upper bound, as an array that `numbers` could return, of all scores from `low` to `high`.
 
     Examples
     --------
@@ -144,7 +149,7 @@ def enclosing(low: float, high: float, kind: str) -> Array:
 
 
 def decode(keys: Array, kind: str) -> Array:
-    """Scores of rank keys, as float64.
+    """Scores of rank keys (a uint64 array), as float64.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Units of weights: sums far from 1 are handed to metrics in a power of two, so that their products stay in float64.
+"""Units of weights: metrics see very large or very small weights divided by a power of two.
 
-Metrics of weights are ratios, which a common power of two leaves alone to the last bit. States keep the weights as they
-are; what a metric sees (`ScorePart`, `Totals`) is in the unit that `Totals.unit` names. Sums of ordinary size are in
-units of 1.
+Products of such weights would leave the range of float64. Metrics of weights are ratios, so scaling all weights by a
+power of two does not change them, to the last bit. States store the weights unscaled; `ScorePart` and `Totals` give
+them in the unit 2 to the power of `Totals.unit`. For sums of ordinary size the unit is 1.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["in_units", "unit_of"]
 
-_ORDINARY = -16, 80  # exponents of sums whose products need no unit
-_TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
+_ORDINARY = -16, 80  # sums with exponents in this range are not scaled
+_TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
 
 def unit_of(weight: float) -> int:
-    """The exponent of the unit for weights of this sum: 0, or one in which the sum is between ½ and 1.
+    """Exponent of the unit for weights with this sum: 0, or the exponent that scales the sum to [½, 1).
 
     Examples
     --------
@@ -36,12 +36,18 @@ def unit_of(weight: float) -> int:
 
 
 def in_units(weights: Array, unit: int, column: str) -> Array:
-    """Weights in a unit.
+    """Weights divided by 2 to the power of `unit`.
+
+    Parameters
+    ----------
+    weights : float64 array, not negative
+    unit : exponent of the unit, see `unit_of`
+    column : name of the score column, for the message
 
     Raises
     ------
     WeightError
-        If one is so small relative to the sum that float64 cannot hold their ratio.
+        If a weight is so small relative to the sum that float64 cannot hold their ratio.
 
     Examples
     --------
@@ -56,7 +62,7 @@ def in_units(weights: Array, unit: int, column: str) -> Array:
         least, sum_ = float(weights[lost].min()), math.ldexp(1.0, unit)
         msg = (
             f"score column {column!r} has a weight of {least:g} where all weights sum to about {sum_:.1g}; their ratio "
-            "leaves float64: scale the weights, and set those to 0 that do not matter"
+            "leaves float64: scale the weights, or set negligible ones to 0"
         )
         raise WeightError(msg)
     return np.asarray(found)
