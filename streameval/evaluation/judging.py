@@ -97,9 +97,9 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
     levels = [rule.level for rule in rules if rule.level is not None]
     found: dict[str, Any] = {"ci": max(levels)} if levels and not options.get("ci") else {}
     given = list(options.get("by") or ())
-    known = [{name.partition("=")[0] for name in slicing(text)} for text in given]
-    wanted = [[column for column, _ in rule.slices] for rule in rules if rule.slices]
-    more = [",".join(columns) for columns in wanted if set(columns) not in known]
+    known = [dict.fromkeys(slicing(text)) for text in given]
+    wanted = [rule for rule in rules if rule.slices and not any(map(rule.values_of, known))]
+    more = [",".join(column for column, _ in rule.slices) for rule in wanted]
     found |= {"by": list(dict.fromkeys([*given, *more]))} if more else {}
     if bases := [rule.than for rule in rules if rule.than is not None and rule.level is not None]:
         found["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
@@ -169,10 +169,9 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
     OptionError
         If the rows were not sliced this way, or several columns have the metric.
     """
-    columns = {column for column, _ in rule.slices}
-    sliced = [r for r in results if r.slice and {name.partition("=")[0] for name in r.slice} == columns]
+    sliced = [r for r in results if r.slice and rule.values_of(r.slice)]
     if not sliced:
-        msg = f"{rule.text!r}: there are no slices by {','.join(sorted(columns))}; name them (--by)"
+        msg = f"{rule.text!r}: there are no slices by {','.join(column for column, _ in rule.slices)}; name them (--by)"
         raise OptionError(msg)
     named = [r for r in sliced if r.metric in (rule.metric, canonical(rule.metric))]
     own = [r for r in named if (r.of == rule.of if rule.of else r.baseline is None)]

@@ -54,13 +54,13 @@ class Slicing:
         OptionError
             If a text is not a valid slicing.
         """
-        made = cls(tuple(By(tuple(slicing(text)), most) for text in texts))
-        for name in made._names:
-            if not name:
-                msg = (
-                    f"by={','.join(made._names)!r}: a column is missing before or after a comma; write country,channel"
-                )
+        columns = [tuple(slicing(text)) for text in texts]
+        for text, names in zip(texts, columns, strict=True):
+            if not all(names):
+                msg = f"by={text!r}: a column is missing before or after a comma; write country,channel"
                 raise OptionError(msg)
+        made = cls(tuple(By(names, most) for names in columns))
+        for name in made._names:
             if name in ("by", *Scalar.__dataclass_fields__):
                 msg = f"by={name!r}: results have a column of this name; rename the slicing column"
                 raise OptionError(msg)

@@ -173,10 +173,19 @@ def slice_name(named: Mapping[str, Any] | None) -> str:
     --------
     >>> slice_name({"country": "DE", "night": None}), slice_name(None)
     ('{country=DE,night=null}', '')
+    >>> slice_name({"name": "a, {b}", "length=0,20": "[0, 20)"})
+    "{name='a, {b}',length=0,20=[0, 20)}"
     """
     if not named:
         return ""
-    return f"{{{','.join(f'{column}={slice_text(value)}' for column, value in named.items())}}}"
+    return f"{{{','.join(f'{column}={_rule_text(column, value)}' for column, value in named.items())}}}"
+
+
+def _rule_text(column: str, value: Any) -> str:
+    """A value as rules spell it: texts in single quotes where they would not end, but those between edges."""
+    if "=" not in column and isinstance(value, str) and (set(value) & set(",={}") or value.strip(" '") != value):
+        return "'{}'".format(value.replace("'", "''"))
+    return slice_text(value)
 
 
 def slice_text(value: Any) -> str:

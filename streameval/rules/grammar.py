@@ -27,6 +27,8 @@ Slices are in braces behind the column; the store must keep them, or the evaluat
     roc_auc[score_lr]{country=DE} >= 0.9                   one slice; it fails where the slice has no value
     roc_auc[score_lr]{country=*} >= 0.9                    each that has a value; it fails if one fails
     roc_auc{country=*,channel=web} drop <= 0.05            each against its own usual value
+    roc_auc{length=>=80} >= 0.9                            numbers by edges, by their column or as length=0,20,80=>=80
+    roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that holds , = { or }
 
 Two endings take the sampling interval at a level into account::
 
@@ -58,10 +60,19 @@ LIVE = ("age", "missing")  # of the current store
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_QUOTED = r"'(?:[^']|'')*'"
+_SLICE = re.compile(  # a column, perhaps with edges, and a value up to the next column
+    r"\s*([^,=]+(?:=[-+\d.eE, ]+(?=\s*=))?)\s*=\s*"
+    rf"({_QUOTED}|>=[^,=]+|[^=]+?)\s*(?:,?\s*$|,(?=[^,=]+=))"
+)
 _PARTS = (  # of a rule, one after the other: name, pattern, what is expected there
     ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
     ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
-    ("slices", re.compile(r"\{([^{}]+)\}|(?!\{)"), "slices in braces, such as {country=DE} or {country=*}"),
+    (
+        "slices",
+        re.compile(rf"\{{((?:=\s*{_QUOTED}(?=\s*[,}}])|[^{{}}])+)\}}|(?!\{{)"),
+        "slices in braces, such as {country=DE} or {country=*}",
+    ),
     (
         "other",
         re.compile(rf"[-−]\s*({_METRIC})|(?![-−])"),
@@ -207,7 +218,7 @@ class Rule:
             _refuse(text, places["level"], "slices are judged by their values; leave out the level")
 
     def judges(self, named: Mapping[str, Any]) -> bool:
-        """Whether the rule judges a slice; numbers sliced by edges go by the name of their column.
+        """Whether the rule judges a slice.
 
         Examples
         --------
@@ -215,8 +226,20 @@ class Rule:
         >>> rule.judges({"length=0,20": "<0", "country": "DE"}), rule.judges({"length=0,20": "<0", "country": "FR"})
         (True, False)
         """
-        own = {name.partition("=")[0]: slice_text(value) for name, value in named.items()}
-        return own.keys() == dict(self.slices).keys() and all(v in ("*", own[c]) for c, v in self.slices)
+        own = self.values_of(named)
+        return own is not None and all(_is_value(text, own[column]) for column, text in self.slices)
+
+    def values_of(self, named: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The values of a slice by the columns that the rule names; None if the slice is by other columns.
+
+        Examples
+        --------
+        >>> Rule.read("roc_auc{length=*} >= 0.9").values_of({"length=0,20": "<0"})
+        {'length': '<0'}
+        """
+        own = {column: name for column, _ in self.slices for name in named if column in _spellings(name)}
+        matched = len(own) == len(self.slices) and {*own.values()} == {*named}
+        return {column: named[name] for column, name in own.items()} if matched else None
 
     @property
     def labelled(self) -> bool:
@@ -268,17 +291,27 @@ def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
 def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
     """Columns and values in braces; a value may hold a comma, such as ``[0, 20)``."""
     found: list[tuple[str, str]] = []
-    for part in filter(None, listed.split(",")):
-        column, equals, value = (piece.strip() for piece in part.rpartition("=")) if "=" in part else ("", "", part)
-        if found and not equals:
-            found[-1] = found[-1][0], f"{found[-1][1]},{part}"
-            continue
-        if not column or not value:
+    place = 0
+    while place < len(listed):
+        pair = _SLICE.match(listed, place)
+        if pair is None:
             _refuse(text, at, "a slice names columns and values, such as {country=DE,channel=*}")
-        found.append((column, value))
+        found.append((pair[1].strip(), pair[2]))
+        place = pair.end()
     if len(dict(found)) < len(found):
         _refuse(text, at, "a slice names each column once")
     return tuple(found)
+
+
+def _spellings(name: str) -> tuple[str, str]:
+    """The names of a slicing column in a rule: its own, and without edges."""
+    return name, name.partition("=")[0]
+
+
+def _is_value(text: str, value: Any) -> bool:
+    """Whether a text of a rule stands for the value of a slice; in single quotes it stands for a text."""
+    unquoted = text[1:-1].replace("''", "'") if re.fullmatch(_QUOTED, text) else None
+    return text in ("*", slice_text(value)) or (unquoted is not None and value == unquoted)
 
 
 def _refuse(text: str, at: int, expected: str) -> NoReturn:

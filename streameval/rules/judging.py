@@ -142,8 +142,8 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
 def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
     """The slice that a rule seems to mean, as a question; empty if none is near."""
     named = {column: value for column, value in rule.slices if value != "*"}
-    known = [{name.partition("=")[0]: value for name, value in (one.slice or {}).items()} for one in results]
-    some = [{column: each[column] for column in named} for each in known if named.keys() <= each.keys()]
+    known = filter(None, (rule.values_of(one.slice or {}) for one in results))
+    some = [{column: each[column] for column in named} for each in known]
     near = near_slice(named, some)
     return f"; did you mean {slice_name({**dict(rule.slices), **near})}?" if near else ""
 

@@ -147,6 +147,11 @@ def _number(edge: str) -> float:
             return math.nan
 
 
+def _last_edge(text: str) -> float:
+    """The last edge of a text; NaN if it is not a number."""
+    return _number(re.split("[=,]", text)[-1].strip())
+
+
 def _reached(array: pa.Array, edge: str) -> pa.Array:
     """Whether each number is at least an edge; exact for integers of any size."""
     number: Any = _number(edge)
@@ -169,7 +174,7 @@ def slicing(text: str) -> Iterator[str]:
     """
     parts: list[str] = []
     for part in text.split(","):
-        if parts and "=" in parts[-1] and not math.isnan(_number(part)):
+        if parts and "=" in parts[-1] and (not math.isnan(_number(part)) or math.isnan(_last_edge(parts[-1]))):
             parts[-1] += f",{part.strip()}"
         else:
             parts.append(part.strip())

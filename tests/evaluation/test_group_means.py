@@ -196,7 +196,7 @@ DATA = pa.table(
     ("options", "message"),
     [
         ({"metrics": ["roc_auc", "agc"]}, "agc has no mean over groups.*precision@k=N"),
-        ({"truncate": 0.5}, "agc@0.5, agc_ratio@0.5 has no mean"),
+        ({"truncate": 0.5}, "agc@0.5, agc_ratio@0.5 have no mean"),
         ({"at": "fpr=0.1"}, "tpr@fpr=0.1 has no mean"),
         ({"by": "user"}, "take no by; leave out by"),
         ({"weight": "w"}, "take no weight"),

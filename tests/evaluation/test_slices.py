@@ -443,7 +443,9 @@ def test_a_column_of_ids_is_refused_early(kind: str) -> None:
         ("rows", OptionError, "rename the slicing column"),
         ("score", OptionError, "a slice would hold rows of one score"),
         ("", OptionError, "a name is empty"),
-        ("country,", OptionError, "a column is missing before or after a comma"),
+        ("country,", OptionError, "by='country,': a column is missing before or after a comma"),
+        (",", OptionError, "by=',': a column is missing before or after a comma"),
+        ("length=a,b", OptionError, "by='length=a,b': edges are ascending numbers"),
     ],
 )
 def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streameval import Scalar
 from streameval.errors import OptionError
+from streameval.results import slice_name
 from streameval.rules import ENOUGH, Rule, difference, judge
 
 
@@ -161,6 +162,16 @@ def test_what_is_no_rule_is_refused_with_its_place(text, place, expected):
         Rule.read(text)
     assert place in str(refused.value)
     assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["DE", "a, b", "x{y}=1", "null", None, "", 7, True, "O'Brien", "'q'", " a", "it's, b"]
+)
+def test_rules_spell_slices_as_results_do(value):
+    """A slice's name in a rule judges that slice, whatever its text holds."""
+    named = {"name": value, "length=0,5": ">=5", "hour": 3}
+    assert Rule.read(f"roc_auc[s]{slice_name(named)} >= 0.9").judges(named)
+    assert not Rule.read(f"roc_auc[s]{slice_name(named)} >= 0.9").judges(named | {"length=0,5": "[0, 5)"})
 
 
 def test_parts_of_rules():

@@ -85,6 +85,8 @@ def test_a_filter_is_answered_from_slices(store: Store, data: Path, where: str, 
     ("options", "error", "message"),
     [
         ({"where": "length > 3"}, OptionError, r"reads length, and the store keeps slices by country; country,length"),
+        ({"where": "length > 3"}, OptionError, r"between its edges, such as \"length=0,5\" = '>=5'; add"),
+        ({"where": "night = '2026-01-05'"}, OptionError, r"choose nights by their night \(--partition night=…"),
         ({"where": "contry = 'DE'"}, OptionError, r"did you mean 'country'\? add them"),
         ({"where": "country > 3"}, OptionError, "country"),
         ({"where": "country = 'XX'"}, MissingInputError, "no row meets where: country = 'XX'"),
@@ -256,6 +258,9 @@ def test_history_by_slice(store: Store, data: Path) -> None:
         ("roc_auc[f4]{country=null} >= 0.5", "failed", "there is no such slice"),
         ("roc_auc[f4]{country=DEE} >= 0.5", "failed", "there is no such slice; did you mean {country=DE}?"),
         ("aul{length=*,country=DE} >= 0", "passed", "the worst of 3 slices"),
+        ("aul{length=>=5,country=DE} >= 0", "passed", ""),
+        ("aul{country=DE,length=0,5=>=5} >= 0", "passed", ""),
+        ("aul{country=*,length=0,5=[0, 5)} >= 0", "passed", "the worst of 2 slices"),
         ("roc_auc[f4]{country=*} drop <= 90%", "passed", "the worst of 2 slices"),
     ],
 )

@@ -372,7 +372,8 @@ def group_means(metrics: Iterable[Any], over: str, weight: str, defaults: Iterab
     metrics, defaults = list(metrics), list(defaults)
     without = [metric.name for metric in metrics if not has_mean(metric) and metric not in defaults]
     if without or not metrics:
-        problem = f"{', '.join(without)} has no mean over groups" if without else "no metric of a score is asked for"
+        have = "has" if len(without) == 1 else "have"
+        problem = f"{', '.join(without)} {have} no mean over groups" if without else "no metric of a score is asked for"
         msg = f"{problem} (mean_over={over!r}); there are roc_auc, average_precision and precision@k=N"
         raise OptionError(msg)
     return tuple(GroupMean(metric, over, weight) for metric in metrics if has_mean(metric))

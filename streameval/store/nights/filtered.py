@@ -22,6 +22,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.scores.counts import ScoreSpec
+from streameval.store.nights.keys import keys_of
 from streameval.store.nights.merge import check_common, labels_of
 from streameval.store.nights.slices import KeptSlices
 from streameval.wording import few, hint, plural
@@ -64,7 +65,7 @@ def evaluated_where(
     """
     request, names = configuration.request(**changes), [entry.partition for entry in entries]
     where: Any = request.where
-    slices = KeptSlices(configuration, engine, files, _covering(configuration, where))
+    slices = KeptSlices(configuration, engine, files, _covering(configuration, where, entries))
     wanted = configuration.wanted(names, **changes)
     if apart := list(dict.fromkeys(w.of for w in wanted if not divisible(w.spec))):
         msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
@@ -88,7 +89,7 @@ def evaluated_where(
     )  # fmt: skip
 
 
-def _covering(configuration: Configuration, where: Where) -> By:
+def _covering(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> By:
     """The kept slicing with the fewest columns that has all columns of a filter.
 
     Raises
@@ -99,14 +100,28 @@ def _covering(configuration: Configuration, where: Where) -> By:
     keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
     if not keys:
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
-        sliced = dict.fromkeys(name for key in configuration.slicing.keys for name in key.columns)
-        near = "".join(hint(name, sliced) for name in where.columns if name not in sliced)
         msg = (
             f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; "
-            f"{near}add them (add STORE DATA --by {by}), or evaluate the files"
+            f"{_instead(configuration, where, entries)}add them (add STORE DATA --by {by}), or evaluate the files"
         )
         raise OptionError(msg, "where")
     return min(keys, key=lambda key: len(key.columns))
+
+
+def _instead(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> str:
+    """What else the user may ask for: slices between kept edges, nights by their keys, a column of another name."""
+    sliced = dict.fromkeys(name for key in configuration.slicing.keys for name in key.columns)
+    found = ""
+    for name in (name for name in where.columns if name not in sliced):
+        if edges := [kept for kept in sliced if kept.startswith(f"{name}=")]:
+            *_, last = edges[0].split(",")
+            example = f"\"{edges[0]}\" = '>={last.rpartition('=')[2]}'"
+            found += f"name slices between its edges, such as {example}; "
+        elif any(name in keys_of(entry.partition) for entry in entries):
+            found += f"choose nights by their {name} (--partition {name}=…, --since, --until, --last); "
+        else:
+            found += hint(name, sliced)
+    return found
 
 
 def _union(states: Iterable[Any], spec: Any) -> Any:

@@ -182,11 +182,11 @@ class MetricSeries:
 
     def kept_slices(self, rule: Rule) -> KeptSlices:
         """The slices that a rule judges; `OptionError` if the store does not keep them."""
-        columns = [column for column, _ in rule.slices]
         for key in self.configuration.slicing.keys:
-            if {name.partition("=")[0] for name in key.columns} == set(columns):
+            if rule.values_of(dict.fromkeys(key.columns)):
                 return KeptSlices(self.configuration, self.engine, self.files, key)
-        return KeptSlices.of(self.configuration, self.engine, self.files, ",".join(columns))
+        by = ",".join(column for column, _ in rule.slices)
+        return KeptSlices.of(self.configuration, self.engine, self.files, by)
 
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
         """The metric's difference between two columns in each night, with its sampling interval."""
