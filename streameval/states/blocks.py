@@ -1,10 +1,10 @@
-"""Blocks of units in a state that counts clusters: sums by block and size, and the changes from leaving out a block.
+"""Resampling blocks of states that count clusters: how size histograms change if a block of units is left out.
 
 Metrics of clusters read histograms: the number of clusters of each size, and sums over them. Leaving out a block of
-units removes some clusters and shrinks others. `BlockSums` holds these changes, or the histogram of each block's own
-groups: exact integers, mergeable by addition, in memory proportional to the distinct (block, size) pairs.
+units removes some clusters and shrinks others. `BlockSums` holds these changes by block and size. They are exact
+integers, merge by addition, and take memory proportional to the number of distinct (block, size) pairs.
 
-The block of a unit is the keyed hash of its id (`streameval.states.grouped.keys`), of `BLOCKS` blocks.
+The block of a unit is a keyed hash of its id modulo `BLOCKS` (`streameval.states.grouped.keys`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["BLOCKS", "BlockSums", "Tally", "block_codes", "blocks_of"]
 
 BLOCKS = 128
 
-_SIZE_BITS = 47  # sizes below 2^47; blocks below 2^16
+_SIZE_BITS = 47  # sizes are below 2^47, blocks below 2^16
 _SIZE = (1 << _SIZE_BITS) - 1
-_SMALL = 256  # sizes that a tally counts in a table; larger groups are rare
+_SMALL = 256  # sizes below this are summed in a table; larger groups are rare
 
 
 def blocks_of(words: Array, blocks: int) -> Array:
@@ -41,7 +41,7 @@ def blocks_of(words: Array, blocks: int) -> Array:
 
 
 def block_codes(words: Array, blocks: int) -> Array:
-    """As `blocks_of`, as uint16, for batches of rows: a quarter of the memory, which limits the speed."""
+    """As `blocks_of`, as uint16: for batches of rows, where memory bandwidth limits the speed."""
     found: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
     return found
 
@@ -92,7 +92,7 @@ class BlockSums:
         return cls(keys[kept], sums[kept])
 
     def merge(self, *others: BlockSums) -> BlockSums:
-        """Sum of this and the others."""
+        """Sum of `self` and the others."""
         parts = [part for part in (self, *others) if part.keys.size]
         if len(parts) < 2:
             return parts[0] if parts else self
@@ -104,13 +104,13 @@ class BlockSums:
         return self.keys[a:b] & _SIZE, self.sums[a:b]
 
     def weighted(self, blocks: int, power: int, column: int = 0) -> Array:
-        """Σ of a column times a power of the size, for each block, as a float64 array of shape (blocks,)."""
+        """Σ size**power · sums[:, column] for each block, as a float64 array of shape (blocks,)."""
         sizes = (self.keys & _SIZE).astype(np.float64)
         return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, column] * sizes**power, blocks)
 
 
 class _Adds(Protocol):
-    """A loop of `streameval.kernels.blocks.changes`; returns how many rows it has listed."""
+    """A loop of `streameval.kernels.blocks.changes`; returns the number of rows that it has listed."""
 
     def __call__(self, count: int, table: Array, keys: Array, large: Array, /) -> int: ...
 
@@ -141,7 +141,7 @@ class Tally:
         self._table[self._blocks : 2 * self._blocks] += sums
 
     def room(self, sizes: Array, times: Array | None = None) -> int:
-        """How many of these sizes are too large for the table; each counts `times` times."""
+        """Number of sizes that are too large for the table, each counted `times` times."""
         large = sizes >= _SMALL
         return int(np.count_nonzero(large) if times is None else times[large].sum())
 

@@ -1,19 +1,19 @@
 """Codec: State ↔ versioned Arrow batches, independent of paths and files.
 
-A stored state is the state's own table, packed where its kind has a packing. The metadata of its schema hold the rest:
+A stored state is the table of the state, packed if its kind has a packing. The schema metadata hold everything else:
 
 ====================  ======================================================================
 ``streameval.kind``     kind of the spec, such as ``score_counts``
 ``streameval.version``  version of that kind's format
 ``streameval.library``  version of streameval that wrote it
-``streameval.rows``     its negatives and positives; `load` compares them with what it read
+``streameval.rows``     numbers of negatives and positives, which `load` verifies
 ``streameval.header``   the spec and small facts, as JSON
 ====================  ======================================================================
 
 Every batch carries this schema, and there is always at least one batch, possibly empty. Only the current version of a
-kind is read; an unknown kind or another version is refused by name.
+kind is read; for an unknown kind or another version, the error names it.
 
-Memory: one batch, plus what the state's budget allows.
+Memory: one batch, plus the state within its budget.
 
 >>> from streameval.states.clusters.counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
@@ -83,7 +83,7 @@ class _Label:
     header: dict[str, Any]
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; raises `FormatError` for a batch with other columns, or with nulls."""
+        """The batches, each validated; raises `FormatError` for unexpected columns and for nulls."""
         schema = _schema(self.spec)
         for batch in batches:
             _check(batch, self.spec.kind, schema)
@@ -96,19 +96,19 @@ def _schema(spec: StoredSpec) -> pa.Schema:
 
 
 def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Write a state.
+    """Serialise a state as Arrow batches.
 
     Parameters
     ----------
     state : State
-        Of a kind in `KINDS`.
+        A state of a kind in `KINDS`.
 
     Returns
     -------
     pyarrow.Schema
         The schema of every batch, with the metadata.
     iterator of pyarrow.RecordBatch
-        At least one; generated lazily, since a state may be larger than memory.
+        At least one batch; generated lazily, since a state may be larger than memory.
     """
     spec, totals = state.spec, state.totals()
     facts = {
@@ -138,7 +138,7 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     Parameters
     ----------
     batches : reader, or iterable of pyarrow.RecordBatch
-        What `dump` wrote, in the same batches or in others.
+        The rows that `dump` wrote, divided into batches in any way.
     budget : Budget, optional
         Owns the memory of the state.
 
@@ -149,7 +149,7 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     Raises
     ------
     FormatError
-        If the batches are not a state, of an unknown kind or version, damaged or incomplete.
+        If the batches are not a state, have an unknown kind or version, or are damaged or incomplete.
     """
     schema, rest = _opened(batches)
     label = _read_label(schema)
@@ -157,13 +157,13 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
 
 
 def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> Any:
-    """A state under another spec with the same table.
+    """The same state under another spec whose table would be equal.
 
     Parameters
     ----------
     state : State
     spec : Spec
-        Differs only in a policy for rows that the state does not contain.
+        May differ from the state's spec only in a policy for rows that the state does not contain.
     budget : Budget, optional
         Owns the memory of the new state.
 
@@ -179,7 +179,7 @@ def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> An
 
 
 def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
-    """The state of checked batches."""
+    """The state of validated batches."""
     try:
         state = label.spec.from_arrow(label.header, rest, budget or Budget())
         totals = state.totals()
@@ -198,13 +198,13 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
 def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
     """Read several states of one spec as their union.
 
-    Tables of additive specs (`streameval.states.protocol.StoredSpec`) are read as one table, which is faster than
-    merging states; other states are read and merged in the given order.
+    The tables of an additive spec (`streameval.states.protocol.StoredSpec`) are read as one table, which is faster than
+    merging states. Other states are read and merged in the given order.
 
     Parameters
     ----------
     stored : sequence of (schema, batches)
-        At least one; each as `dump` wrote it.
+        At least one state, each as `dump` returned it.
     budget : Budget, optional
         Owns the memory of the state.
 
@@ -232,9 +232,9 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
 
 
 def _summed(labels: Sequence[_Label]) -> _Label:
-    """The label of several additive states read as one."""
+    """The metadata of several additive states that are read as one."""
     first = labels[0]
-    facts = [name for name in first.header if name != "spec"]  # each a list of numbers
+    facts = [name for name in first.header if name != "spec"]  # each fact is a list of numbers
     try:
         sums = {name: [sum(side) for side in zip(*(x.header[name] for x in labels), strict=True)] for name in facts}
     except (KeyError, TypeError, ValueError) as error:

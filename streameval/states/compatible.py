@@ -12,7 +12,7 @@ __all__ = ["mergeable", "same_table"]
 
 
 def mergeable(one: Any, other: Any) -> None:
-    """Raise `IncompatibleStatesError` unless both are states of one spec.
+    """Raise `IncompatibleStatesError` unless both states have equal specs.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def mergeable(one: Any, other: Any) -> None:
 
 
 def same_table(one: Any, other: Any) -> bool:
-    """Whether two states of one kind have the same header and the same table, in any batches and segments."""
+    """Whether two states of one kind have equal headers and equal tables, however these are divided into batches."""
     return bool(one.header() == other.header() and _table(one) == _table(other))
 
 

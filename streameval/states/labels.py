@@ -1,7 +1,7 @@
 """LabelCounts: the number of rows of each class, and the label values that occurred.
 
-Without a positive label, numbers above zero are positive. The values over the *whole* data must then be two, one above
-zero and one not, which is known only once all states are merged.
+Unless a positive label is named, numbers above zero are positive. The *whole* data must then have at most two label
+values, of which at most one is above zero and at most one is not. This can be checked only once all states are merged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
 
-# raised by Arrow for a value that a type cannot hold; not their common base, which covers a lack of memory too
+# raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
@@ -43,12 +43,12 @@ class LabelSpec(PlainSpec):
 
     Attributes
     ----------
-    column : the label column; None if no metric needs one
-    pos_label : the positive label; None if numbers above zero are positive. Bytes become text, so that a stored state
-        holds plain values; for a binary column, text means its bytes
+    column : the label column; None if no metric needs a label
+    pos_label : the positive label; None if numbers above zero are positive. Bytes are stored as text, so that a stored
+        state holds plain JSON values; for a binary column, the text is encoded again
     nulls : treatment of rows without a label: ``error`` refuses them, ``drop`` leaves them out of everything that needs
-        a label, ``size`` counts them in the sizes of clusters as well
-    complete : columns in which a row must have a value; a row with a null or NaN in one is left out of every metric
+        a label, ``size`` also counts them in the sizes of clusters
+    complete : columns in which every row must have a value; rows with a null or NaN in one are left out of all metrics
 
     Examples
     --------
@@ -103,7 +103,7 @@ class LabelCounts(Small):
     spec : LabelSpec
     neg, pos : rows of each class
     null : rows whose label is null or NaN, or all rows if no label is read
-    values : the three smallest label values seen; with `pos_label`, only while no row has it
+    values : up to three of the label values seen; with `pos_label`, empty once a row has it
     incomplete : rows left out because a column of `LabelSpec.complete` is null or NaN
     """
 
@@ -126,7 +126,7 @@ class LabelCounts(Small):
 
     @property
     def seen(self) -> int:
-        """Number of all rows, including those left out."""
+        """Number of all rows read, including those left out."""
         return self.neg + self.pos + self.null + self.incomplete
 
     def merge(self, *others: LabelCounts) -> LabelCounts:
@@ -147,7 +147,7 @@ class LabelCounts(Small):
         return Totals(self.neg, self.pos, float(self.neg), float(self.pos))
 
     def check(self) -> None:
-        """Raise `LabelError` unless the values seen over the whole data are two classes."""
+        """Raise `LabelError` if the values seen over the whole data do not form two classes."""
         if self.spec.pos_label is not None:
             return
         values = sorted(self.values)
@@ -161,7 +161,7 @@ class LabelCounts(Small):
             raise LabelError(msg)
 
     def check_found(self, where: str) -> None:
-        """Raise `LabelError`, naming the input, if `pos_label` is not among several labels; a single one is fine."""
+        """Raise `LabelError`, naming the input `where`, if there are several labels and none is `pos_label`."""
         if self.spec.pos_label is not None and len(self.values) > 1:
             listed = ", ".join(map(repr, sorted(self.values))) + ", …" * (len(self.values) > 2)
             column = f"{where}: label column {self.spec.column!r}"
@@ -179,7 +179,18 @@ class LabelCounts(Small):
 
 
 class LabelReader:
-    """Builder of `LabelCounts`: reads the labels that every other builder needs."""
+    """Builder of `LabelCounts`, which reads the labels for all other builders.
+
+    Parameters
+    ----------
+    spec : LabelSpec
+    dtype : type of the label column
+
+    Raises
+    ------
+    LabelError
+        If the type needs a positive label and none is named, or cannot hold the named one.
+    """
 
     def __init__(self, spec: LabelSpec, dtype: pa.DataType) -> None:
         self.spec = spec
@@ -225,16 +236,16 @@ class LabelReader:
         """Which rows have a value in every column of `LabelSpec.complete`, as a bool array; None if all have."""
         kept = None
         for name in self.spec.complete:
-            there = _there(batch.column(name))
-            if there is not None:
-                kept = there if kept is None else kept & there
+            present = _present(batch.column(name))
+            if present is not None:
+                kept = present if kept is None else kept & present
         if kept is not None:
             left_out = int(kept.size - np.count_nonzero(kept))
             self._counts = self._counts.merge(LabelCounts(self.spec, incomplete=left_out))
         return kept
 
     def rows(self, batch: pa.RecordBatch, name: str) -> tuple[Array, Array | None]:
-        """Label of every row as uint8 (0 without one), and which rows have one as a bool array (None if all have)."""
+        """Labels of all rows as uint8 (0 if null), and which rows have one as a bool array (None if all have one)."""
         if self.spec.column is None:
             self._counts = self._counts.merge(LabelCounts(self.spec, null=batch.num_rows))
             return np.zeros(batch.num_rows, np.uint8), None
@@ -246,7 +257,15 @@ class LabelReader:
         return label, labelled
 
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
-        """Labels of an Arrow array as uint8, and which rows have one as a bool array (None if all have)."""
+        """Labels that are not null as uint8, and which rows have one as a bool array (None if all have one).
+
+        Raises
+        ------
+        NullError
+            If a label is null or NaN and the policy refuses it; `name` names the input.
+        LabelError
+            If there are more than two label values and none is named as positive.
+        """
         codes = None
         if pa.types.is_dictionary(array.type):
             array, codes = _values_and_codes(array)
@@ -276,7 +295,7 @@ class LabelReader:
         return label, keep
 
     def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
-        """Labels, and the values that occurred; no values once the given positive label has been seen."""
+        """Labels, and the label values that occurred (none once the named positive label has been seen)."""
         if self._positive is not None:
             label = pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False)
             if self._counts.pos or label.any():
@@ -314,7 +333,7 @@ class LabelReader:
         return self._counts
 
 
-def _there(array: pa.Array) -> Array | None:
+def _present(array: pa.Array) -> Array | None:
     """Which values are neither null nor NaN, as a bool array; None if all are."""
     codes = None
     if pa.types.is_dictionary(array.type):
@@ -325,11 +344,14 @@ def _there(array: pa.Array) -> Array | None:
         array = pc.if_else(pc.is_nan(array), None, array)
     if not array.null_count:
         return None
-    there: Array = array.is_valid().to_numpy(zero_copy_only=False)
-    return there if codes is None else there[codes]
+    present: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    return present if codes is None else present[codes]
 
 
 def _values_and_codes(array: pa.DictionaryArray) -> tuple[pa.Array, Array]:
-    """The values that occur, including null, and the index of each row's value; unused entries may be long."""
+    """The values that occur, including null, and the index of each row's value.
+
+    Unused dictionary entries are dropped, because there may be many.
+    """
     coded = array.indices.dictionary_encode(null_encoding="encode")
     return array.dictionary.take(coded.dictionary), coded.indices.to_numpy()

@@ -27,7 +27,7 @@ __all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "Stat
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows to be folded into states, checked, with their labels.
+    """Validated rows with labels, to be folded into states.
 
     Attributes
     ----------
@@ -36,11 +36,13 @@ class Batch:
     columns : Arrow arrays of length n, by column name
     partition : path of the partition relative to the input's root
     name : the file, for error messages
-    row : offset of the first row in its file
+    row : offset in its file of the first row that was read
     kept : int64 array of shape (n,), offsets of the rows from `row` if some were left out; None otherwise
-    origin : path of the file relative to the input's root; with its offset in the file it identifies a row permanently
-    start : offset of the first row of the piece that is being read; of its row group if these are read one by one
-    labelled : bool array of shape (n,), which rows have a label; None if all have
+    origin : path of the file relative to the input's root; with a row's offset in the file, it identifies the row
+        permanently
+    start : offset in its file of the first row of the piece being read, or of its row group if row groups are read
+        one by one
+    labelled : bool array of shape (n,), which rows have a label; None if all have one
     """
 
     label: Array
@@ -56,7 +58,9 @@ class Batch:
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[Self], Any]) -> Any:
-        """A value computed from the batch once for all states; `name` must identify every other input.
+        """A value that is computed from the batch once and cached for all states.
+
+        `name` is the cache key; it must identify everything besides the batch on which the value depends.
 
         Examples
         --------
@@ -87,12 +91,12 @@ class Batch:
         return replace(self.taken(np.flatnonzero(self.labelled)), labelled=None)
 
     def offsets(self) -> Array:
-        """Row number of each row in its file, as an int64 array of shape (n,)."""
+        """Offset of each row in its file, as an int64 array of shape (n,)."""
         return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
 
 
 def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
-    """Some rows of a column; numbers without nulls are taken by NumPy, which is faster."""
+    """Some rows of a column; NumPy takes numbers without nulls, because it is faster."""
     kind = column.type
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return column.take(at)
@@ -105,10 +109,10 @@ class Totals:
 
     Attributes
     ----------
-    neg, pos : rows
-    neg_weight, pos_weight : weights
+    neg, pos : number of rows
+    neg_weight, pos_weight : sums of weights, divided by 2**unit
     weighted : whether metrics measure the classes by weights instead of rows
-    unit : weights are multiples of 2 to this power; 0 unless they are far from 1
+    unit : exponent of the unit of the weights, see `streameval.states.scores.units`; 0 for sums of ordinary size
 
     Examples
     --------
@@ -145,11 +149,11 @@ class StoredSpec(Protocol):
 
     Attributes
     ----------
-    kind, version : what is stored, and in which form; see `streameval.states.codec`
-    additive : whether concatenated tables of several states, with the facts of their headers summed, read as the merged
-        state
+    kind, version : name and version of the stored format; see `streameval.states.codec`
+    additive : whether the concatenated tables of several states, with the facts in their headers summed, are the table
+        of the merged state
     associative : whether the state is the same, to the bit (weights: up to rounding), for any division of the rows into
-        tasks; if not, an engine divides tasks by the data alone, never by threads or workers
+        tasks; if not, an engine divides tasks by the data alone, never by the number of threads or workers
     """
 
     kind: ClassVar[str]
@@ -167,7 +171,7 @@ class StoredSpec(Protocol):
 
     @property
     def packing(self) -> Packing | None:
-        """How the table is compressed for storage; None if it is stored unchanged."""
+        """Delta encoding of the table for storage; None if it is stored unchanged."""
 
     @property
     def ungrouped(self) -> Any:
@@ -191,13 +195,13 @@ class StoredSpec(Protocol):
 
     @property
     def largest(self) -> int | None:
-        """Bytes of the largest state; None if states grow with the rows, or are as large as the empty one."""
+        """Bytes of the largest state; None if states grow with the rows, or are all as large as the empty one."""
 
     def empty(self) -> State:
         """The identity of merge."""
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
-        """The state that `State.to_arrow` and `State.header` describe, its batches packed where there is a packing."""
+        """The state that `State.to_arrow` and `State.header` describe; the batches are packed if there is a packing."""
 
 
 class PlainSpec:
@@ -260,10 +264,10 @@ class State(Protocol):
 
     @property
     def holder(self) -> Any:
-        """The spec of the state that holds the rows: its own, unless it is derived from another state."""
+        """The spec of the state that holds the rows: `spec`, unless the state is derived from another one."""
 
     def merge(self, other: Self, /) -> Self:
-        """The state of both inputs; raises `IncompatibleStatesError` before it changes anything."""
+        """The state of all rows of both inputs; raises `IncompatibleStatesError` if the specs differ."""
 
     def totals(self) -> Totals:
         """Rows and weights of both classes."""
@@ -272,7 +276,7 @@ class State(Protocol):
         """Intervals that can be finalized independently; the budget may decide their size."""
 
     def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[Any]:
-        """The groups of a shard, from which metrics compute their partials, a bounded number at a time."""
+        """The parts of a shard, of bounded size, from which metrics compute their partials."""
 
     def header(self) -> dict[str, Any]:
         """The spec, and small facts stored with the table, as plain JSON values."""
@@ -281,7 +285,7 @@ class State(Protocol):
         """The canonical table, batch by batch, because a state may be larger than memory."""
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts by name; they grow with the rows, are spilled, split into ranges, and sent to workers."""
+        """The keyed counts by name: what grows with the rows, is spilled, split into ranges and sent to workers."""
 
     def with_runs(self, runs: Mapping[str, KeyedCounts], /) -> Self:
         """The state with other keyed counts under the same names."""
@@ -291,7 +295,7 @@ class State(Protocol):
 
 
 class PlainState:
-    """Defaults of a state: it holds its own rows, and parts are found by shards alone.
+    """Defaults of a state: it holds its own rows, and cannot locate scores.
 
     Attributes
     ----------
@@ -307,7 +311,7 @@ class PlainState:
         return self.spec
 
     def between(self, low: float, high: float) -> tuple[int, int] | None:
-        """The buckets with scores from `low` to `high`; None if they are not known, so all are needed."""
+        """The buckets with all scores from `low` to `high`; None if the state cannot tell, so all are needed."""
         return None
 
 
@@ -315,7 +319,7 @@ class Small(PlainState):
     """Defaults of a state of bounded size: one shard, one part, and no keyed counts."""
 
     def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
-        """One."""
+        """A single shard."""
         return [(0, 1)]
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Any]:

@@ -1,8 +1,8 @@
-"""Values of a column in a few groups of rows: the texts of ids, and examples of what is in a cluster.
+"""Sample values of a column in some groups of rows, such as the text of an id or example rows of a cluster.
 
-For each group the `most` distinct values of smallest hash are kept. The values do not depend on how the rows are cut,
-ordered or repeated. Memory grows with the groups asked for, not with the rows. The state is used within a run and never
-stored.
+Each group keeps the `most` distinct values with the smallest hashes (bottom-k sampling), so the values do not depend on
+how the rows are partitioned, ordered or repeated. Memory is proportional to the number of requested groups, not of
+rows. The state is used within a run and never stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["IdColumn", "Values", "ValuesSpec"]
 
 @dataclass(frozen=True)
 class IdColumn:
-    """A column of ids, and how they are read; see `streameval.states.keyed.ids`."""
+    """A column of ids: its name, the type of its ids and their scope; see `streameval.states.keyed.ids`."""
 
     name: str
     type: str
@@ -37,7 +37,7 @@ class IdColumn:
 
     @property
     def words(self) -> int:
-        """Words of an id."""
+        """Number of 64-bit words of an id."""
         return id_words(self.type, self.scope)
 
 
@@ -47,11 +47,11 @@ class ValuesSpec(PlainSpec):
 
     Attributes
     ----------
-    keys : columns whose ids make the group of a row
+    keys : columns whose ids, concatenated, identify the group of a row
     by_label : whether the label is the last word of the group
-    groups : bytes of a uint64 array of shape (n_groups, n_words), the groups wanted
+    groups : bytes of a uint64 array of shape (n_groups, n_words), the requested groups
     column : the column of the values
-    most : values of each group
+    most : largest number of values kept for a group
     """
 
     kind: ClassVar[str] = "values"
@@ -73,12 +73,12 @@ class ValuesSpec(PlainSpec):
 
     @property
     def counts_unlabelled(self) -> bool:
-        """Whether rows without a label have values, as they are counted in pairs; the label may be asked for."""
+        """Whether rows without a label contribute values; not if the label is part of the group."""
         return not self.by_label
 
     @cached_property
     def wanted(self) -> Array:
-        """The groups, as a uint64 array of shape (n_groups, n_words)."""
+        """The requested groups, as a uint64 array of shape (n_groups, n_words)."""
         width = sum(key.words for key in self.keys) + self.by_label
         return np.frombuffer(self.groups, np.uint64).reshape(-1, width)
 
@@ -96,7 +96,7 @@ class ValuesSpec(PlainSpec):
         return Values(self, self.schema.empty_table().combine_chunks())
 
     def from_arrow(self, header: Mapping[str, Any], batches: Any, budget: Budget) -> Values:
-        """Refused: values of rows are not stored."""
+        """Raise `NotImplementedError`: the state is never stored."""
         msg = "values of rows are never stored"
         raise NotImplementedError(msg)
 
@@ -108,17 +108,17 @@ class _ValuesBuilder:
         self._state = spec.empty()
 
     def update(self, batch: Batch) -> None:
-        near, words = self._near(batch)
-        if not near.size:
+        candidates, words = self._candidates(batch)
+        if not candidates.size:
             return
         group = positions(self.spec.wanted, words)
         inside = group >= 0
         if inside.any():
-            values = _bytes(batch.columns[self.spec.column].take(pa.array(near[inside])))
+            values = _bytes(batch.columns[self.spec.column].take(pa.array(candidates[inside])))
             self._state = self._state.with_rows(group[inside], values)
 
-    def _near(self, batch: Batch) -> tuple[Array, Array]:
-        """Rows that may be in a group, and the words of theirs."""
+    def _candidates(self, batch: Batch) -> tuple[Array, Array]:
+        """Rows that pass a quick test for requested groups, and the words of their ids and labels."""
         arrays = [_plain(batch.columns[key.name]) for key in self.spec.keys]
         valid = np.ones(batch.label.size, bool)
         for array in arrays:
@@ -145,7 +145,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _bytes(array: pa.Array) -> pa.Array:
-    """Values as bytes: of text in UTF-8, of numbers and times as they are written."""
+    """Values as bytes: text in UTF-8, binaries unchanged, numbers and times formatted as text."""
     array = _plain(array)
     kind = array.type
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
@@ -154,20 +154,20 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, eq=False)
 class Values(Small):
-    """A few distinct values of each group.
+    """Sample values of each requested group.
 
     Attributes
     ----------
     spec : ValuesSpec
     table : pa.Table
-        One row a value: position of the group, hash, value; in this order.
+        One row per value with the index of the group, the hash and the value; sorted by group and hash.
     """
 
     spec: ValuesSpec
     table: pa.Table
 
     def with_rows(self, group: Array, values: pa.Array) -> Values:
-        """With more rows; nulls are left out."""
+        """The state with further rows, given by the index of their group and their values; nulls are skipped."""
         if values.null_count:
             group, values = group[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
         hashes, _ = hash_array(values)
@@ -185,22 +185,22 @@ class Values(Small):
         return Values(self.spec, table.take(pa.array(kept)).combine_chunks())
 
     def merge(self, other: Values) -> Values:
-        """The values of both."""
+        """The values of both inputs."""
         return self._reduced(pa.concat_tables([self.table, other.table]))
 
     def lists(self) -> list[list[bytes]]:
-        """The values of each group, by smallest hash."""
+        """The values of each group, in ascending order of their hashes."""
         found: list[list[bytes]] = [[] for _ in range(len(self.spec.wanted))]
         for group, value in zip(self.table["group"].to_pylist(), self.table["value"].to_pylist(), strict=True):
             found[group].append(value)
         return found
 
     def totals(self) -> Totals:
-        """None: rows are not counted."""
+        """Zeros: rows are not counted."""
         return Totals(0, 0, 0.0, 0.0)
 
     def header(self) -> dict[str, Any]:
-        """Nothing: never stored."""
+        """Empty: the state is never stored."""
         return {}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:

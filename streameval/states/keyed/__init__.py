@@ -1,1 +1,1 @@
-"""The machinery of exact states: counts of keys in segments that are sorted on demand."""
+"""The core of exact states: counts of keys in segments that are sorted on demand."""

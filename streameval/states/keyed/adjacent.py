@@ -1,7 +1,7 @@
-"""Runs of adjacent rows with equal keys, which are counted before anything is hashed or partitioned.
+"""Runs of adjacent rows with equal keys (run-length encoding), which are counted before rows are partitioned.
 
-Data that is sorted by id, or written in bursts, has most equal keys in adjacent rows. Counting runs affects speed and
-memory only: a key may have any number of runs.
+In data that is sorted by id, or written in bursts, most equal keys are in adjacent rows. Counting runs affects speed
+and memory only: a key may have any number of runs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_RUN", "by_run", "run_lengths", "run_starts", "run_sums"]
 
-LONG_RUN = 3  # mean rows of a run from which rows are counted by run
+LONG_RUN = 3  # mean length of runs from which rows are counted by run
 
-_FEW = 1 << 6  # rows of a first check: where runs are long, at least a third of them equal the row before
-_GLANCES, _GLANCE = 4, 1 << 10  # stretches of adjacent rows that are checked for long runs, and their length
+_FEW = 1 << 6  # rows of the first check: if runs are long, at least a third of the rows equal their predecessor
+_GLANCES, _GLANCE = 4, 1 << 10  # number and length of the stretches of rows that are checked for long runs
 
 
 def run_starts(columns: Sequence[Array]) -> Array | None:
@@ -59,16 +59,16 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
 
 
 def _worth(columns: Sequence[Array]) -> bool:
-    """Whether runs are long in samples of adjacent rows; runs of a few hot keys do not count, as `hot` is faster."""
+    """Whether runs are long in a stretch of rows, and not only those of a few hot keys, which `hot` counts faster."""
     keys = columns[0]
-    for column in columns[1:]:  # taking two keys for one does no harm
+    for column in columns[1:]:  # hash collisions do no harm here
         keys = keys * np.uint64(MIX) + column
     first = keys[np.append(True, keys[1:] != keys[:-1])]
     return bool(first.size * LONG_RUN <= keys.size and np.unique(first).size * 2 > first.size)
 
 
 def run_lengths(starts: Array, rows: int) -> Array:
-    """Rows of each run.
+    """Number of rows of each run, from the starts of the runs and the number of all rows.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def run_lengths(starts: Array, rows: int) -> Array:
 
 
 def by_run(columns: Sequence[Array]) -> tuple[Sequence[Array], Array]:
-    """Keys and their rows, counted by run where runs are long; else the rows as given, with empty counts.
+    """The keys and lengths of runs if runs are long; otherwise the rows unchanged, with empty counts.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def by_run(columns: Sequence[Array]) -> tuple[Sequence[Array], Array]:
 
 
 def run_sums(values: Array, starts: Array) -> Array:
-    """The sum of the values of each run, a twentieth of the time of ``np.add.reduceat``.
+    """The sum of the values of each run, as an int64 array; takes a twentieth of the time of ``np.add.reduceat``.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Bucketed segments: counts for each code, and the places of the rows of an interval of buckets.
+"""Bucketed segments: totals for each code, and access to the rows of an interval of buckets.
 
-The columns of an outline are totals over segments, for the codes that occur. An interval is read from all segments at
-once: copied bucket by bucket (`Bucketed.gather`), or in place (`Bucketed.places`).
+The *outline* has the rows, items and weights of each code that occurs, summed over all segments. The rows of an
+interval are read from all segments at once: copied bucket by bucket (`Bucketed.gather`), or in place
+(`Bucketed.places`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucketed", "check_items"]
 
-_FEW = 16  # with this many codes for each one that occurs, no arrays over all codes are made
+_FEW = 16  # if fewer than one code in 16 occurs, no arrays over all codes are allocated
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Bucketed:
     layout : Layout
     segments : tuple of Segment
     full_outline : BucketCounts, optional
-        The outline of the full multiset, if `segments` are only a range of it, or empty because the rows are elsewhere.
+        The outline of the full multiset, if `segments` are only a range of it, or empty because its rows are stored
+        elsewhere.
     """
 
     layout: Layout
@@ -54,7 +56,7 @@ class Bucketed:
         return BucketCounts(self._codes, self._rows, self._items, self._sums, self.nbytes)
 
     def holding(self, budget: Budget | None = None) -> Budget:
-        """The given budget, else the one that holds the rows, else a new one; for results made from the rows."""
+        """The budget for results computed from the rows: the given one, else that of the rows, else a new one."""
         owners = (segment.words.owner for segment in self.segments)
         return budget or next((found for owner in owners if owner and (found := owner())), None) or Budget()
 
@@ -160,7 +162,13 @@ class Bucketed:
         return any(segment.counts is not None for segment in self.segments)
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
-        """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""
+        """Copy the items of an interval of buckets from all segments: the negatives and the positives, by bucket.
+
+        Raises
+        ------
+        ClusterError
+            If the rows are on the workers of a cluster.
+        """
         items = self.items_in(start, stop)
         sizes = np.concatenate((items[0::2], items[1::2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
@@ -190,15 +198,21 @@ class Bucketed:
         )
 
     def places(self, start: int, stop: int) -> SegmentAddresses:
-        """Addresses of an interval of buckets, for one loop over the pieces of all segments."""
+        """Addresses of the items of an interval of buckets, for one loop over the pieces of all segments.
+
+        Raises
+        ------
+        ClusterError
+            If the rows are on the workers of a cluster.
+        """
         found = SegmentAddresses.of(self.segments, start, stop)
         check_items(np.diff(found.at.starts.sum(axis=0)), self.items_in(start, stop))
         return found
 
     def occupied(self, start: int, stop: int) -> tuple[Array, Array, SegmentAddresses]:
-        """The buckets of an interval that have items, their items, and their addresses.
+        """The buckets of an interval that have items, their numbers of items, and the addresses of these.
 
-        A state of few rows, such as a slice, has items in a few of very many buckets.
+        A state with few rows, such as a slice, has items in a small part of the buckets.
         """
         items = self.items_in(start, stop)
         buckets = np.flatnonzero(items[0::2] + items[1::2])
@@ -208,9 +222,9 @@ class Bucketed:
         return buckets + start, own.sum(axis=1), found
 
 
-def check_items(found: Array, due: Array) -> None:
-    """Raise if some items are missing."""
-    if not np.array_equal(found, due):
+def check_items(found: Array, expected: Array) -> None:
+    """Raise `ClusterError` if some of the expected items are missing."""
+    if not np.array_equal(found, expected):
         msg = "the rows of this state are on the workers of a cluster; only its evaluation can read them"
         raise ClusterError(msg)
 

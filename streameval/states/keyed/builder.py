@@ -1,4 +1,4 @@
-"""SegmentBuilder: encoded rows to segments, with one counting pass and one scatter each."""
+"""SegmentBuilder: partitions encoded rows into segments, by one counting pass and one scatter each."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SegmentBuilder"]
 
-MANY = 8  # rows for each key that differs only by bits that never partition, from which they may repeat
-REPETITIVE = 8  # one item of this many, at least, must be in a repetitive piece: what is left is copied
+MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
+REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
-_TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
-_LEAST = 1 << 12  # least number of rows that are collected at a time, for any budget
-BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
+_TABLES: dict[int, list[Array]] = {}  # spare tables of zeros, by number of codes, since fresh memory is slow
+_LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
+BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
 
 
 class SegmentBuilder:
@@ -43,9 +43,9 @@ class SegmentBuilder:
     capacity : int
         Largest number of rows of a segment.
     counted : bool
-        Whether items come with counts, through `add_items`.
+        Whether items have counts.
     spec : hashable, optional
-        Builders with one budget and equal specs expect the same hot keys.
+        Builders with the same budget and equal specs share the hot keys that one of them has learned.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SegmentBuilder:
 
     @classmethod
     def fitting(cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False) -> SegmentBuilder:
-        """A builder that collects `rows` rows at a time, or fewer, to stay within the scratch memory of a thread.
+        """A builder that collects `rows` rows at a time, or fewer if the scratch memory of a thread requires it.
 
         Examples
         --------
@@ -113,9 +113,10 @@ class SegmentBuilder:
             ``encode(part, words, codes)`` fills words and codes of a slice of the rows, and may return the number of
             NaNs among them.
         rest, weights, counts : arrays of shape (rows, …), optional
-            Further words, weights, and the number of rows that each item stands for.
+            Further words, weights, and the number of rows of each item.
         absorb : callable, optional
-            Faster than `encode` if keys of one word are hot.
+            Encodes rows and counts those of hot keys in one loop (`streameval.states.keyed.hot.Absorb`); replaces
+            `encode` if there are hot keys.
         """
         for part, room in self._rooms(rows):
             if absorb is not None and self._hot is not None:
@@ -147,13 +148,13 @@ class SegmentBuilder:
             self._drop_idle()
 
     def _drop_idle(self) -> None:
-        """Learn the hot keys anew if few rows have one of them."""
+        """Forget the hot keys if few rows have one, and learn new ones."""
         if self._hot is not None and not self._hot.worth:
             self._store_hot()
             self._learns = True
 
     def _store_hot(self) -> None:
-        """Store the counts of the hot keys; hot keys are learned anew afterwards."""
+        """Store the counts of the hot keys as a segment and forget the keys."""
         if self._hot is not None:
             codes, words, rest, counts = self._hot.items()
             self._hot = None
@@ -172,11 +173,11 @@ class SegmentBuilder:
                     mine[room] = given[part] if given.size else 1
 
     def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
-        """Add items that are already partitioned, in pieces by ascending code, as a segment."""
+        """Add items that are already partitioned as a segment; `starts` has the first item of each code's piece."""
         self._emit(codes, starts, words, rest, counts, NO_WEIGHTS)
 
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
-        """Slices of the input, each with its slice of the buffers."""
+        """Slices of the input rows, each with the slice of the buffers that receives it."""
         done = 0
         while done < rows:
             if self._size == self.capacity:
@@ -229,7 +230,7 @@ class SegmentBuilder:
             self._learns = self._may_learn
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        """Store the pieces, as (word, count) if words repeat, else unchanged."""
+        """Store pieces as segments: repetitive pieces as (word, count), all others unchanged."""
         long = np.diff(starts).max() >= kernels.LONG
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if np.diff(starts)[again].sum() * REPETITIVE > words.size:
@@ -248,7 +249,7 @@ class SegmentBuilder:
             self._store(codes, starts, words, rest, counts, weights)
 
     def _repetitive(self, words: Array, rest: Array, starts: Array) -> Array:
-        """Whether each piece repeats its keys; long pieces also if few keys differ in bits that partition."""
+        """Whether each piece repeats its keys; for long pieces, also if keys repeat apart from their `partial` bits."""
         again: Array = kernels.repetitive(words, rest, starts)
         many = np.diff(starts) >= MANY << self.layout.partial
         if self.layout.partial and many.any():
@@ -264,7 +265,9 @@ class SegmentBuilder:
 
 
 def _counted(codes: Array, table: Array) -> Array:
-    """The distinct codes, ascending; `table`, of zeros, counts each. Few rows are counted without a look at all codes.
+    """The distinct codes, ascending; their rows are counted in `table`, which is all zeros before.
+
+    Few rows are counted without scanning the table.
 
     Examples
     --------
@@ -280,9 +283,9 @@ def _counted(codes: Array, table: Array) -> Array:
 
 
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, ...]:
-    """Group a repetitive piece by key: first in chunks, which takes little memory, then the results of the chunks.
+    """Group a repetitive piece by key: first chunk by chunk, which takes little memory, then the results together.
 
-    Weights are summed in one pass, because rounding depends on the order.
+    Pieces with weights are grouped in one pass, because rounding depends on the order of summation.
     """
     columns = (words, rest, counts, weights)
     if weights.size or words.size <= CHUNK:

@@ -1,18 +1,19 @@
 """Keyed counts, partitioned by bucket and sorted on demand: the core of every exact state.
 
 A *segment* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the
-code ``2 * bucket + label``; within a piece the order is arbitrary. So folding a batch takes one counting pass and one
-scatter, and merging concatenates two tuples of segments. Because every segment is cut at the same buckets, any interval
-of buckets can be gathered from all segments independently: work, spilling and shards are intervals, and no cut changes
-a result.
+code ``2 * bucket + label``; within a piece the order is arbitrary. Folding a batch therefore takes one counting pass
+and one scatter, and merging concatenates two tuples of segments. Because every segment is partitioned by the same
+buckets, the rows of any interval of buckets can be gathered from all segments independently. Tasks, spilling and shards
+work on intervals; how these are chosen does not change a result.
 
-Keys of many rows are counted before they are partitioned (`streameval.states.keyed.hot`), and pieces in which words
-repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
-more for each further word and for weights, and a count for each distinct key once keys repeat.
+Keys with many rows are counted before rows are partitioned (`streameval.states.keyed.hot`), and pieces in which words
+repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys and 8 for 64-bit keys, 8 more for each
+further word and for weights, and a count for each distinct key once keys repeat.
 
 `KeyedCounts.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit
-words with many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned
-again by the bits in which its words differ. What is gathered at once takes a share of the budget (`KeyedCounts.most`).
+words with many rows is tallied in a table instead. A bucket of 64-bit words that is too large to be sorted at once is
+partitioned again by the bits in which its words differ. The rows gathered at a time take a fixed share of the budget
+(`KeyedCounts.most`).
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyedCounts"]
 
-CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
+CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
-_ROOM = 1 << 17  # rows whose distinct keys are handed on together: few parts cost less than many
-_FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
-REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
-_LEAST = 1 << 14  # items, at least: a finer partition costs more than it saves
-_ITEMS_A_KEY = 8  # a distinct key and what metrics derive from it take about as much as this many items
-_COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
+_ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
+_FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
+REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again; fewer under a small budget
+_LEAST = 1 << 14  # lower bound of that number: a finer partition costs more than it saves
+_ITEMS_A_KEY = 8  # a distinct key, with what metrics derive from it, takes about the memory of 8 items
+_COPIES = 32  # items take four times their bytes while they are gathered and sorted, and may take 1/8 of the budget
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,13 @@ class KeyedCounts(Bucketed):
         return KeyedCounts(self.layout, full_outline=self.outline)
 
     def range(self, start: int, stop: int) -> KeyedCounts:
-        """The rows of some buckets, without copying; `within` makes them that range of the full multiset."""
+        """The rows of the buckets `start` to `stop`, without copying; `within` marks them as a range of all rows."""
         return KeyedCounts(
             self.layout, tuple(part for segment in self.segments if (part := segment.range(start, stop)) is not None)
         )
 
     def within(self, other: KeyedCounts) -> KeyedCounts:
-        """These rows as a range of `other`."""
+        """The same rows, marked as a range of `other`, whose outline they get."""
         return replace(self, full_outline=other.outline)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
@@ -138,7 +139,7 @@ class KeyedCounts(Bucketed):
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but uncounted rows are yielded unsorted, many at a time, for callers that count them."""
+        """As `grouped`, but rows without counts are yielded unsorted, many at a time, for callers that count them."""
         start, stop = interval
         budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
@@ -177,25 +178,25 @@ class KeyedCounts(Bucketed):
         return min(REFINE, max(budget.limit // (_COPIES * width), _LEAST))
 
     def _cuts(self, items: Array) -> Iterator[tuple[int, int]]:
-        """Stretches of buckets to sort at a time; of one bucket each if the bucket is needed to tell keys apart."""
+        """Stretches of buckets to be sorted together; single buckets if keys are distinct only within a bucket."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
         return stretches(items, CHUNK, DENSE)
 
     def _plain(self, start: int, stop: int) -> bool:
-        """Whether some buckets hold uncounted rows, with a spare bit for the label."""
+        """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
         plain = any(segment.counts is None and segment.has(2 * start, 2 * stop) for segment in self.segments)
         return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and plain
 
     @cached_property
     def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """The uncounted rows, and the rows with counts."""
+        """The segments without counts, and those with counts."""
         plain = tuple(segment for segment in self.segments if segment.counts is None)
         counted = tuple(segment for segment in self.segments if segment.counts is not None)
         return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
 
     def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
-        """Rows of an interval, in one piece for each half of the buckets; those that are counted apart."""
+        """The rows of an interval: one `Labelled` for each half of the buckets, with items with counts separately."""
         plain, counted = self._forms
         check_items(plain.items_in(start, stop) + counted.items_in(start, stop), self.items_in(start, stop))
         middle = self.layout.buckets // 2
@@ -217,7 +218,7 @@ class KeyedCounts(Bucketed):
             yield Labelled(words, bounds, buckets, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
 
     def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
-        """Distinct keys of parts of an interval, numbered from its start; nothing if the interval is empty."""
+        """Distinct keys of parts of an interval, given as buckets from its start; nothing if the interval is empty."""
         if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
@@ -255,7 +256,7 @@ class KeyedCounts(Bucketed):
         Yields
         ------
         codes, starts : the pieces, as in `streameval.states.keyed.layout.Segment`
-        columns : words, further words, counts and weights; missing counts and weights are empty
+        columns : words, further words, counts and weights; counts and weights are empty if there are none
         """
         start, stop = interval
         for segment in self.segments:
@@ -266,15 +267,15 @@ class KeyedCounts(Bucketed):
                 yield codes, np.clip(starts, a, b) - a, _columns(segment, a, b)
 
     def _word(self, part: Columns, column: int) -> Array:
-        """One word of the keys of some items, without the bits that never partition."""
+        """One word of the keys of some items, without the `partial` low bits, which never partition."""
         words = part[1][:, column - 1] if column else part[0]
         return words >> np.uint64(self.layout.partial) if self.layout.partial else words
 
     def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts]:
-        """Partition one bucket again and group the parts, of about `most` items.
+        """Partition one bucket again and group the parts, of about `most` items each.
 
-        It is cut by the leading bits of the first word in which its keys differ. If there is no such word, all keys are
-        equal apart from the bits that never partition.
+        The bucket is partitioned by the leading bits in which its keys differ, in the first word that differs. If no
+        word differs, all keys are equal apart from their `partial` low bits.
         """
         for column in range(self.layout.words):
             low, high = _extremes(self._word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
@@ -297,14 +298,14 @@ class KeyedCounts(Bucketed):
             yield from (replace(part, bucket=bucket) for part in finer.grouped(interval, budget))
 
     def _grouped_side(self, bucket: int, label: int) -> Columns:
-        """Few distinct keys of very many items: grouped a bounded number at a time."""
+        """The few distinct keys of very many items, which are grouped a bounded number at a time."""
         words, rest = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64)
         parts = [(words, rest, np.empty(0, np.int64), np.empty(0)), *(distinct(*p) for p in self.pieces(bucket, label))]
         return distinct(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _columns(segment: Segment, start: int, stop: int) -> Columns:
-    """Items of a segment; missing counts and weights are empty."""
+    """Items `start` to `stop` of a segment; counts and weights are empty if there are none."""
     return (
         segment.words.read(start, stop),
         segment.rest.read(start, stop) if segment.rest else np.empty((stop - start, 0), np.uint64),

@@ -1,9 +1,9 @@
-"""Grouping: items of one stretch of buckets to distinct keys with their counts by label.
+"""Grouping: distinct keys with their counts by label, from the items of one stretch of buckets.
 
-The method depends on the items. Uncounted words of both labels are sorted together, with the label in a bit that the
-bucket makes redundant; with further words they are sorted as rows that end with the label. Words with counts or weights
-are sorted label by label and aligned. 16-bit words are counted in a table; those of a small bucket with weights are
-sorted in place.
+The method depends on the items. Words without counts are sorted for both labels together, with the label in a bit that
+the bucket makes redundant; keys of several words are sorted as rows that end with the label. Words with counts or
+weights are sorted for each label, and the results aligned. 16-bit words are counted in a table; if they have weights
+and the bucket is small, they are sorted in place.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
     "words_counted",
 ]
 
-_TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
-_SUMS: list[Array] = []  # the same of weights
-_ROOM = 1 << 18  # keys that are counted at a time
-_RUN = 1 << 8  # rows of equal words above which they are sorted as any words are
+_TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
+_SUMS: list[Array] = []  # spare tables of zeros for weights
+_ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
+_RUN = 1 << 8  # rows with equal words above which their next words are sorted like first words
 
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
@@ -58,7 +58,7 @@ class Counts:
     rest : uint64 array of shape (n, n_words - 1), the further words
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
-    bucket : the bucket of all keys, if it is needed to tell keys apart (`Layout.partial`)
+    bucket : the bucket of all keys, if keys are distinct only within a bucket (`Layout.partial`)
     """
 
     keys: Array
@@ -76,11 +76,11 @@ class Labelled:
 
     Attributes
     ----------
-    words : uint64 array of shape (n,), which its user may sort and overwrite
+    words : uint64 array of shape (n,); the consumer may sort and overwrite it
     bounds : int64 array of shape (n_stretches + 1,); keys ascend from stretch to stretch, but not within one
     buckets : int64 array of shape (n_stretches,), the first bucket of each stretch
-    top : the bit that the shift dropped, equal for all keys, in its place
-    counted : further rows of each stretch, with counts; empty if no stretch has any
+    top : the highest bit of all keys, which the shift dropped, as 0 or 2⁶³
+    counted : further keys of each stretch, with counts; empty if no stretch has any
     """
 
     words: Array
@@ -92,8 +92,8 @@ class Labelled:
     def counts(self, room: int = 0) -> Iterator[Counts]:
         """Distinct keys with their counts, stretch by stretch.
 
-        With `room` for the rows of several stretches, these are counted together; only for keys that are complete
-        without their bucket.
+        Stretches with at most `room` rows together are counted together; only for keys that are distinct without their
+        bucket.
         """
         for first, last in _together(self.bounds, 0 if self.counted else room):
             start, stop = int(self.bounds[first]), int(self.bounds[last])
@@ -114,7 +114,7 @@ class Labelled:
             yield Counts(keys[order], _no_rest(keys), neg[order], pos[order], bucket=bucket)
 
     def counted_words(self) -> tuple[Array, Array]:
-        """Words of the counted keys, and the first one of each stretch."""
+        """The keys of `counted` as words with label 0, and the index of the first one of each stretch."""
         if not self.counted:
             return np.empty(0, np.uint64), np.zeros(self.bounds.size, np.int64)
         sizes = [part.keys.size for part in self.counted]
@@ -138,7 +138,11 @@ def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
 
 
 def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
-    """Sorted words of a `Labelled` stretch without the rows of counted keys, and these keys with their rows.
+    """Move the rows of counted keys from the sorted words of a `Labelled` stretch to their counts.
+
+    Returns
+    -------
+    The words that are left, and the counted keys with all of their rows.
 
     Examples
     --------
@@ -154,7 +158,7 @@ def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
 
 
 def grouped(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
-    """Distinct keys of the items of both labels; they are in one bucket if it is needed to tell keys apart."""
+    """Distinct keys of the items of both labels; all in one bucket if keys are distinct only within a bucket."""
     (words, rest, *_), (more, further, *_) = neg, pos
     if not rest.shape[1] or any(column.size for column in (*neg[2:], *pos[2:])):
         return aligned(distinct(*neg), distinct(*pos), bucket=bucket)
@@ -171,7 +175,7 @@ def grouped(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
-    """Sort items and group them by key."""
+    """Sort items and group them by key; empty columns stay empty, except that counts are always filled."""
     if rest.size or counts.size or weights.size:
         words, order = sorted_order(words)
         if rest.size:
@@ -184,9 +188,9 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
 
 
 def _order_rest(words: Array, rest: Array, order: Array) -> None:
-    """Sort rows with equal words by their further words; `order`, which already sorts by word, is changed in place.
+    """Sort rows with equal first words by their further words; `order`, which sorts by first word, changes in place.
 
-    Many rows with one word, such as those of a group, are sorted by their next word, and so on.
+    Many rows with one first word, such as those of a group, are sorted by their next word recursively.
     """
     bounds = np.append(np.flatnonzero(np.append(True, words[1:] != words[:-1])), words.size)
     long = np.flatnonzero(np.diff(bounds) > _RUN)
@@ -207,12 +211,12 @@ def _room(keys: int) -> tuple[Array, Array, Array]:
 
 
 def _no_rest(keys: Array) -> Array:
-    """The further words of keys that have none."""
+    """An array of further words for keys that have none."""
     return np.empty((keys.size, 0), np.uint64)
 
 
 def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...], *, bucket: int = 0) -> Counts:
-    """Join the distinct keys of both labels; they are in one bucket if it is needed to tell keys apart."""
+    """Align the distinct keys of both labels; all in one bucket if keys are distinct only within a bucket."""
     keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
 
     def spread(values: Array, at: Array) -> Array:
@@ -255,9 +259,9 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
 
 
 def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
-    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at the addresses `rows`.
+    """Distinct 32-bit keys of the buckets from `bucket` on, whose 16-bit words are at the addresses `rows`.
 
-    Yields about `room` keys at a time, at least those of one bucket.
+    Yields about `room` keys at a time, and at least those of one bucket.
     """
     try:
         table, seen = _TABLES.pop()
@@ -274,7 +278,7 @@ def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
 
 
 def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
-    """Distinct 32-bit keys, with weights, of one bucket, at index `at` of the addresses.
+    """Distinct 32-bit keys of one bucket, with weights; the bucket is at index `at` of the addresses.
 
     Weights are added in the order of the segments, as in `tallied`.
     """
@@ -291,7 +295,10 @@ def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
 
 
 def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, buckets: Array) -> Counts:
-    """As `weighed`, for small buckets with these items; the first is at index `at` of the addresses."""
+    """As `weighed`, for several small buckets, of which the first is at index `at` of the addresses.
+
+    `items` has the number of items of each of the `buckets`.
+    """
     size = int(items.sum())
     columns = *_room(size), *np.empty((2, size))
     n = weigh_words(rows, weights, items, buckets, at, *columns)

@@ -1,10 +1,10 @@
 """Hot keys: the few keys with many rows, counted in a small table before rows are partitioned.
 
-In data with a heavy tail, or one giant cluster, a few thousand keys have a large part of the rows. They are learned
-from a sample of the rows collected first: keys seen `SEEN` times or more are hot. Each key has a pair of slots in a
-table, and each pair keeps its two most frequent keys. Rows of these keys are counted and take no further memory; all
-other rows are partitioned. Builders of one run learn from each other. The table affects speed and memory only: its
-counts are exact, and a key may have rows both in it and elsewhere.
+In heavy-tailed data, or data with one giant cluster, a few thousand keys have a large part of the rows. They are
+learned from a sample of the first rows that a builder collects: keys that occur `SEEN` times or more are hot. A hash
+assigns each key to a pair of slots in a table; each pair keeps its two most frequent keys. Rows of these keys are
+counted and take no further memory; all other rows are partitioned. The builders of a run share what they learn. The
+table affects speed and memory only: its counts are exact, and a key may have rows both in the table and outside.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Returns the number of remaining rows and the number of NaN scores.
 """
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
-FULL = 1 << 32  # rows from which on counts are taken out of the table, whose items have 32 bits for each label
-SEEN = 3  # times that a hot key is in the sample
-WORTH = {2: 2, 4: 8, 8: 8}  # by bytes of a word: one row of this many must be of a hot key; short words move fast
+FULL = 1 << 32  # rows before which counts are moved out of the table, whose entries have 32 bits for each label
+SEEN = 3  # smallest number of rows of a hot key in the sample
+WORTH = {2: 2, 4: 8, 8: 8}  # by bytes of a word: one row in this many must have a hot key; moving short words is fast
 
 _HALF = np.uint64((1 << 32) - 1)
-_SAMPLE = 1 << 15  # rows of the sample, about
+_SAMPLE = 1 << 15  # approximate number of rows of the sample
 
 
 class HotKeys:
-    """Counts the rows of the keys that it has learned; owned by one builder.
+    """A table that counts the rows of learned keys; owned by one builder.
 
     Examples
     --------
@@ -52,14 +52,14 @@ class HotKeys:
     """
 
     def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[Any]) -> None:
-        """Take the keys in their slots; see `_in_slots`."""
+        """Create the table from the keys and buckets by slot; see `_in_slots`."""
         self._keys, self._buckets, self._dtype = keys, buckets, dtype
         words = keys.shape[1]
         self._further = tuple(range(words - 1))
         pairs = np.zeros((keys.shape[0] // 2, 2 * words + 2), np.uint64)
         pairs[:, : 2 * words] = keys.reshape(-1, 2 * words)
         self._table, self._halves = pairs.reshape(-1), pairs[:, 2 * words :]
-        self._earlier: Array | int = 0  # counts that were taken out of the table
+        self._earlier: Array | int = 0  # counts that were moved out of the table
         self._rows, self._counted, self._since = 0, 0, 0
 
     def again(self) -> HotKeys:
@@ -68,14 +68,14 @@ class HotKeys:
 
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
-        """The hot keys of some rows; None if they have too few rows. Codes from `known` on have no keys."""
+        """The hot keys of some rows; None if these keys have too few rows. Codes from `known` on are of NaN scores."""
         step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
         keys = np.column_stack((whole_keys(words, codes), rest))
         whole = keys[:, 0].copy()
-        for column in rest.T:  # taking two keys for one makes the sample only slightly wrong
+        for column in rest.T:  # a hash collision makes the sample only slightly wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # if hardly two are equal, no key is hot
+        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # if hardly any are equal, no key is hot
         if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:
             return None
         ordered = np.sort(whole)
@@ -104,7 +104,7 @@ class HotKeys:
         return left, missing
 
     def _expect(self, rows: int) -> None:
-        """Make room for the counts of `rows` more rows, fewer than `FULL`."""
+        """Make room for the counts of `rows` further rows, fewer than `FULL`."""
         if self._since + rows >= FULL:
             self._earlier, self._since = self._tally(), 0
             self._halves[:] = 0
@@ -119,11 +119,11 @@ class HotKeys:
 
     @property
     def worth(self) -> bool:
-        """Whether enough rows had a hot key, or too few rows were seen to tell."""
+        """Whether enough rows had a hot key, or too few rows have been seen to tell."""
         return self._rows < LEARN or self._counted * WORTH[self._dtype.itemsize] >= self._rows
 
     def items(self) -> tuple[Array, Array, Array, Array]:
-        """Codes, words, further words and counts of all counted keys, by code."""
+        """Codes, words, further words and counts of all keys with rows, sorted by code."""
         tally = self._tally()
         slots, labels = np.nonzero(tally)
         codes = (2 * self._buckets[slots] + labels).astype(np.uint32)
@@ -134,7 +134,7 @@ class HotKeys:
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
-    """Whole keys and their buckets by slot, from keys ordered from the least to the most frequent."""
+    """Keys and their buckets by slot, from keys ordered from the least to the most frequent."""
     slots = slots_of(keys)
     table, of = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << SLOT_BITS, np.int64)
     table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there

@@ -1,8 +1,8 @@
-"""Ids of clusters and classes as words, and when two ids are equal.
+"""Ids of clusters and classes as 64-bit words; two ids are equal if their words are.
 
-Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their
-bytes (MurmurHash3): two words; among 10⁹ ids a false match has a probability below 2·10⁻²¹. With ids per partition, the
-hash of the partition's path is part of the key: two words as well.
+An integer id is one word and compared as an integer. Strings and binaries are compared by a 128-bit hash of their bytes
+(MurmurHash3), two words; among 10⁹ ids, the probability of a false match is below 2·10⁻²¹. If ids are local to a
+partition, the hash of the partition's path is part of the key, which then has two words as well.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 
 
 def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
-    """How ids of an Arrow type are identified: ``signed``, ``unsigned`` or ``hash``.
+    """How ids of an Arrow type are compared: ``signed``, ``unsigned`` or ``hash``.
 
-    Strings and binaries are compared byte by byte. Composed and decomposed letters (NFC, NFD), other letter case and
-    trailing blanks make different ids; normalise them first if they mean the same.
+    Strings and binaries are equal if their bytes are. Ids that differ in Unicode normalisation (NFC, NFD), letter case
+    or trailing blanks are different; normalise them first if they mean the same.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
 
 
 def id_words(kind: str, scope: str = "global") -> int:
-    """Number of words of an id: 1, or 2 if it is hashed or belongs to its partition."""
+    """Number of words of an id: 1, or 2 if it is hashed or local to its partition."""
     return 2 if kind == "hash" or scope == "partition" else 1
 
 
@@ -95,6 +95,13 @@ def hash_array(array: pa.Array) -> tuple[Array, Array]:
 def identify(array: pa.Array, kind: str, scope: str = "global", partition: str = "") -> tuple[Array, Array]:
     """Words of ids without nulls.
 
+    Parameters
+    ----------
+    array : Arrow array without nulls, plain or a dictionary
+    kind : type of the ids, see `id_type`
+    scope : ``global``, or ``partition`` if ids are local to a partition
+    partition : path of the partition, relative to the input's root
+
     Returns
     -------
     first : uint64 array of shape (n,)
@@ -108,8 +115,8 @@ def identify(array: pa.Array, kind: str, scope: str = "global", partition: str =
 
 
 def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
-    if pa.types.is_dictionary(array.type) and len(array.dictionary) > len(array):  # of a whole column, say
-        coded = array.indices.dictionary_encode()  # texts that are repeated may be long: they are not decoded
+    if pa.types.is_dictionary(array.type) and len(array.dictionary) > len(array):  # that of a whole column, for example
+        coded = array.indices.dictionary_encode()  # drop unused entries instead of decoding: repeated texts may be long
         array = pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
     if pa.types.is_dictionary(array.type):
         first, rest = _words(array.dictionary, kind)
@@ -124,10 +131,10 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
 
 
 def id_codes(words: Array, label: int = 0) -> Array:
-    """Codes of mixed words; see `streameval.kernels.keys`."""
+    """Codes (twice the bucket plus the label) of mixed words, as a uint32 array; see `streameval.kernels.keys`."""
     return ((words >> SHIFT) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
 
 
 def mixed(first: Array) -> Array:
-    """Words mixed by an odd multiplier, which permutes the 64-bit integers, so that buckets fill evenly."""
+    """Words multiplied by an odd constant, which permutes the 64-bit integers, so that buckets fill evenly."""
     return first * np.uint64(MIX)

@@ -1,4 +1,7 @@
-"""Segments: rows in pieces by code; the layout of their words; an outline of the rows of each code; intervals."""
+"""Segments of rows partitioned by code, the layout of their words, outlines (totals for each code), and intervals.
+
+A *code* is ``2 * bucket + label``. An *item* is a stored word; it represents one row, or several if it has a count.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +47,18 @@ class Layout:
     buckets : int
         Number of buckets.
     bits : int
-        16 (the bucket is the rest of a 32-bit key), 32 (a part of the key that the bucket completes) or 64 (the whole
-        key).
+        Bits of a stored word: 16 (the bucket is the upper half of the 32-bit key), 32 (part of a key that the bucket
+        completes) or 64 (the whole key, apart from `partial`).
     words : int
-        Words of a key; only the first one decides the bucket.
+        Words of a key; the first one determines the bucket.
     weighted : bool
         Whether rows have weights.
     halved : bool
         Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
     partial : int
-        Bits below the highest of a 64-bit key that its bucket fixes and its word lacks, so that keys are compared
-        within a bucket only. The last word ends with as many bits of something else, by which keys are told apart but
-        never partitioned.
+        Number of bits, just below the highest, that the first word of a 64-bit key omits because its bucket determines
+        them; keys are then distinct only within a bucket. The last word has as many additional low bits, such as the
+        code of a block, which distinguish keys but never partition them.
     """
 
     buckets: int
@@ -78,15 +81,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Rows in pieces by code.
+    """Items partitioned by code; the items of one code are a *piece*.
 
     Attributes
     ----------
     codes : uint32 array of shape (n_pieces,), ascending
-    starts : int64 array of shape (n_pieces + 1,), first item of each piece
+    starts : int64 array of shape (n_pieces + 1,), index of the first item of each piece, then of the end
     rows_of : int64 array of shape (n_pieces,), rows of each piece if items have counts; None if each item is a row
-    sums : float64 array of shape (2, n_pieces), weight of each piece, rounded, and its rounding error, so that totals
-        do not depend on where segments end; None without weights
+    sums : float64 array of shape (2, n_pieces), the rounded weight of each piece and its rounding error, so that totals
+        do not depend on how rows are divided into segments; None without weights
     words, rest, counts, weights : buffers of equal length, or None if the layout or the segment lacks them; `rest`
         holds the further words, one column each
     """
@@ -104,9 +107,13 @@ class Segment:
     def held(
         cls, budget: Budget, codes: Array, starts: Array, rows_of: Array | None, sums: Array | None, *columns: Array
     ) -> Segment:
-        """A segment whose words, further words, counts and weights are held by a budget, which counts the rest as well.
+        """A segment whose memory is accounted to a budget, which may spill its items.
 
-        Empty columns become None.
+        Parameters
+        ----------
+        budget : Budget
+        codes, starts, rows_of, sums : see `Segment`
+        *columns : words, further words, counts and weights; empty arrays after the first become None
         """
         unspilled = sum(array.nbytes for array in (codes, starts, rows_of, sums) if array is not None)
         words, *others = columns
@@ -125,19 +132,19 @@ class Segment:
         return sum(column.nbytes for column in columns if column is not None)
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces with these codes."""
+        """Whether there are pieces with codes from `start` to `stop`."""
         first, last = np.searchsorted(self.codes, (start, stop)).tolist()
         return bool(first < last)
 
     def range(self, start: int, stop: int) -> Segment | None:
-        """The pieces of some buckets, without copying items; None if there are none."""
+        """The pieces of the buckets `start` to `stop`, without copying items; None if there are none."""
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
         if b - a in (0, self.codes.size):
             return self if a < b else None
         return self.pieces(a, b)
 
     def pieces(self, a: int, b: int) -> Segment:
-        """Some consecutive pieces, their items where they lie; their codes ascend."""
+        """The pieces `a` to `b` as a segment, without copying items."""
         first, last = int(self.starts[a]), int(self.starts[b])
         columns = (self.rest, self.counts, self.weights)
         parts = (None if column is None else column.part(first, last) for column in columns)
@@ -148,16 +155,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Items of one label in an interval, bucket by bucket; missing columns are empty arrays."""
+    """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
 
-    starts: Array  # of shape (n_buckets + 1,)
+    starts: Array  # int64 of shape (n_buckets + 1,), index of the first item of each bucket
     words: Array
     rest: Array
     counts: Array
     weights: Array
 
     def cut(self, i: int, j: int) -> Columns:
-        """Items of the buckets from i to j, counted from the first bucket of the interval."""
+        """Items of the buckets `i` to `j`, numbered from the start of the interval."""
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
 
@@ -168,8 +175,8 @@ class SegmentAddresses:
 
     Attributes
     ----------
-    at : Addresses
-    columns : the arrays at these addresses, kept alive
+    at : Addresses of words, further words and counts
+    columns : the arrays at these addresses, referenced to keep them alive
     weights : uint64 array of shape (n_segments,), addresses of the weights; 0 for segments without weights
     """
 
@@ -179,9 +186,9 @@ class SegmentAddresses:
 
     @classmethod
     def of(cls, segments: Sequence[Segment], start: int, stop: int, buckets: Array | None = None) -> SegmentAddresses:
-        """Places of the buckets of some segments, or of `buckets` alone, which ascend and have all items.
+        """Addresses of the items of the buckets `start` to `stop`; spilled segments are read into memory.
 
-        Spilled segments are read.
+        If `buckets` is given, an ascending int64 array of all buckets with items, only these are indexed.
         """
         places = None if buckets is None else (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
         width = 2 * (stop - start) if places is None else places.size
@@ -206,7 +213,9 @@ class SegmentAddresses:
 
 @dataclass(frozen=True)
 class BucketCounts:
-    """Rows, items and weights of each code that occurs, enough for totals, shards and ranges without the rows.
+    """The outline of keyed counts: rows, items and weights of each code that occurs.
+
+    It suffices for totals, shards and ranges, without the rows themselves.
 
     Attributes
     ----------
@@ -223,7 +232,7 @@ class BucketCounts:
     nbytes: int
 
     def __add__(self, other: BucketCounts) -> BucketCounts:
-        """The outline of both together."""
+        """The outline of both multisets together."""
         codes = np.union1d(self.codes, other.codes)
         columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
         for part in (self, other):
@@ -234,13 +243,13 @@ class BucketCounts:
 
 
 def cut(sizes: Array, items: int, used: Array | None = None) -> list[Interval]:
-    """Cut buckets into intervals of about `items` items each; larger buckets stand alone, and empty ends are omitted.
+    """Divide buckets into intervals of about `items` items; larger buckets are intervals, empty ends are omitted.
 
     Parameters
     ----------
-    sizes : int64 array, items of each bucket; of those in `used` only, if that is given
+    sizes : int64 array, items of each bucket, or of each bucket in `used`
     items : target number of items of an interval
-    used : ascending int64 array, the buckets with items
+    used : ascending int64 array, the buckets with items; all buckets are given if it is None
 
     Examples
     --------
@@ -257,9 +266,9 @@ def cut(sizes: Array, items: int, used: Array | None = None) -> list[Interval]:
 
 
 def stretches(sizes: Array, most: int, dense: int) -> Iterator[Interval]:
-    """Intervals of at most `most` items, as long as possible; a bucket of more than `dense` items stands alone.
+    """Intervals of at most `most` items, as long as possible; a bucket with more than `dense` items is an interval.
 
-    `dense` is at most `most`, so that every other bucket fits into an interval.
+    `dense` must not exceed `most`, so that every other bucket fits into an interval.
 
     Examples
     --------

@@ -1,24 +1,23 @@
-"""Packing: the table of a keyed state as stored bytes, which become segments without another sort.
+"""Packing: delta encoding of the table of a keyed state, which is decoded to segments without another sort.
 
-A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
-most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments keep their words. Sorted words
-are stored as differences (`streameval.kernels.keyed.packing`): about 1 byte a row for scores of 16-bit words, 5 for
-64-bit words.
+A stored row is a *piece*: up to 2¹⁶ items of one code (`streameval.states.keyed.counts`) in ascending order. Decoding
+is one pass that adds up differences and writes words directly into segments. Sorted words are stored as differences
+(`streameval.kernels.keyed.packing`): about 1 byte a row for 16-bit words of scores, 5 for 64-bit words.
 
 ================  ======================================================================
 ``code``            twice the bucket, plus the label; ascending within a batch
 ``rows``            rows of the piece
-``items``           its distinct keys
+``items``           number of distinct keys
 ``first``           the first word
 ``width``           bytes of a difference
 ``words``           the differences
-``counts``          rows of each item; nothing where the words are repeated instead
-``second``          further words of the items, where keys have them
-``weights``         weights of the items, where rows have them
+``counts``          rows of each item; empty if words are repeated instead
+``second``          further words of the items, if keys have them
+``weights``         weights of the items, if rows have them
 ================  ======================================================================
 
-Items of at most `FEW` rows and larger items are never in one piece: the former are read as single rows, which sort
-fastest; the latter keep their counts. The bytes of a piece depend on the state alone.
+Items with at most `FEW` rows are kept in other pieces than larger items: the former are decoded to single rows, which
+sort fastest; the latter keep their counts. The bytes of a piece depend on the state alone.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Packing"]
 
-FEW = 32  # items of at most this many rows are read as single rows
+FEW = 32  # items with at most this many rows are decoded to single rows
 ITEMS = 1 << 16  # largest number of items of a piece
-RUN_BYTES = 1 << 25  # bytes, about, of a segment that is read; few segments merge faster than many
+RUN_BYTES = 1 << 25  # approximate bytes of a decoded segment; few segments merge faster than many
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How the tables of a spec are stored.
+    """Delta encoding of the tables of a spec.
 
     Parameters
     ----------
     layout : Layout
-        Of the segments.
+        Layout of the segments.
     bucket : callable
-        From uint64 keys to their buckets; unused for words of 16 bits, whose keys say it.
+        Maps uint64 keys to buckets; unused for 16-bit words, where the bucket is the upper half of the key.
 
     Examples
     --------
@@ -101,13 +100,13 @@ class Packing:
 
     @property
     def _few(self) -> int:
-        """Largest number of rows of an item that is read as single rows."""
+        """Largest number of rows of an item that is decoded to single rows."""
         return 1 if self.layout.weighted else FEW
 
     def _pieces(
         self, codes: Array, words: Array, counts: Array, further: list[Array], *, repeat: bool
     ) -> pa.RecordBatch:
-        """Pieces of items of one kind, of few rows or with counts."""
+        """Pieces of items of one label, all with few rows (`repeat` if their words are repeated) or all with many."""
         starts = _starts(codes)
         widths, plain, word_bytes, count_bytes = kernels.measure(words, counts, starts, repeat)
         ends = [np.concatenate(([0], np.cumsum(sizes))) for sizes in (word_bytes, count_bytes)]
@@ -122,7 +121,9 @@ class Packing:
         return pa.RecordBatch.from_arrays(stored, schema=self.schema)
 
     def segments(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Segment]:
-        """Segments of stored pieces, in any batches: one for every `RUN_BYTES` of words, two if some items have counts.
+        """Decode stored pieces, divided into batches in any way, into segments of about `RUN_BYTES`.
+
+        Pieces with counts form separate segments.
 
         Raises
         ------
@@ -143,9 +144,9 @@ class Packing:
             yield from self._unpacked(held, budget)
 
     def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Segment]:
-        """The segments of some pieces: one of items with few rows, and one of items with counts.
+        """Decode some pieces into at most two segments: one of single rows, and one of items with counts.
 
-        Tables cover only the codes that occur, which are few if there are few rows.
+        Tables cover only the codes that occur, since states with few rows have few codes.
         """
         codes, places = _places([part.codes for part in parts], self.layout.codes)
         sizes = np.zeros((2, codes.size), np.int64)
@@ -176,7 +177,7 @@ class Packing:
 
 
 def _starts(codes: Array) -> Array:
-    """Starts of the pieces, and the end; a new piece begins when the code changes, and after `ITEMS` items."""
+    """The first item of each piece, then the end; a piece begins where the code changes, and after `ITEMS` items."""
     if not codes.size:
         return np.zeros(1, np.int64)
     first = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -185,7 +186,7 @@ def _starts(codes: Array) -> Array:
 
 
 def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
-    """The codes that occur, below `most`, in ascending order, and the index of each given code among them."""
+    """The distinct codes, all below `most`, in ascending order, and the index of each given code among them."""
     occurs = np.zeros(most, np.bool_)
     for some in codes:
         occurs[some] = True
@@ -196,31 +197,31 @@ def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
 
 
 def _binary(data: Array, ends: Array) -> pa.Array:
-    """Consecutive binary values, as an Arrow array."""
+    """An Arrow array of binary values that are consecutive in `data`, with offsets `ends`."""
     return pa.Array.from_buffers(
         pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
     )
 
 
 def _bytes(column: pa.Array) -> tuple[Array, Array]:
-    """The bytes of binary values, and the start of each value and the end of the last."""
+    """The bytes of binary values, and their offsets: the start of each value, then the end of the last."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     found = np.frombuffer(data or b"", np.uint8)
-    found.flags.writeable = False  # whatever Arrow says: kernels are compiled for one kind of array
+    found.flags.writeable = False  # always, because kernels are compiled for read-only arrays only
     return found, ends.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Stored pieces that passed the checks."""
+    """Stored pieces whose descriptions were checked."""
 
     codes: Array
     rows: Array
     items: Array
     many: Array
     batch: pa.RecordBatch
-    words: int  # that will be in memory
+    words: int  # number of words after decoding
 
     @classmethod
     def parts(cls, batch: pa.RecordBatch, layout: Layout, few: int, limit: int) -> Iterator[_Stored]:
@@ -240,7 +241,13 @@ class _Stored:
                 yield cls(codes[a:b], rows[a:b], items[a:b], many[a:b], batch.slice(a, b - a), words)
 
     def unpack(self, few: int, place: Array, cursors: list[Array], *out: Array) -> None:
-        """Write the items at the cursors of their codes, which are at `place`."""
+        """Decode the items and write them to `out` at the cursors of their codes; `place` indexes the cursors.
+
+        Raises
+        ------
+        ValueError
+            If a piece does not match its description.
+        """
         n = int(self.items.sum())
         further: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
         for name, kind, shape in (("second", np.uint64, (n, 1)), ("weights", np.float64, (n,))):

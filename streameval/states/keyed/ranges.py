@@ -1,9 +1,9 @@
 """Ranges: a keyed state distributed over many workers, none of which holds all of it.
 
-A state is a few small facts and its `KeyedCounts`, which grow with the data. Every segment is cut at the same buckets,
-so a state splits into ranges of buckets without reading a row, and ranges of many states merge independently. To
-finalize a range, only the *outline* of the full state is needed: rows, items and weights of each code, a few megabytes
-for data of any size.
+A state consists of a few small facts and of `KeyedCounts`, which grow with the data. Every segment is partitioned by
+the same buckets, so a state splits into ranges of buckets without reading a row, and the ranges of many states merge
+independently. Finalizing a range needs, besides its rows, only the *outline* of the full state: rows, items and weights
+of each code, a few megabytes for data of any size.
 
 ::
 
@@ -11,9 +11,9 @@ for data of any size.
            ─► rows = ranged(state.runs(), buckets)    ranges of all tasks merge independently
     restored(outline, rows)                       is the full state, restricted to that range
 
-The parts of all shards of all restored ranges are therefore the parts of all shards of the state, as a property test
-checks. This applies to anything with `runs` and `with_runs`, such as the cells between the two passes over a
-contingency table. A state without keyed counts is its own outline.
+The parts of all shards of all restored ranges are the parts of all shards of the full state; a property test checks
+this. Ranges work for anything with `runs` and `with_runs`, such as the cells between the two passes over a contingency
+table. A state without keyed counts is its own outline.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def ranged(rows: Rows, interval: Interval) -> Rows:
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several tasks in the same buckets, together."""
+    """Merge the rows of several tasks in the same buckets; at least one."""
     return {name: reduce(KeyedCounts.merge, (part[name] for part in parts)) for name in parts[0]}
 
 
 def restored(outline: Any, rows: Rows) -> Any:
-    """The state with this outline and with the rows of a range."""
+    """The state with this outline and the rows of a range."""
     return outline.with_runs({name: rows[name].within(counts) for name, counts in outline.runs().items()})
 
 
@@ -75,7 +75,9 @@ def nbytes(state: Any) -> int:
 
 
 def row_bytes(state: Any) -> int:
-    """Largest number of bytes of a row over all keyed counts; 0 if the state does not grow with the rows.
+    """Upper bound of the bytes of a row, summed over all keyed counts; 0 if the state does not grow with the rows.
+
+    In states with several keyed counts, such as `GroupScores`, a row may lie in only one of them.
 
     Examples
     --------
@@ -93,17 +95,17 @@ def buckets(outline: Any) -> list[Interval]:
 
 
 def balanced(outline: Any, shards: Sequence[Interval], count: int) -> list[tuple[Interval, list[Interval]]]:
-    """Gather shards into at most `count` ranges of about equal numbers of items.
+    """Combine shards into at most `count` ranges with about equal numbers of items.
 
     Parameters
     ----------
-    outline : the whole state
+    outline : the outline of the full state
     shards : ascending and disjoint; together they hold every row
-    count : number of ranges
+    count : largest number of ranges
 
     Returns
     -------
-    list of (range, its shards)
+    list of (range, shards in it)
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """SampledBins: counts of a sample of scores between fixed edges, by group and label.
 
-The edges come from digests of the same sample (`streameval.states.sampled.digests`), so that a second pass counts what
-the first could only estimate. Counts are integers and merge exactly, in any order. Each bin knows its smallest and
-largest score: a bin of one score hides nothing. Memory: 528 bytes a bin, 1,040 with weights.
+The edges come from digests of the same sample (`streameval.states.sampled.digests`): a second pass over the data counts
+exactly what the first could only estimate. Counts are integers and merge exactly, in any order. Each bin keeps its
+smallest and largest score; if they are equal, the bin is a single score. Memory: 528 bytes a bin, 1,040 with weights.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ __all__ = ["BinsSpec", "SampledBins"]
 
 @dataclass(frozen=True)
 class BinsSpec(MissingScores):
-    """Counts of a sample between fixed edges; other attributes as `DigestsSpec`.
+    """Counts of a sample between fixed edges; other attributes as in `DigestsSpec`.
 
     Attributes
     ----------
-    edges : ascending and distinct; a score at an edge lies in the bin above it
+    edges : ascending and distinct; a score equal to an edge lies in the bin above it
+
+    Raises
+    ------
+    OptionError
+        If `sample` is not in (0, 1], or the edges do not ascend.
 
     Examples
     --------
@@ -73,14 +78,14 @@ class BinsSpec(MissingScores):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: one row per bin: its ends, the counts of its 64 cells and, with weights, sums."""
+        """Columns of the table, one row per bin: its ends, the counts of its 64 cells and, with weights, their sums."""
         ends = [pa.field(name, pa.float64(), nullable=False) for name in ("low", "high")]
         sums = [pa.field("weights", pa.list_(pa.float64(), CELLS))] if self.weighted else []
         counts = pa.field("counts", pa.list_(pa.int64(), CELLS))
         return pa.schema([pa.field("bin", pa.int64(), nullable=False), *ends, counts, *sums])
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
-        """A builder of about 20 MiB, less for small samples."""
+        """A new builder of about 20 MiB."""
         return _BinsBuilder(self, budget)
 
     def empty(self) -> SampledBins:
@@ -119,7 +124,7 @@ class _BinsBuilder:
         self._draws.update(batch)
 
     def _take(self, cell: int, ascending: Array, weights: Array | None) -> None:
-        """Count the scores of a cell."""
+        """Count the ascending scores of a cell."""
         cuts = np.concatenate(([0], np.searchsorted(ascending, self._edges), [ascending.size]))
         sizes = np.diff(cuts)
         full = np.flatnonzero(sizes)
@@ -137,13 +142,13 @@ class _BinsBuilder:
 
 @dataclass(frozen=True, eq=False)
 class SampledBins(Small):
-    """Counts of a sample in bins.
+    """Counts of a sample by bin, group and label.
 
     Attributes
     ----------
     spec : BinsSpec
-    table : int64 array of shape (64, n_bins), rows by cell, from the lowest bin
-    low, high : float64 arrays of shape (n_bins,), smallest and largest score of each bin
+    table : int64 array of shape (64, n_bins), rows by cell (2·group + label) and bin, from the lowest bin
+    low, high : float64 arrays of shape (n_bins,), smallest and largest score of each bin; ∞ and −∞ for empty bins
     weights : float64 array of shape (64, n_bins), sums of weights; None without weights
     seen, nan_rows : see `SampledDigests`
     """
@@ -157,7 +162,7 @@ class SampledBins(Small):
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def cells(self) -> tuple[Array, ...]:
-        """Counts by cell and, with weights, their sums."""
+        """The table of counts and, with weights, that of their sums."""
         return (self.table,) if self.weights is None else (self.table, self.weights)
 
     def merge(self, other: SampledBins) -> SampledBins:
@@ -169,7 +174,7 @@ class SampledBins(Small):
         return replace(SampledBins(self.spec, table, *ends, *weights), seen=seen, nan_rows=nan_rows)
 
     def binned(self, share: float = 1, quantiles: int = 0) -> GroupedBins:
-        """Counts of all occupied bins; edges of several shares serve every one of them."""
+        """Counts of all occupied bins. The arguments are ignored: the edges already serve every share."""
         found = np.flatnonzero(self.low <= self.high)[::-1]
         single = (self.low[found] == self.high[found]) & (abs(self.low[found]) <= float_limit(self.spec.type))
         counts, *weights = (cells[:, found].reshape(GROUPS, 2, -1) for cells in self.cells())
@@ -187,12 +192,12 @@ class SampledBins(Small):
         return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
 
     def header(self) -> dict[str, Any]:
-        """What the header stores in addition to the table."""
+        """The spec and the numbers of rows seen and missing, as JSON values."""
         spec = asdict(self.spec) | {"edges": list(self.spec.edges)}
         return {"spec": spec, "seen": self.seen.tolist(), "nan_rows": self.nan_rows.tolist()}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """Occupied bins: columns of the schema."""
+        """One batch of all occupied bins."""
         found = np.flatnonzero(self.low <= self.high)
         cells = [pa.FixedSizeListArray.from_arrays(pa.array(part[:, found].T.ravel()), CELLS) for part in self.cells()]
         arrays = [pa.array(found), pa.array(self.low[found]), pa.array(self.high[found]), *cells]

@@ -1,20 +1,20 @@
-"""SampledDigests: t-digests of a sample of scores, one a group and label.
+"""SampledDigests: t-digests of a sample of scores, one for each group and label.
 
-One pass over the data, any edges later: between edges the rows of each of the 64 cells (32 groups, two labels;
-`streameval.states.sampled.draws`) are interpolated. Digests are like those of
-`streameval.states.scores.quantile_sketch`, with compression 200. Centroids of different tasks are kept side by side,
-and neighbours merged only when there are 260,000 (7 MB), so that merging is associative and commutative until then.
+After one pass over the data, bins with any edges can be read: between edges, the rows of each of the 64 cells (32
+groups × two labels; `streameval.states.sampled.draws`) are interpolated. The digests are like those of
+`streameval.states.scores.quantile_sketch`, with compression 200. A merge concatenates centroids, and combines
+neighbours only once there are more than 260,000 (7 MB). Until then it is associative and commutative.
 
-With weights a centroid also has the sum of its rows' weights. Means, sizes of centroids and edges are those of the
-rows, whatever their weights; between edges both rows and weights are interpolated.
+With weights, a centroid also holds the sum of its rows' weights. Means, centroid sizes and edges depend on the rows
+alone, not on their weights; between edges, both rows and weights are interpolated.
 
-The drawn rows are always the same. A cell that folds up to 250 of them keeps them one by one; of more, a million drawn
-rows at a time are gathered into centroids, so that other tasks give other centroids of the same rows, and what is
-interpolated between them may differ in the fifth digit.
+The drawn rows do not depend on how the data is divided into tasks, but the centroids do. A cell with up to 250 rows
+keeps every row; larger cells are compressed a million drawn rows at a time, so counts interpolated between centroids
+may differ in the fifth digit.
 
-A frequent score has its own centroid, so that counts at it are exact. But a bin of digests does not know that it
-holds one score only; bins of a second pass do (`SampledDigests.tied` says whether there are such scores,
-`SampledDigests.refine` what to count). Scores are taken as float64.
+A frequent score has its own centroid, so counts at it are exact. A bin of digests, however, does not record that it
+holds a single score; the bins of a second pass do (`SampledDigests.tied` gives the share of such scores, and
+`SampledDigests.refine` the spec of the second pass). Scores are read as float64.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["DigestsSpec", "SampledDigests"]
 
 COMPRESSION = 200
 COLLECTED = 1 << 18  # centroids of all cells that are kept before neighbours are merged
-MARGIN = 0.1  # of a truncated part, by which edges reach below it: samples of 31 groups are cut there
+MARGIN = 0.1  # edges extend below the truncated part by this share of it: there, replicates of 31 groups are truncated
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,16 @@ class DigestsSpec(MissingScores):
     ----------
     column : the score column
     type : see `streameval.states.scores.types.score_type`
-    nan : ``error`` refuses NaN and null scores while folding; any other value counts them apart
+    nan : ``error`` refuses NaN and null scores while folding; any other value counts them separately
     sample : share of the rows to draw, in (0, 1]
-    seed : another one draws another sample
-    whole : whether a piece of the scan is one group as a whole: row groups were drawn
+    seed : determines which rows are drawn
+    whole : whether row groups were drawn instead of rows; each row group then lies in one group
     weighted : whether rows carry their weights
+
+    Raises
+    ------
+    OptionError
+        If `sample` is not in (0, 1].
 
     Examples
     --------
@@ -96,13 +101,13 @@ class DigestsSpec(MissingScores):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: cell (2·group + label), mean, rows, whether of one score; sum of weights if any."""
+        """Columns of the table: cell (2·group + label), mean, rows, whether of one score; with weights, their sum."""
         kinds = {"cell": pa.uint8(), "mean": pa.float64(), "rows": pa.float64(), "single": pa.bool_()}
         kinds |= {"weight": pa.float64()} if self.weighted else {}
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
 
     def builder(self, budget: Budget, capacity: int) -> _DigestsBuilder:
-        """A builder of about 25 MiB, 40 with weights."""
+        """A new builder of about 25 MiB, 40 MiB with weights."""
         return _DigestsBuilder(self, budget)
 
     def empty(self) -> SampledDigests:
@@ -127,11 +132,11 @@ class DigestsSpec(MissingScores):
 
 
 def _ordered(*columns: Array) -> Centroids:
-    """Centroids by cell and mean; single ones of one value as one."""
+    """Centroids sorted by cell and mean; single centroids of equal value are combined."""
     order = np.argsort(columns[0], kind="stable")
     cell, mean, rows, single, weight = (column[order] for column in columns)
     for a, b in _spans(cell):
-        order = np.argsort(mean[a:b], kind="stable")  # merges the ascending runs of which it is made
+        order = np.argsort(mean[a:b], kind="stable")  # fast, because the array consists of ascending runs
         if (mean[a:b][order][:-1] == mean[a:b][order][1:]).any():
             order = np.lexsort((weight[a:b], rows[a:b], single[a:b], mean[a:b]))
         for column in (mean, rows, single, weight):
@@ -144,7 +149,7 @@ def _ordered(*columns: Array) -> Centroids:
 
 
 def _joined(parts: Sequence[Centroids], most: int) -> Centroids:
-    """Centroids of several lists, side by side; neighbours of a cell are merged if there are more than `most`."""
+    """Concatenate lists of centroids; if there are more than `most`, neighbours within a cell are merged."""
     cell, mean, rows, single, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
     if cell.size <= most:
         return cell, mean, rows, single, weight
@@ -157,7 +162,7 @@ def _joined(parts: Sequence[Centroids], most: int) -> Centroids:
 
 
 def _spans(cell: Array) -> list[tuple[int, int]]:
-    """Where each cell that has centroids begins and ends."""
+    """Start and stop of each cell that has centroids, in an ascending array of cells."""
     return [(a, b) for a, b in pairwise(np.searchsorted(cell, np.arange(CELLS + 1)).tolist()) if b > a]
 
 
@@ -179,7 +184,7 @@ class _DigestsBuilder:
             self._size = self._parts[0][0].size
 
     def _take(self, cell: int, ascending: Array, weights: Array | None) -> None:
-        """Gather the scores of a cell into centroids."""
+        """Compress the ascending scores of a cell into centroids."""
         first, last = np.searchsorted(ascending, -np.inf, "right"), np.searchsorted(ascending, np.inf)
         self._infinite[:, cell] += (first, ascending.size - last)
         if weights is not None:
@@ -203,18 +208,18 @@ def _none() -> Centroids:
 
 @dataclass(frozen=True, eq=False)
 class SampledDigests(Small):
-    """Digests of a sample, one a group and label.
+    """Digests of a sample, one for each group and label.
 
     Attributes
     ----------
     spec : DigestsSpec
     cell : uint8 array of shape (n_centroids,), 2·group + label, in any order
     mean, rows : float64 arrays of shape (n_centroids,)
-    single : bool array of shape (n_centroids,), whether all rows of a centroid are known to have one score
-    weight : float64 array of shape (n_centroids,), sums of weights; the rows without weights
-    infinite : int64 array of shape (2, 64), rows with scores −∞ and +∞ of each cell
+    single : bool array of shape (n_centroids,), whether all rows of a centroid are known to have equal scores
+    weight : float64 array of shape (n_centroids,), sums of weights; equal to `rows` without weights
+    infinite : int64 array of shape (2, 64), rows of each cell with score −∞, then +∞
     infinite_weight : float64 array of shape (2, 64), sums of their weights; 0 without weights
-    seen : int64 array of shape (2,), rows by label the sample was drawn from
+    seen : int64 array of shape (2,), rows from which the sample was drawn, by label
     nan_rows : int64 array of shape (2,), rows whose score is NaN or null, by label
 
     Examples
@@ -243,17 +248,17 @@ class SampledDigests(Small):
 
     @property
     def unordered(self) -> Centroids:
-        """Cell, mean, rows, single and weight of all centroids."""
+        """Cell, mean, rows, single and weight of all centroids, in any order."""
         return self.cell, self.mean, self.rows, self.single, self.weight
 
     @cached_property
     def centroids(self) -> Centroids:
-        """The same, ordered by them; single centroids of one value are one."""
+        """The centroids sorted by cell and mean; single centroids of equal value are combined."""
         return _ordered(*self.unordered)
 
     @cached_property
     def all(self) -> QuantileSketch:
-        """The digest of the rows of the whole sample."""
+        """The digest of the whole sample, without weights."""
         spec = QuantileSpec(self.spec.column)
         below, above = self.infinite.sum(1).tolist()
         if not self.mean.size:
@@ -265,29 +270,29 @@ class SampledDigests(Small):
 
     @property
     def tied(self) -> float:
-        """Share of the sample in scores so frequent that a digest shows them: single centroids of several rows."""
+        """Share of the sample that lies in frequent scores: single centroids of several rows, and infinities."""
         _, _, rows, single, _ = self.centroids
         frequent = float(rows[single & (rows > 1)].sum()) + float(self.infinite.sum())
         return frequent / max(float(rows.sum() + self.infinite.sum()), 1.0)
 
     @property
     def exact(self) -> bool:
-        """Whether every centroid is one score, so that nothing is interpolated."""
+        """Whether every centroid is a single score, so that nothing is interpolated."""
         return bool(self.single.all())
 
     def edges(self, share: float, quantiles: int) -> Array:
-        """Edges that cut the top `share` of the sample into `quantiles` bins, and a few below; ascending."""
+        """Ascending edges that divide the top `share` of the sample into `quantiles` bins, with a few bins below."""
         steps = np.arange(1, quantiles + max(1, math.ceil(MARGIN * quantiles)) + 1)
         levels = 1 - share * steps / quantiles
         return np.unique(self.all.quantile(levels[levels > 0])) if self.totals().rows else np.empty(0)
 
     def refine(self, shares: Iterable[float], quantiles: int) -> BinsSpec:
-        """The second pass: counts of the same sample between the edges of every share asked for."""
+        """The spec of the second pass, which counts the same sample between the edges of all given shares."""
         edges = np.unique(np.concatenate([np.empty(0), *(self.edges(share, quantiles) for share in shares)]))
         return BinsSpec(**asdict(self.spec), edges=tuple(edges.tolist()))
 
     def binned(self, share: float, quantiles: int) -> GroupedBins:
-        """Counts between the edges of a share, interpolated; exact as long as every centroid is one score."""
+        """Interpolated counts between the edges of a share; exact if every centroid is a single score."""
         edges = self.edges(share, quantiles)
         cell, mean, rows, single, weight = self.centroids
         measures = np.stack([rows, weight] if self.spec.weighted else [rows])
@@ -302,7 +307,7 @@ class SampledDigests(Small):
         return GroupedBins(bins[0], bins[1] if self.spec.weighted else None, known, self.exact)
 
     def _by_cell(self) -> Array:
-        """Rows and weights of each cell, infinities included; of shape (2, 64)."""
+        """Rows and weights of each cell, infinities included: a float64 array of shape (2, 64)."""
         sums = [np.bincount(self.cell, measure, CELLS) for measure in (self.rows, self.weight)]
         return np.asarray(np.stack(sums) + np.stack([self.infinite.sum(0), self.infinite_weight.sum(0)]))
 
@@ -319,12 +324,12 @@ class SampledDigests(Small):
         return object.__sizeof__(self) + sum(column.nbytes for column in self.unordered)
 
     def header(self) -> dict[str, Any]:
-        """What the header stores in addition to the table."""
+        """The spec, the infinite scores, and the numbers of rows seen and missing, as JSON values."""
         names = [name for name in _FACTS if self.spec.weighted or name != "infinite_weight"]
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in names}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """One batch: columns of the schema."""
+        """One batch of all centroids."""
         columns = [pa.array(column) for column in self.centroids[: len(self.spec.schema)]]
         yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
 
@@ -337,9 +342,10 @@ class SampledDigests(Small):
 
 
 def _above(mean: Array, single: Array, measures: Array, edges: Array) -> Array:
-    """Rows, or sums of weights, of a digest at or above each edge; infinite edges are allowed.
+    """Rows, or sums of weights, of a digest at or above each edge; edges may be infinite.
 
-    A centroid is spread evenly about its mean, half before and half after; a single one stands at it.
+    The rows of a centroid are spread evenly around its mean, half below and half above; those of a single centroid lie
+    at its mean.
 
     Parameters
     ----------
@@ -354,7 +360,7 @@ def _above(mean: Array, single: Array, measures: Array, edges: Array) -> Array:
     if not mean.size:
         return np.zeros((len(measures), edges.size))
     ends = np.cumsum(measures, 1)
-    before = np.where(single, measures, measures / 2)  # of a centroid, up to its mean inclusive
+    before = np.where(single, measures, measures / 2)  # part of each centroid up to and including its mean
     left, right = ends - before, ends - measures + before
     after = np.searchsorted(mean, edges)
     i, j = np.maximum(after - 1, 0), np.minimum(after, mean.size - 1)

@@ -1,12 +1,12 @@
-"""Drawing a deterministic sample of rows, and what the states that hold one have in common.
+"""Drawing a deterministic sample of rows; shared by the states that hold a sample.
 
 A row is drawn if a keyed hash of its origin (the file's path relative to the input's root, and the row's offset in the
-file) lies below the share asked for, so that any worker draws the same rows in any order. Five more bits of the hash
-put it into one of 32 random groups; leaving out one group at a time gives the standard error of whatever is computed
-(`streameval.metrics.scores.gain_sampled`). Where whole row groups are drawn instead, the scan leaves the others out:
-then all rows that arrive are taken, and a row group lies in one group as a whole.
+file) lies below the requested share, so any worker draws the same rows in any order. Five further bits of the hash
+assign the row to one of 32 random groups; leaving out one group at a time gives the standard error of an estimate
+(`streameval.metrics.scores.gain_sampled`). If row groups are drawn instead of rows, the scan omits the others; then all
+rows that arrive are taken, and all rows of a row group are assigned to one group.
 
-Rows are drawn uniformly, whatever their weights, and carry them.
+Rows are drawn uniformly, independently of their weights, and keep their weights.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "origin_hash"]
 
-FILL = 1 << 20  # drawn scores that are sorted together
-SLICE = 1 << 16  # rows drawn from at a time
+FILL = 1 << 20  # number of drawn scores that are sorted together
+SLICE = 1 << 16  # number of rows processed at a time
 _NO_WEIGHTS = read_only(np.empty(0)), np.empty(0)
 
 
 @lru_cache(maxsize=1024)
 def origin_hash(seed: int, origin: str) -> int:
-    """64 bits that stand for a file under a seed."""
+    """A 64-bit hash of a file's path under a seed."""
     return hash_bytes(f"{seed}\0{origin}".encode(errors="surrogateescape"))[0]
 
 
@@ -54,7 +54,7 @@ def check_sample(sample: float) -> None:
 
 
 class DrawsSpec(Protocol):
-    """What a spec says about the sample; see `streameval.states.sampled.digests.DigestsSpec`."""
+    """The fields of a spec that define its sample; see `streameval.states.sampled.digests.DigestsSpec`."""
 
     @property
     def column(self) -> str: ...
@@ -73,10 +73,15 @@ class DrawsSpec(Protocol):
 
 
 class Draws:
-    """Draws rows from batches and hands them on, about a million at a time, cell by cell and in ascending order.
+    """Draws rows from batches and passes them on, 2²⁰ at a time, cell by cell and in ascending order.
 
-    How many are sorted together does not depend on the batches, so that digests do not either. What is handed on are
-    scores and, where the spec is weighted, their weights, else None.
+    The number of rows passed on together does not depend on the size of the batches, so neither do digests.
+
+    Parameters
+    ----------
+    spec : DrawsSpec
+    take : function of a cell (2·group + label), its scores as an ascending float64 array, and their weights or None
+    budget : lends the buffers, some 25 MiB
     """
 
     def __init__(self, spec: DrawsSpec, take: Callable[[int, Array, Array | None], None], budget: Budget) -> None:
@@ -94,7 +99,7 @@ class Draws:
         self._fill = 0
 
     def update(self, batch: Batch) -> None:
-        """Draw from a batch."""
+        """Draw rows from a batch; raises `NullError` if the policy refuses a missing score."""
         array, label, kept = batch.columns[self.spec.column], batch.label, batch.kept
         weight = batch.weight if self.spec.weighted else None
         nan = np.zeros(2, np.int64)
@@ -149,7 +154,7 @@ class Draws:
         return scores, None
 
     def finish(self) -> tuple[Array, Array]:
-        """Hand on the rest; rows seen, and rows whose score is NaN or null, by label."""
+        """Pass on the remaining rows; returns the rows seen and those with a NaN or null score, both by label."""
         self._hand_on(self._fill)
         for buffer in (self._values, self._sorted, self._cells, self._weights, self._carried):
             self._budget.give_back(buffer)
@@ -157,21 +162,21 @@ class Draws:
 
 
 def _nan_rows(values: Array, label: Array) -> Array:
-    """NaN scores by label."""
-    lowest = values.min() if values.size and values.dtype.kind == "f" else 0.0  # NaN if there is one, and fast
+    """Number of NaN scores by label, an int64 array of shape (2,)."""
+    lowest = values.min() if values.size and values.dtype.kind == "f" else 0.0  # NaN if any score is; a fast check
     return np.bincount(label[np.isnan(values)], minlength=2) if lowest != lowest else np.zeros(2, np.int64)
 
 
 @dataclass(frozen=True)
 class GroupedBins:
-    """A sample in bins, from the best scores to the worst.
+    """Counts of a sample by bin, from the best scores to the worst.
 
     Attributes
     ----------
     counts : array of shape (32, 2, n_bins), rows by group and label; int64, or float64 if interpolated
     weights : float64 array of shape (32, 2, n_bins), sums of weights; None without weights
-    single : bool array of shape (n_bins,), whether a bin is known to hold one score only
-    counted : whether counts and weights are exact
+    single : bool array of shape (n_bins,), whether a bin is known to hold a single score
+    counted : whether counts and weights are exact rather than interpolated
     """
 
     counts: Array
@@ -181,6 +186,6 @@ class GroupedBins:
 
 
 def facts(header: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays of a header, which it stores in addition to the spec."""
+    """The arrays that a header stores besides the spec."""
     kinds = {"infinite_weight": np.float64}
     return {name: np.array(values, kinds.get(name, np.int64)) for name, values in header.items() if name != "spec"}
