@@ -1,15 +1,15 @@
-"""Accumulator: the states of `streameval.evaluate` in somebody else's loop.
+"""Accumulator: the states of `streameval.evaluate`, updated from the caller's own loop.
 
-A stream, a training loop or a task of Spark or Ray hands over its batches; the accumulator folds each into the states
-that the metrics need, and gives the `Evaluation` when asked. Accumulators of the same options merge, travel by pickle,
-and are saved as the state files of a store. Results are those of `evaluate` on the same rows, to the same bits.
+A stream, a training loop, or a Spark or Ray task passes in batches. The accumulator folds each batch into the states
+that the metrics need, and returns an `Evaluation` on request. Accumulators with the same options can be merged and
+pickled, and are saved as state files of a store. Results equal those of `evaluate` on the same rows to the last bit.
 
-With `ci` or `unit` there are sampling intervals, from blocks of units, which are states like the others. Where each row
-is a unit, its block follows from its place among the rows of its accumulator. So the intervals of merged accumulators
-differ a little from those of `evaluate`; with a unit column they are the same.
+With `ci` or `unit`, blocks of units are kept as further states, and results have sampling intervals. If each row is a
+unit, the block of a row depends on its position in its accumulator, so that the intervals of merged accumulators differ
+slightly from those of `evaluate`. With a unit column they are the same.
 
-Batches are collected in the builders that `evaluate` uses, up to a few million rows, and sorted together. Memory is
-that of `evaluate` with one thread; states beyond `memory` are spilled.
+Batches are buffered in the same builders that `evaluate` uses, up to a few million rows, and sorted together. The
+memory is that of `evaluate` with one thread; states beyond `memory` are spilled.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ __all__ = ["Accumulator"]
 
 
 class Accumulator:
-    """States that grow batch by batch; safe to use from several threads, which take turns.
+    """States that grow batch by batch. Thread-safe: calls are serialised by a lock.
 
     Parameters
     ----------
     **options
-        Those of `streameval.evaluate` that speak of columns, metrics, policies and intervals, and ``memory``, ``spill``
-        and ``threads`` (for results). What speaks of files, workers, filters, slices, samples or sketches is refused.
+        The options of `streameval.evaluate` for columns, metrics, policies and intervals, and ``memory``, ``spill`` and
+        ``threads`` (used by `result`). Options for files, workers, filters, slices, samples and sketches are refused.
 
     Raises
     ------
     OptionError
-        As `streameval.evaluate`.
+        If an option is refused, unknown or invalid.
 
     Examples
     --------
@@ -97,27 +97,26 @@ class Accumulator:
         self._plan: Plan | None = None
         self._states: dict[Any, Any] = {}
         self._builders: dict[Any, Any] = {}
-        self._labels: Any = None  # of the rows in the builders
-        self._rows = 0  # given so far, those left out included
+        self._labels: Any = None  # label counts of the rows in the builders
+        self._rows = 0  # rows passed in so far, including those left out by policies
 
     def update(self, batch: Any) -> None:
-        """Fold a batch of rows; an empty one changes nothing.
+        """Fold a batch of rows; an empty batch changes nothing.
 
         Parameters
         ----------
         batch : Arrow table, record batch or reader, pandas or polars frame, or dict of arrays of equal length
-            It holds the columns that the options name, of the types that they had in the first batch or of narrower
-            ones. All of it is checked before any row is counted, so it is in memory as a whole.
+            Must have the columns that the options name, with the types of the first batch or narrower ones. The whole
+            batch is held in memory, because all of it is checked before any row is counted.
 
         Raises
         ------
         OptionError
-            If it is none of these, such as a path or a list: an accumulator takes rows in memory, `streameval.evaluate`
-            reads files.
+            If `batch` has another type, such as a path or a list. Use `streameval.evaluate` for files.
         StreamevalError
-            As `streameval.evaluate`; the batch is then left out as a whole. Where the machine fails while a batch is
-            folded, as without memory or with a full disk, or an interrupt comes, the batch may be in part: then the
-            accumulator refuses to go on.
+            If `streameval.evaluate` would refuse the rows; the whole batch is then left out. If folding itself fails
+            (out of memory, disk full, interrupt), part of the batch may have been counted, and every later call
+            raises `FormatError`.
         """
         if not isinstance(batch, Mapping) and not scan.holds_rows(batch):
             msg = (
@@ -140,7 +139,7 @@ class Accumulator:
                 ready, labels = self._ready(found, plan)
             except BaseException:
                 if not began:
-                    self._plan = self._schema = None  # a batch that is left out decides no types
+                    self._plan = self._schema = None  # a refused batch must not fix the types
                 raise
             try:
                 self._fold(plan, ready, labels)
@@ -150,7 +149,7 @@ class Accumulator:
             self._rows += sum(piece.rows for piece in found.pieces)
 
     def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
-        """The rows of a batch, decoded, and their labels; raises if anything is wrong with them."""
+        """The decoded rows of a batch and their label counts; raises if a value is refused."""
         reader = label_reader(plan, "the batch")
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
         ready = [
@@ -171,7 +170,7 @@ class Accumulator:
             if spec.refuses_missing:
                 for each in ready:
                     if any(_misses(each.columns[name]) for name in spec.columns):
-                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # says what it refuses
+                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # raises for refused values
         return ready, labels
 
     def _fold(self, plan: Plan, ready: Sequence[Batch], labels: Any) -> None:
@@ -184,12 +183,12 @@ class Accumulator:
         self._labels = labels if self._labels is None else self._labels.merge(labels)
 
     def merge(self, other: Any) -> Self:
-        """Take over the rows of another accumulator of the same options, which keeps them; returns this one.
+        """Add the rows of another accumulator with the same options, which is left unchanged; returns self.
 
         Raises
         ------
         IncompatibleStatesError
-            If the options differ, or the other has a column of another type.
+            If `other` is not an accumulator, has other options, or has a column of another type.
         """
         if not isinstance(other, Accumulator):
             msg = f"cannot merge an Accumulator with {type(other).__name__}"
@@ -222,7 +221,7 @@ class Accumulator:
             return dict(self._request.options), self._schema, self._settled()
 
     def result(self) -> Evaluation:
-        """The evaluation of all rows so far; more may follow.
+        """The evaluation of all rows so far; more rows may be added afterwards.
 
         Raises
         ------
@@ -252,15 +251,14 @@ class Accumulator:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the options and the states to a directory; what an earlier `save` wrote there is replaced.
+        """Write options and states to a directory; the result of an earlier `save` there is replaced.
 
         Raises
         ------
         OptionError
-            If there are metric objects among the options, which have no form on disk, or the directory holds
-            something else.
+            If the options include metric objects, which cannot be saved, or the directory holds other files.
         StoreError
-            If it cannot be written.
+            If the directory cannot be written.
         """
         with self._lock:
             self._check()
@@ -274,18 +272,18 @@ class Accumulator:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:
-        """The accumulator that `save` wrote, to be updated and merged further.
+        """Read an accumulator that `save` wrote; it can be updated and merged further.
 
         Parameters
         ----------
-        path : path
+        path : str or path of the directory
         **run
             ``memory``, ``spill`` and ``threads`` of this process.
 
         Raises
         ------
         FormatError
-            If there is none, or it is damaged or of another version.
+            If the directory holds no accumulator, or one that is damaged or of another format version.
         OptionError
             If `run` has another option.
         """
@@ -301,7 +299,7 @@ class Accumulator:
         return made
 
     def _receive(self, schema: pa.Schema, states: Sequence[Any]) -> None:
-        """Take over saved or sent states."""
+        """Install states that were loaded or unpickled."""
         specs = list(self._begin(schema).empty())
         if len(specs) != len(states):
             msg = f"there are {len(states)} states where {len(specs)} are due; save or send the accumulator again"
@@ -314,7 +312,7 @@ class Accumulator:
         self._rows = states[0].seen  # labels come first
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Carry options and states to another process."""
+        """Pickle the options, the schema and the states."""
         with self._lock:
             self._check()
             states = list(self._settled().values())
@@ -322,14 +320,14 @@ class Accumulator:
 
     @classmethod
     def _carried(cls, given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Self:
-        """The accumulator that another process sent."""
+        """Unpickle an accumulator."""
         made = cls(**given)
         if schema is not None:
             made._receive(schema, states)
         return made
 
     def __repr__(self) -> str:
-        """Options that decide something."""
+        """The options that affect results."""
         return f"Accumulator({', '.join(f'{k}={v!r}' for k, v in recorded(self._request.options).items())})"
 
     def _check(self) -> None:
@@ -338,7 +336,7 @@ class Accumulator:
             raise FormatError(msg)
 
     def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
-        """Plan the states from the types of the first batch; refuse types later that these do not hold without loss."""
+        """Plan the states from the types of the first batch; later types must widen to these without loss."""
         schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         if self._schema is None or self._plan is None:
             piece = Piece("", "the batch", 0, 0, 0, source=TableSource(schema.empty_table()))
@@ -357,7 +355,7 @@ class Accumulator:
         return self._plan
 
     def _settled(self) -> dict[Any, Any]:
-        """The states of all rows; what builders hold moves into them."""
+        """The states of all rows; the content of the builders is merged into them."""
         if self._plan is None or (self._labels is None and not self._builders):
             return self._states
         try:
@@ -365,7 +363,7 @@ class Accumulator:
             new |= {spec: builder.state() for spec, builder in self._builders.items()}
             self._states = {spec: state.merge(new[spec]) for spec, state in self._states.items()}
         except BaseException as error:
-            self._failed = f"{type(error).__name__}: {error}"  # builders are spent
+            self._failed = f"{type(error).__name__}: {error}"  # builders cannot be read twice
             raise
         self._builders, self._labels = {}, None
         return self._states

@@ -1,4 +1,4 @@
-"""The options of an `Accumulator`: those of `evaluate` that batches allow."""
+"""The options of an `Accumulator`: the subset of `evaluate` that makes sense for batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RUN_OPTIONS", "check_names"]
 
-RUN_OPTIONS = ("memory", "spill", "threads")  # of a process; they change no result
+RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results
 
 _TAKEN = {
     "label", "score", "cluster", "classes", "weight", "pos_label", "metrics", "truncate", "aul_threshold", "at", "clip",
@@ -21,20 +21,20 @@ _TAKEN = {
 }  # fmt: skip
 _REFUSED = {
     "client": "an accumulator folds in its own process; merge the accumulators of your workers",
-    "progress": "count the batches that you give",
+    "progress": "count your batches instead",
     "on_error": "there are no files to skip",
-    "where": "filter the batches before",
+    "where": "filter the batches first",
     "by": "keep an accumulator for each slice",
     "max_slices": "keep an accumulator for each slice",
-    "delta_version": "there are no tables to read",
-    "scheduler_timeout": "it has no scheduler",
+    "delta_version": "there are no Delta tables to read",
+    "scheduler_timeout": "there is no scheduler",
     "sketch": "update a QuantileSketch in the same loop",
     "approx_agc": "samples depend on the rows of files; use evaluate",
 }
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise `OptionError` for an option that an accumulator does not take, and say why.
+    """Raise `OptionError` for an option that an accumulator does not take; the message gives the reason.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A saved accumulator: a directory with the state files of a store, and an index that names them.
+"""A saved accumulator: a directory with state files, as in a store, and an index that lists them.
 
-The index carries its checksum, because it holds the options: a changed threshold or level would go unnoticed. Its names
-are checked before anything is opened or deleted.
+The index holds the options and has a checksum; otherwise a modified threshold or level would go unnoticed. The file
+names in it are validated before any file is opened or deleted.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _INDEX = "accumulator.json"
 
 
 def write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
-    """Write states and an index; the index is replaced in one step, then the files of the last one are deleted.
+    """Write states and an index. The index is replaced atomically, then files of the previous index are deleted.
 
     Raises
     ------
     OptionError
-        If the directory holds something else.
+        If the directory holds other files but no accumulator.
     StoreError
-        If it cannot be written.
+        If the directory cannot be written.
     """
     try:
         _write(folder, options, schema, states)
     except SpillError:
-        raise  # the directory is not at fault
+        raise  # spilling failed, not this directory
     except OSError as error:
         msg = f"{folder}: cannot be written ({error.strerror or type(error).__name__}); choose another directory"
         raise StoreError(msg) from error
@@ -56,7 +56,7 @@ def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, stat
         msg = f"{folder}: holds something else than an accumulator; choose another directory"
         raise OptionError(msg)
     before: set[str] = set()
-    with suppress(FormatError):  # saved over a damaged one, whose files stay
+    with suppress(FormatError):  # the files of a damaged accumulator are left in place
         before = set(read_index(folder)["states"]) if held else before
     files = StateFiles(Location.of(str(folder)))
     names = [files.write(state)[0] for state in states]
@@ -74,7 +74,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     Raises
     ------
     FormatError
-        If there is none, or it is damaged or of another version.
+        If the index is missing, damaged or of another format version.
     """
     try:
         index = unsealed((folder / _INDEX).read_bytes())
@@ -95,7 +95,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 
 
 def _check(options: Any, schema: Any, states: Any) -> None:
-    """Raise `FormatError`, `TypeError`, `ValueError` or `OSError` unless an index is as `write` leaves it."""
+    """Raise `FormatError`, `TypeError`, `ValueError` or `OSError` if an index was not made by `write`."""
     if not isinstance(options, dict) or not isinstance(states, list) or not options.keys().isdisjoint(RUN_OPTIONS):
         msg = "its index is of another make"
         raise FormatError(msg)
@@ -106,16 +106,16 @@ def _check(options: Any, schema: Any, states: Any) -> None:
 
 
 def read_schema(index: dict[str, Any]) -> pa.Schema | None:
-    """The types of the columns; None before the first batch."""
+    """The schema of the batches; None if there was no batch yet."""
     return None if index["schema"] is None else _types(index["schema"])
 
 
 def _types(text: str) -> pa.Schema:
-    """The types of an index."""
+    """Decode the schema of an index."""
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
 
 def read_states(folder: Path, index: dict[str, Any], budget: Budget) -> list[Any]:
-    """The states that an index names."""
+    """Read the states that an index lists."""
     files = StateFiles(Location.of(str(folder)), "save the accumulator again", "is not there any more; ")
     return [files.read(name, budget) for name in index["states"]]

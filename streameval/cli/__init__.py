@@ -47,9 +47,10 @@ def evaluate(
 ) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
-    DATA is read in one pass; the nights of a store are evaluated from their states. Without a column to
-    evaluate, the columns of DATA are listed; the status is then 2 if more was asked for. With --rule, the status is 3
-    unless every rule passes; a rule with a level implies --ci, and one of a difference --baseline.
+    DATA is read in one pass; the nights of a store are evaluated from their states. If no column to evaluate is
+    named, the columns of DATA are listed; with other options as well, the exit status is then 2. With --rule, the
+    exit status is 3 unless all rules pass. A rule with a level implies --ci; if it compares two columns, it also
+    implies --baseline.
     """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
@@ -88,7 +89,7 @@ def evaluate(
 
 
 def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
-    """What is shown, and lines below it."""
+    """Append lines to a table."""
     from rich.console import Group
     from rich.text import Text
 
@@ -99,7 +100,7 @@ def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
 @click.argument("pattern", required=False)
 @options("metrics")
 def metrics(pattern: str | None, json_to: str | None) -> None:
-    """List the metrics, or those that PATTERN names.
+    """List all metrics, or those that match PATTERN.
 
     PATTERN is a name, a glob, or a family.
     """
@@ -125,7 +126,7 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
 
 
 def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
-    """List the columns of the data with a command to copy."""
+    """List the columns of the data, with a command to copy."""
     from streameval.evaluation.candidates import candidates, suggestion
 
     found, told = candidates(data), suggestion(data)

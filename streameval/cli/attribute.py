@@ -37,10 +37,11 @@ def attribute(
     plan_only: bool,
     **asked: Any,
 ) -> None:
-    """Name the clusters and classes that cost the score, in DATA or in a store.
+    """Rank the clusters, classes and slices that cost most, in DATA or in a store.
 
-    Merges and splits need --classes or --changed-from; impure clusters need --label; slices need --score and --by.
-    If the first DATA is a store, the others are the files of its nights, which examples and the texts of ids need.
+    Merges and splits need --classes or --changed-from, impure clusters need --label, slices need --score and --by.
+    If the first DATA is a store, the others are the files of its nights. They are needed for examples and to print
+    string ids, of which a store keeps only hashes.
     """
     from streameval.evaluation.attributed import check_target
     from streameval.evaluation.attribution import attribute as run
@@ -72,7 +73,7 @@ def attribute(
 
 
 def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
-    """All tables, each with a line that says how much of the loss it explains."""
+    """All tables, each followed by a line that states how much of the loss it explains."""
     from rich.console import Group
     from rich.text import Text
 
@@ -95,7 +96,7 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
 
 
 def _tabled(rows: pa.Table, found: Attribution) -> RenderableType:
-    """One table as text."""
+    """Render one table."""
     from streameval.report.attribution import listed
 
     texts = listed(rows, found, examples=cut)
@@ -103,7 +104,7 @@ def _tabled(rows: pa.Table, found: Attribution) -> RenderableType:
 
 
 def cut(text: str) -> str:
-    """A visible text of at most 120 columns of a terminal.
+    """Escape control characters and cut a text to 120 terminal columns.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Streams of the commands: tables and JSON on stdout, progress and messages on stderr.
+"""Output of the commands: tables and JSON on stdout, progress and messages on stderr.
 
-Everything is imported where it is used, so that ``--help`` answers at once.
+Heavy modules are imported inside the functions that use them, which keeps ``--help`` fast.
 """
 
 from __future__ import annotations
@@ -43,36 +43,36 @@ __all__ = [
 
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
 _PICTURES = ("png", "svg", "pdf")
-_WIDTH = 10_000  # of a line that is piped: no table is folded
-_DECILE_ROWS = 10_000_000  # whose groups are read twice more in about a second
+_WIDTH = 10_000  # columns of piped output, so that no table is wrapped
+_DECILE_ROWS = 10_000_000  # most rows for which deciles of groups are shown; they take about a second
 
 
 def refuse_directory(*paths: str | None) -> None:
-    """Raise, before anything is read, if a file cannot be written because of its directory."""
+    """Raise before anything is read if the directory of an output file is missing or not writable."""
     check_writable(*(path for path in paths if path not in (None, "-")))
 
 
 def check_out(paths: Sequence[str], formats: Sequence[str] = ("json", "csv", "parquet", "html")) -> None:
-    """Raise, before anything is read, if results cannot be written to a file of ``--out``."""
+    """Raise before anything is read if a file of ``--out`` has another format or cannot be written."""
     for path in paths:
         ending(path, formats)
     check_writable(*paths)
 
 
 def check_plot(path: str | None) -> None:
-    """Raise, before anything is read, if the file of ``--plot`` names no format of pictures."""
+    """Raise before anything is read if the file of ``--plot`` does not end in an image format."""
     if path is not None:
         ending(path, _PICTURES, "plot")
 
 
 def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], list[dict[str, Any]]]) -> None:
-    """Write results to the files of ``--out``, in the format that each name ends in.
+    """Write results to the files of ``--out``, each in the format of its suffix.
 
     Parameters
     ----------
-    paths : files that end in one of `PLAIN`
-    text : makes the JSON
-    rows : makes the rows of the table
+    paths : files with one of the suffixes in `PLAIN`
+    text : returns the JSON
+    rows : returns the rows of the table
     """
     import pyarrow as pa
 
@@ -83,14 +83,14 @@ def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], 
 def deliver(
     json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType | str], quiet: bool
 ) -> None:
-    """Write the JSON where it was asked for, and the table to stdout unless the JSON goes there.
+    """Write the JSON to its destination, and the table to stdout unless the JSON is written there.
 
     Parameters
     ----------
-    json_to : file, ``-`` for stdout, or None
-    text : makes the JSON
-    shown : makes the table, or lines of text
-    quiet : whether to leave the table out
+    json_to : file, ``-`` for stdout, or None for no JSON
+    text : returns the JSON
+    shown : returns the table, or lines of text
+    quiet : whether to omit the table
     """
     if json_to is not None:
         emit(json_to, text().rstrip("\n") + "\n")
@@ -99,16 +99,16 @@ def deliver(
 
 
 def tell_forecasts(found: Sequence[Forecast], json_to: str | None, quiet: bool) -> None:
-    """Say what the passes of a run would do: with JSON a list, one object a pass."""
+    """Print the forecasts of all passes of a run; as JSON, a list with one object per pass."""
     deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n\n".join(map(str, found)), quiet)
 
 
 def evaluation_tables(found: Evaluation) -> RenderableType:
-    """The tables of an evaluation, with that of its operating points where some were asked for."""
+    """The tables of an evaluation, including its operating points if any were requested."""
     from streameval.metrics.catalogue import CATALOGUE
     from streameval.report import render
 
-    usual = {entry.name for entry in CATALOGUE if entry.default}  # whose thresholds are shown with their values alone
+    usual = {entry.name for entry in CATALOGUE if entry.default}  # their thresholds are shown next to their values
     others = (r for r in found.results if r.slice is None and r.metric not in usual)
     asked = any(r.threshold is not None or "=" in r.metric for r in others)
     points = found.operating_points().to_pylist() if asked and found.columns("score") else []
@@ -117,7 +117,7 @@ def evaluation_tables(found: Evaluation) -> RenderableType:
 
 
 def _deciles(found: Evaluation) -> dict[str, list[float]]:
-    """Deciles of the values of groups, by metric and score; of many rows they take a while and are left out."""
+    """Deciles of the values of groups, by metric and score; omitted for many rows, where they would take long."""
     if found.rows > _DECILE_ROWS:
         return {}
     means = [one for one in found.results if one.mean_over is not None and one.slice is None and one.value == one.value]
@@ -130,14 +130,14 @@ def _deciles(found: Evaluation) -> dict[str, list[float]]:
 
 
 def as_json(value: Any) -> str:
-    """Plain values as JSON."""
+    """Encode plain values as JSON; NaN raises `ValueError`."""
     import json
 
     return json.dumps(value, indent=2, allow_nan=False)
 
 
 def emit(path: str, text: str) -> None:
-    """Write text to a file, or to stdout with ``-``."""
+    """Write text to a file, or to stdout if the path is ``-``."""
     if path == "-":
         say(text, nl=False)
     else:
@@ -152,7 +152,7 @@ def piped() -> bool:
 
 
 def tell(shown: RenderableType | str) -> None:
-    """Write a table or text to stdout: plain when piped, without colours, rules and line breaks."""
+    """Write a table or text to stdout; piped output has no colours, rules or wrapped lines."""
     if isinstance(shown, str):
         say(shown)
         return
@@ -170,7 +170,7 @@ def tell(shown: RenderableType | str) -> None:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
-    """A table of texts; the columns in `numbers` are set to the right."""
+    """A table of texts; the columns in `numbers` are right-aligned."""
     from rich.markup import escape
 
     from streameval.report.terminal.fitted import new_table
@@ -189,7 +189,9 @@ def say(text: str, nl: bool = True) -> None:
     Raises
     ------
     StreamevalError
-        If it cannot be written, such as to a full disk. A closed pipe raises `BrokenPipeError`.
+        If writing fails, for example because the disk is full.
+    BrokenPipeError
+        If the reader has closed the pipe.
     """
     try:
         click.echo(text, nl=nl)
@@ -203,9 +205,9 @@ def say(text: str, nl: bool = True) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[..., None] | None]:
-    """A progress bar on stderr, with rows and rows a second; None where stderr is not a terminal.
+    """A progress bar on stderr with rows and rows per second; yields None if stderr is not a terminal.
 
-    Unless `quiet`, a line after it says if loops had to be compiled for this process alone.
+    Unless `quiet`, a line follows if compiled loops could not be cached on disk.
     """
     with _bar(quiet, total) as advance:
         yield advance

@@ -1,11 +1,11 @@
-"""How a command fails: one line on stderr in the words of the command line, and its exit status.
+"""How a command fails: one line on stderr, in the terms of the command line, and its exit status.
 
-====== ====================================================================
-``1``  the data or the run is at fault
-``2``  usage: an option is unknown, or has a value that it does not take
-``3``  a rule failed (``check``)
+======= ==================================================================
+``1``   the data or the run is at fault
+``2``   usage: an option is unknown or has an invalid value
+``3``   a rule failed or is undecided (``check``, ``evaluate --rule``)
 ``130`` interrupted by Ctrl-C
-====== ====================================================================
+======= ==================================================================
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 __all__ = ["Commands"]
 
 INTERRUPTED = 130  # exit status
-_LOST = 1.2  # seconds after which an interrupt was lost, or what it interrupts takes too long to clean up
+_LOST = 1.2  # seconds after which the process is ended: the exception was lost, or cleaning up takes too long
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
 class Commands(click.Group):
-    """Commands whose failures are one line on stderr."""
+    """A command group that reports failures as one line on stderr."""
 
     def __init__(self, *args: Any, **extra: Any) -> None:
         super().__init__(*args, **extra)
         self._interrupt = _Interrupt()
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and leave the process.
+        """Run the command and exit.
 
-        An interrupted process ends at once: it does not wait for its threads, which may be in the middle of a long
-        step. Nothing is lost, since spill files have no name and whatever is published is published whole. It also ends
-        where the interrupt is lost, as in callbacks of C libraries, which swallow every exception.
+        After an interrupt the process ends at once, without waiting for threads in the middle of a long step. Nothing
+        is left half-written: spill files are unlinked, and files are published atomically. The process also ends if
+        the exception gets lost, as in callbacks of C libraries, which swallow exceptions.
         """
         self._interrupt = _Interrupt()
         if sys.stderr is sys.__stderr__ and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._interrupt)  # a process, not a call within one
+            signal.signal(signal.SIGINT, self._interrupt)  # only if this is the process's own command line
         try:
             return super().main(*args, **extra)
         except SystemExit as end:
@@ -74,24 +74,24 @@ class Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             self._interrupt.tell()
         except BrokenPipeError:
-            raise  # the reader has closed the pipe; click ends quietly
+            raise  # the reader has closed the pipe; click exits quietly
         except OSError as error:
             _fail(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error), 1)
         except Exception:
-            if self._interrupt.heard:  # Python 3.11 makes a RuntimeError of an interrupt in __set_name__, as in imports
+            if self._interrupt.heard:  # Python 3.11 turns an interrupt in __set_name__ into a RuntimeError
                 self._interrupt.tell()
             raise
 
 
 class _Interrupt:
-    """What Ctrl-C does to one run of the command line: it ends with one line, whoever notices first."""
+    """Handler of Ctrl-C for one run: exactly one line is printed, by the main thread or by the timer."""
 
     def __init__(self) -> None:
         self.heard = False
         self._untold = threading.Semaphore()
 
     def __call__(self, _number: int, _frame: Any) -> None:
-        """Raise `KeyboardInterrupt`, and end the process if it still runs after a while."""
+        """Raise `KeyboardInterrupt`, and start the timer that ends the process if it keeps running."""
         if not self.heard:
             self.heard = True
             last = threading.Timer(_LOST, self._end)
@@ -100,7 +100,7 @@ class _Interrupt:
         raise KeyboardInterrupt
 
     def tell(self) -> NoReturn:
-        """End after Ctrl-C."""
+        """Print the line and exit with status 130."""
         if self._untold.acquire(blocking=False):
             with suppress(OSError):
                 click.echo(_MESSAGE, err=True)
@@ -119,7 +119,7 @@ def _fail(text: str, status: int) -> NoReturn:
 
 
 def _spelled(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
-    """The message of an error, with the options of the command in place of Python's arguments."""
+    """The message of an error, with Python's argument names replaced by command-line options."""
     text, alone = str(error), error.arguments if isinstance(error, OptionError) else ()
     value = "" if isinstance(error, OptionError) else r"(?![^\s'\"]*/)"  # not in a path such as label=1/a.parquet
     for param in params:
@@ -128,11 +128,11 @@ def _spelled(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
 
 
 def _with_option(text: str, param: click.Parameter, value: str, alone: str) -> str:
-    """A text with an option for an argument: ``memory=0`` becomes ``--memory 0``, ``approx=True`` a flag."""
+    """Replace an argument by its option: ``memory=0`` becomes ``--memory 0``, ``approx=True`` becomes ``--approx``."""
     option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
     flag = r"=True\b|" if getattr(param, "is_flag", False) else ""
     named = re.compile(rf"(?<!\S){param.name}(?:{flag}=(?!\S)|(=){value}{alone})")
     if not named.search(text):
         return text
     text = named.sub(lambda found: f"{option} " if found[1] else option, text)
-    return re.sub(rf" \({option}(?: \w+)?\)", "", text)  # the option was told in brackets as well
+    return re.sub(rf" \({option}(?: \w+)?\)", "", text)  # drop the hint in brackets, which repeats the option

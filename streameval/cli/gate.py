@@ -1,6 +1,6 @@
-"""The command that a scheduler waits for: judge the nights of a store by rules.
+"""Gates: ``check`` and ``diagnose`` for the nights of a store, and the rules of ``evaluate --rule``.
 
-Everything is imported where it is used, so that ``--help`` answers at once.
+Heavy modules are imported inside the functions that use them, which keeps ``--help`` fast.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ def check(
     plan_only: bool,
     **asked: Any,
 ) -> None:
-    """Judge new, changed and failed nights of STORE by rules: status 3 unless all pass.
+    """Judge new, changed and failed nights of STORE by rules; exit with status 3 unless all pass.
 
     'metric[column] >= x' (or >, <=, <) bounds a metric. 'metric[column] drop <= x' (or rise, change; x or x%) bounds
-    how far a night may lie from the median of the last 7 good nights. Other rules are on rows, positives,
-    nulls[column], age and missing nights. A rule that ends in '@95%' fails only if its whole sampling interval is on
-    the wrong side; in 'proven @95%', unless it is all on the right side. Without an interval it is undecided.
+    how far a night may lie from the median of the last 7 good nights. Other rules bound rows, positives,
+    nulls[column], age and missing nights. A rule that ends in '@95%' fails only if its whole sampling interval lies
+    on the wrong side; one that ends in 'proven @95%' fails unless the whole interval lies on the right side. Without
+    an interval, such a rule is undecided.
 
     A night that failed keeps failing until it is replaced, removed or accepted.
     """
@@ -74,7 +75,7 @@ def check(
 
 
 def _leave(passed: bool, lines: Sequence[tuple[str, bool]], quiet: bool, json_to: str | None) -> None:
-    """End with status 3 unless all is good; lines that are not go to stderr where no table tells of them."""
+    """Exit with status 3 unless all passed; failures go to stderr if no table was printed to stdout."""
     for line, good in lines:
         if not good and (quiet or json_to == "-"):
             click.echo(line, err=True)
@@ -83,7 +84,7 @@ def _leave(passed: bool, lines: Sequence[tuple[str, bool]], quiet: bool, json_to
 
 
 def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that rules need; raises `OptionError`, before anything is read, if they judge what is not computed."""
+    """Options that rules imply; raises `OptionError`, before anything is read, if a rule's metric is not computed."""
     from streameval.evaluation.judging import check_computed, implied, rules_of_data
     from streameval.evaluation.request import Request
 
@@ -94,7 +95,7 @@ def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, 
 
 
 def tell_judged(found: Sequence[Judged], quiet: bool, json_to: str | None) -> None:
-    """End with status 3 unless every rule passed."""
+    """Exit with status 3 unless every rule passed."""
     lines = [(line, one.passed) for line, one in zip(judged_lines(found), found, strict=True)]
     _leave(all(one.passed for one in found), lines, quiet, json_to)
 
@@ -126,7 +127,7 @@ def _accept(
     json_to: str | None,
     quiet: bool,
 ) -> None:
-    """Accept failures, and say which."""
+    """Accept recorded failures and print them."""
     others = [name for name in asked if name != "rules"] + ["rules_file"] * (rules_file is not None)
     if not nights or why is None or others:
         also = f"; {others[0]}= would change nothing" if others else ""
@@ -143,7 +144,7 @@ def _lines(found: Check, named: Sequence[str]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of texts as lines in columns; those without any text are left out."""
+    """Format rows of texts as aligned lines; empty columns are dropped."""
     said = [any(column) for column in zip(*rows, strict=True)]
     rows = [list(compress(row, said)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -163,7 +164,7 @@ def judged_lines(found: Sequence[Judged]) -> list[str]:
 
 
 def _row(one: Judgement, *, with_night: bool) -> list[str]:
-    """Outcome, night, name, rule, and what was found."""
+    """Outcome, night, name, rule, and the finding."""
     from streameval.rules import ESTIMATED, Rule
 
     mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
@@ -176,7 +177,7 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
 
 
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
-    """What else is unusual in the newest night that fails, and what to do next."""
+    """Closing lines: other unusual facts of the newest failing night, and the next command to run."""
     there = list(dict.fromkeys(one.partition for one in found.judgements if not one.good and one.rule != "present"))
     which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shell([store.name])
     lines = [which + "; ".join(found.odd)] if found.odd else []
@@ -200,11 +201,11 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
 @click.argument("store")
 @options("diagnose")
 def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
-    """Say what is unusual in nights of STORE, by default in those that fail.
+    """Report what is unusual in nights of STORE, by default in those that fail.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
-    of the last 7 good nights, the largest change first; metrics as well, with intervals, if the store keeps blocks of
-    a unit. Then come the clusters and classes whose cost rose most.
+    of the last 7 good nights, largest change first. If the store keeps a unit, metrics are compared as well, with
+    intervals. The clusters and classes whose cost rose most follow.
     """
     from rich.console import Group
     from rich.text import Text
@@ -229,7 +230,7 @@ def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool,
 
 
 def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
-    """A heading, a table, what files say, and what can be done."""
+    """A heading, the failed rules, the table of facts, notes on files, rising costs, and the remedy."""
     from rich.text import Text
 
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""

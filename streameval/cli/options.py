@@ -1,7 +1,7 @@
-"""The options of the commands, made from the option table, and ``--config``.
+"""The options of the commands, generated from the option table, and ``--config``.
 
-No option has a default here: an option that is not given is left to the function that the command calls, whose default
-the help text repeats.
+Options have no default here: one that is not given is left to the function that the command calls. The help text
+repeats that function's default.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of 
 
 
 def _of_data(option: Option) -> Option:
-    """An option of a store's nights, for the verbs where a store may stand in place of data."""
+    """A selection of a store's nights, for the verbs that accept a store in place of data."""
     text = option.help
     return replace(option, verbs=("evaluate", "attribute"), help=f"For a store: {text[0].lower()}{text[1:]}")
 
@@ -52,26 +52,26 @@ def _of_data(option: Option) -> Option:
 SHOWN = (
     *(_of_data(honoured("show")[name]) for name in SELECTION),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
-           help="Only say what the run would read, hold in memory and do."),
+           help="Only print what the run would read, hold in memory and do."),
     Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose", "info",
                                       "attribute", "sketch"), "nothing", flag="plan",
-           help="Only say what would be read and kept."),
+           help="Only print what would be read and kept."),
     Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch"), "nothing", flag="storage",
            metavar="KEY=VALUE",
-           help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; a URI's own options win."),
+           help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; options in a URI override it."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
-           help="List every version as well, the newest first; --as-of takes its number or time."),
+           help="List every version as well, newest first; --as-of takes its number or time."),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),
     Option("rules", NAMES, (), ("evaluate",), "value", flag="rule",
-           help="Rule, such as 'roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%'; status 3 unless it passes; "
-           "repeat for several."),
+           help="Rule, such as 'roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%'; exit with status 3 unless it "
+           "passes; repeat for several."),
     Option("by_label", FLAG, False, ("sketch",), "nothing",
-           "Show the quantiles of each class as well, in two more passes."),
+           "Show the quantiles of each class as well; reads the data twice more."),
     Option("label", COLUMN, "label", ("sketch",), "nothing", "Column of true classes, for --by-label."),
     Option("pos_label", ANY, None, ("sketch",), "nothing",
-           "Positive label, for --by-label; without it numbers above zero are positive."),
+           "Positive label, for --by-label; without it, numbers above zero are positive."),
     Option("rules_file", ANY, None, ("check", "evaluate"), "value", flag="rules", metavar="FILE",
            help="TOML file of rules by name, such as auc_floor = \"roc_auc[score] >= 0.97\"."),
     Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
@@ -90,15 +90,15 @@ SHOWN = (
            help="Write the tables as Parquet to a directory, or everything to a .json or .html file; "
            "repeat for several. The .html file is one self-contained page."),
     Option("with_examples", FLAG, False, ("attribute",), "nothing",
-           "Show examples on the page as well; whoever has the page can read these rows."),
-    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
+           "Show examples on the page as well; everyone who has the page can read these values."),
+    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or with - to stdout in place of the table.",
            flag="json", metavar="FILE|-"),
-    Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "No progress, no table, no summary."),
+    Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "Print no progress, table or summary."),
 )  # fmt: skip
 
 
 def options(verb: str) -> Callable[[Command], Command]:
-    """All options of a verb, in the order of the table, as one decorator."""
+    """A decorator that adds all options of a verb, in the order of the table."""
     rows = [option for option in honoured(verb).values() if option.verbs]
     if verb == "show":
         rows = [_of_store(option) if option.name in kept_options() else option for option in rows]
@@ -106,12 +106,12 @@ def options(verb: str) -> Callable[[Command], Command]:
 
 
 def _of_store(option: Option) -> Option:
-    """An option whose default is the store's own."""
+    """An option whose default is the value that the store keeps."""
     return replace(option, help=f"{option.help.partition(' [default')[0]} [default: as the store]")
 
 
 def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
-    """Rows of a table, and ``--config``, as one decorator."""
+    """A decorator that adds these options and ``--config``."""
     made: list[Callable[[Command], Command]] = [*map(_option, rows), _CONFIG]
 
     def decorate(command: Command) -> Command:
@@ -123,18 +123,18 @@ def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the options that were given."""
+    """The options that were given on the command line or in a file."""
     return {name: value for name, value in values.items() if value not in (None, ())}
 
 
 def deciding(values: Mapping[str, Any], verb: str = "evaluate") -> list[str]:
-    """The options that were given and decide the results."""
+    """Names of the options that were given and affect results."""
     known = honoured(verb)
     return [name for name in given(values) if name in known and known[name].decides != "nothing"]
 
 
 def _option(option: Option) -> Callable[[Command], Command]:
-    """An option of the command line."""
+    """The click decorator of one option."""
     kind, spelling = option.kind, option.spelling
     silent = option.default in (None, ()) or option.default is False or "[default" in option.help
     facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
@@ -143,7 +143,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
     if kind.word is bool:
         facts = {"is_flag": True}
         spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
-    if not option.required:  # click takes a default of None for a value
+    if not option.required:  # click treats default=None of a required option as a value
         facts |= {"default": None}
     if option.bare is not None:
         facts |= {"is_flag": False, "flag_value": option.bare, "type": _Bare(option)}
@@ -158,7 +158,7 @@ def _option(option: Option) -> Callable[[Command], Command]:
 
 
 class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent releases, not in 8.1, the oldest taken
-    """A value for all columns, or ``COLUMN=VALUE``; it becomes a pair of column and value."""
+    """A value for all columns, or ``COLUMN=VALUE``; converted to a pair (column, value)."""
 
     name = "column"
 
@@ -166,12 +166,12 @@ class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent
         self.inner = click.types.convert_type(inner)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """As the help shows it."""
+        """The placeholder in the help text."""
         shown = self.inner.get_metavar(param, ctx) or self.inner.name.upper()
         return f"[COLUMN=]{shown}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """The column, ``*`` for all others, and the value."""
+        """The column (``*`` for all others) and the value."""
         if isinstance(value, tuple):
             return value
         column, _, text = str(value).rpartition("=")
@@ -179,7 +179,7 @@ class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent
 
 
 class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
-    """The value of an option that may be given alone: it takes the word that follows, whatever that was meant to be."""
+    """The value of an option such as ``--ci`` that may be given without one; click passes it the next word."""
 
     name = "level"
 
@@ -187,7 +187,7 @@ class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
         self.option, self.inner = option, click.types.convert_type(option.kind.word)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a word of another kind is told from a value that is out of range."""
+        """The value; if the next word is not a value, the error explains how to write the option without one."""
         try:
             return self.inner.convert(value, param, ctx)
         except click.BadParameter:
@@ -196,7 +196,7 @@ class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
 
 
 def _by_column(*, many: bool) -> Callable[..., Any]:
-    """The function that joins the pairs of one option: into a mapping, or the value alone where no column is named."""
+    """A callback that joins the pairs of one option into a mapping, or a single value if no column is named."""
 
     def together(_: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
         found: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def _by_column(*, many: bool) -> Callable[..., Any]:
 
 
 def _configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Take the options that the command line does not give from a file."""
+    """Use a file's options as defaults for those not given on the command line."""
     if path is not None:
         ctx.default_map = _configured(path, ctx.command)
 
@@ -224,12 +224,12 @@ _CONFIG = click.option(
 
 
 def _configured(path: str, command: click.Command) -> dict[str, Any]:
-    """The options of a TOML file, by the names of a command's parameters.
+    """Read the options of a TOML file, keyed by the names of a command's parameters.
 
     Raises
     ------
     OptionError
-        If the file cannot be read, or holds what the command does not take.
+        If the file cannot be read, or has an option or a value that the command does not take.
     """
     found = toml_of(path, "--config")
     known = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
@@ -247,12 +247,12 @@ def _configured(path: str, command: click.Command) -> dict[str, Any]:
 
 
 def toml_of(path: str, option: str) -> dict[str, Any]:
-    """What a TOML file holds.
+    """The content of a TOML file.
 
     Raises
     ------
     OptionError
-        If it cannot be read; the message names the option.
+        If the file cannot be read or parsed; the message names the command-line option.
     """
     import tomllib
     from pathlib import Path
@@ -269,7 +269,7 @@ def toml_of(path: str, option: str) -> dict[str, Any]:
 
 
 def _words(option: click.Option, value: Any, where: str) -> Any:
-    """A value of TOML as words of the command line, so that both are read alike."""
+    """Convert a TOML value to command-line words, so that click parses both in the same way."""
     if option.is_flag != isinstance(value, bool) and option.name != "pos_label":
         msg = f"{where} must be true or false" if option.is_flag else f"{where} must not be true or false"
         raise OptionError(msg)

@@ -1,4 +1,4 @@
-"""Commands that need no data: write simulated data, and show what streameval does."""
+"""Commands that need no data: ``simulate`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = Fal
 _WHOLE, _REAL = whole_number("a whole number"), real_number("a number")
 SIMULATION = (
     _row("rows", _WHOLE, None, "Messages to write, such as 10_000_000.", required=True),
-    _row("partitions", _WHOLE, 16, "Nights, each one file."),
-    _row("seed", _WHOLE, 0, "Seed of the draw."),
+    _row("partitions", _WHOLE, 16, "Number of nights, one file each."),
+    _row("seed", _WHOLE, 0, "Random seed."),
     _row("sizes", choice("gamma", "pareto"), "gamma", "Distribution of campaign sizes."),
     _row("shape", _REAL, None, "Shape of that distribution. [default: 0.5 for gamma, 1.5 for pareto]"),
     _row("mean", _REAL, 50.0, "Mean campaign size."),
-    _row("positives", _REAL, 0.25, "Share of messages that are truly spam."),
+    _row("positives", _REAL, 0.25, "Share of messages that are spam."),
     _row("lone_positives", _REAL, None,
-         "Share of spam among messages outside any campaign. [default: a fifth of --positives, or more]"),
+         "Share of spam among messages outside any campaign. [default: at least a fifth of --positives]"),
     _row("label_error", _REAL, 0.0, "Share of labels flipped."),
     _row("singletons", _REAL, 0.3, "Share of messages outside any campaign."),
     _row("split", _REAL, 0.1, "Share of campaigns split into several clusters."),
@@ -45,7 +45,7 @@ SIMULATION = (
     _row("auc_b", _REAL, 0.85, "ROC AUC of score_b."),
     honoured("simulate")["threads"],
     Option("overwrite", FLAG, False, ("simulate",), "nothing", "Replace an earlier simulation in OUT."),
-    Option("quiet", FLAG, False, ("simulate",), "nothing", "No progress, no summary."),
+    Option("quiet", FLAG, False, ("simulate",), "nothing", "Print no progress or summary."),
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ SIMULATION = (
 def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
     """Write simulated spam-clustering data to OUT.
 
-    A directory of Hive-partitioned Parquet of any size.
+    OUT becomes a directory of Hive-partitioned Parquet.
     """
     from streameval.simulation import simulate as run
 
@@ -68,7 +68,7 @@ def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
 
 
 def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
-    """Turn rows just written into rows written so far, from any thread."""
+    """Wrap a progress callback of total rows so that it takes increments, from any thread."""
     import threading
 
     lock, done = threading.Lock(), 0
@@ -98,9 +98,9 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
     ]
 )
 def demo(rows: int | None, out: tuple[str, ...]) -> None:
-    """Simulate a small data set, evaluate it, print the table.
+    """Simulate a small data set, evaluate it, and print the table.
 
-    With --out the scores are compared as well: intervals over campaigns, differences and verdicts.
+    With --out, the scores are compared as well: intervals over campaigns, differences and verdicts.
     """
     import tempfile
     from pathlib import Path

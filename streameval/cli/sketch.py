@@ -55,7 +55,7 @@ def sketch(
 ) -> None:
     """Estimate quantiles of columns of numbers.
 
-    NaN and nulls are counted apart.
+    NaN and nulls are counted separately.
     """
     check_plot(plot)
     refuse_directory(json_to, plot)
@@ -89,7 +89,7 @@ def sketch(
 
 
 def _sketched(data: list[str], column: str, labels: tuple[str, str | None] | None, run: Mapping[str, Any]) -> _Sketches:
-    """The sketch of a column, and those of its classes where labels are named."""
+    """The sketch of a column, and those of both classes if labels are given."""
     from streameval.evaluation.quantile_sketch import quantile_sketch, sketches_by_label
 
     found: dict[tuple[str, str | None], QuantileSketch] = {(column, None): quantile_sketch(data, column, **run)}
@@ -112,7 +112,7 @@ def _facts(found: _Sketches, shares: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each quantile; the class is null for both together. Quantiles that JSON holds as text are numbers."""
+    """One row per quantile; `class` is null for all rows. Infinite quantiles, which JSON holds as text, are floats."""
     return [
         {"column": one["column"], "class": one.get("class"), "count": one["count"], "nan": one["nan"]}
         | {"q": each["q"], "value": None if each["value"] is None else float(each["value"])}
@@ -122,7 +122,7 @@ def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _shown(found: _Sketches, shares: Sequence[float]) -> RenderableType:
-    """The quantiles as a table, one column a sketch."""
+    """The quantiles as a table with one column per sketch."""
     names = [_name(key) for key in found]
     values = [[f"{x:.6g}" for _, x in _pairs(sketched, shares)] for sketched in found.values()]
     rows = [[f"{q:g}", *row] for q, row in zip(shares, zip(*values, strict=True), strict=True)]
@@ -131,7 +131,7 @@ def _shown(found: _Sketches, shares: Sequence[float]) -> RenderableType:
 
 
 def _plot(found: _Sketches, path: str) -> None:
-    """Draw the distributions that sketches hold."""
+    """Draw the cumulative distribution of each sketch."""
     from streameval.plots.sketches import plot_quantiles
 
     shares = [i / 500 for i in range(501)]
@@ -143,10 +143,10 @@ def _name(key: tuple[str, str | None]) -> str:
 
 
 def _pairs(sketched: QuantileSketch, shares: Sequence[float]) -> list[tuple[float, float]]:
-    """Shares with their quantiles."""
+    """Pairs of share and quantile."""
     return list(zip(shares, map(float, sketched.quantile(list(shares))), strict=True))
 
 
 def _finite(value: float) -> float | str | None:
-    """A number as JSON has it: NaN as null, an infinity as text."""
+    """A number as a JSON value: NaN becomes null, an infinity becomes text."""
     return value if abs(value) < float("inf") else None if value != value else str(value)

@@ -1,6 +1,6 @@
 """The commands of a store.
 
-Everything is imported where it is used, so that ``--help`` answers at once.
+Heavy modules are imported inside the functions that use them, which keeps ``--help`` fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")
 
 
 def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
-    """The store, with the options of its constructor taken out of those that were given."""
+    """Open the store; the options of its constructor are removed from `asked`."""
     from streameval.store import Store
 
     storage = _storage(asked.pop("storage_options", ()))
@@ -54,7 +54,7 @@ def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None]
 
 
 def _storage(texts: Sequence[str]) -> dict[str, str]:
-    """Options of ``--storage``."""
+    """Parse the ``KEY=VALUE`` pairs of ``--storage``."""
     pairs = [text.partition("=") for text in texts]
     for key, equals, _ in pairs:
         if not equals:
@@ -64,7 +64,7 @@ def _storage(texts: Sequence[str]) -> dict[str, str]:
 
 
 def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
-    """Inputs with the options of ``--storage`` in their URIs; they are taken out of those that were given."""
+    """Add the options of ``--storage`` to the URIs of the inputs; they are removed from `asked`."""
     from streameval.evaluation.source import with_storage
 
     storage = _storage(asked.pop("storage_options", ()))
@@ -74,16 +74,21 @@ def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
 def store_named(
     data: tuple[str, ...], asked: dict[str, Any], progress: Callable[..., None] | None = None
 ) -> tuple[Store, dict[str, Any]] | None:
-    """The store that stands first where data may, and which of its nights are asked for; None where there are data.
+    """The store that is named in place of data, and the selection of its nights; None if the first input is data.
 
-    Options of the store's constructor and of the selection are taken out of those that were given.
+    The options of the store's constructor and of the selection are removed from `asked`.
+
+    Raises
+    ------
+    OptionError
+        If nights are selected but the first input is not a store.
     """
     from streameval.errors import OptionError
 
     selection = given({name: asked.pop(name) for name in SELECTION})
     first, store = data[0], None
     if not any(c in first for c in "*?[") and not _is_local_data(first):
-        with suppress(OptionError):  # neither a local disk nor S3
+        with suppress(OptionError):  # a store is on a local disk or on S3
             store = opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
         if selection:
@@ -97,7 +102,7 @@ def store_named(
 
 
 def _is_local_data(path: str) -> bool:
-    """Whether a local path is not a store; most of what a store needs is not imported for this."""
+    """Whether a local path is not a store; decided without importing the store's modules."""
     folder = os.path.normpath(Path(path).expanduser().absolute())
     return "://" not in path and not Path(folder, "ledger", "_delta_log").is_dir()
 
@@ -107,9 +112,9 @@ def _is_local_data(path: str) -> bool:
 @_DATA
 @options("update")
 def update(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
-    """Fold what is new or changed in DATA into STORE.
+    """Fold new and changed partitions of DATA into STORE.
 
-    The first update names the columns and options; later ones need none.
+    The first update names the columns and options; later updates need none.
     """
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)
@@ -140,7 +145,7 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **a
 @click.argument("partition", nargs=-1)
 @options("remove")
 def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) -> None:
-    """Take partitions, such as night=2026-01-11, or columns out of STORE.
+    """Remove partitions, such as night=2026-01-11, or columns from STORE.
 
     A later update that finds the files of a partition folds them again.
     """
@@ -158,7 +163,7 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) ->
 def add(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Add columns or metrics to STORE; only new columns are folded.
 
-    DATA names the files of its nights, if they have moved.
+    DATA names the files of the nights, if they have moved.
     """
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)
@@ -186,7 +191,7 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
 def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Evaluate nights of STORE from their states, without reading the data.
 
-    All nights together by default; --by night evaluates each alone.
+    By default all nights are evaluated together; --by night adds each night.
     """
     refuse_directory(json_to)
     check_out(out)
@@ -212,10 +217,10 @@ def info(
     plan_only: bool,
     **asked: Any,
 ) -> None:
-    """Show what STORE holds, what is incomplete and what fails.
+    """Show the content of STORE, incomplete nights and failures.
 
-    --versions lists what was done and when (UTC), the newest first. --verify reads every file: status 1 if one is
-    damaged.
+    --versions lists past changes with their times (UTC), newest first. --verify reads every file and exits with
+    status 1 if one is damaged.
     """
     refuse_directory(json_to)
     check_out(out, PLAIN)
@@ -243,7 +248,7 @@ def info(
 
 
 def _stacked(parts: list[Any]) -> RenderableType:
-    """Tables one below the other."""
+    """Stack tables and lines vertically."""
     from rich.console import Group
 
     return Group(*parts)
@@ -265,7 +270,7 @@ def history(
 ) -> None:
     """Show metrics of STORE night by night.
 
-    Each night's value is followed by the value over all nights up to it; with --since or --last, over those shown.
+    Each night's value is followed by the value over all nights up to it, starting at --since or --last if given.
     """
     check_plot(plot)
     refuse_directory(json_to, csv_to, plot)
@@ -291,13 +296,13 @@ def history(
 
 
 def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | None, quiet: bool) -> None:
-    """Print what a verb would read."""
+    """Print what a verb would read and keep."""
     found = store.plan(verb, **asked)
     deliver(json_to, lambda: as_json(found.to_dict()), lambda: str(found), quiet)
 
 
 def _nights(found: Histories) -> RenderableType:
-    """One row for each night, with its marks, and the lines of `night_notes` below."""
+    """A table with one row per night, marked if incomplete or failing, followed by the lines of `night_notes`."""
     from rich.markup import escape
 
     from streameval.report.terminal import night_notes, series, short
@@ -316,7 +321,7 @@ def _nights(found: Histories) -> RenderableType:
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
-    """Print in one line what an update did."""
+    """Print a summary of an update on stderr."""
     if not quiet:
         rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
         version = f"version {done.version}" if done.version >= 0 else "no store yet"

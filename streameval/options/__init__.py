@@ -1,8 +1,8 @@
-"""Options are data: one table says what every option is, and everything that spells options is made from it.
+"""Options are data: one table defines every option, and all code that handles options is driven by it.
 
-`streameval.options.table` holds the rows. From them come the checks of arguments (`checked`), the options of the
-command line (`streameval.cli.options`), what a store keeps (`kept_options`), what results record (`recorded`), and the
-key of a stored result (`result_key`).
+The rows are in `streameval.options.table`. They drive the checks of arguments (`checked`), the options of the command
+line (`streameval.cli.options`), the options that a store keeps (`kept_options`), the options that results record
+(`recorded`), and the keys of cached results (`result_key`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def honoured(verb: str) -> Mapping[str, Option]:
     >>> list(honoured("vacuum"))
     ['dry_run', 'keep', 'grace', 'storage_options', 'memory', 'spill', 'threads']
     """
-    in_python = verb == "evaluate"  # honours what no command takes
+    in_python = verb == "evaluate"  # also takes options that no command has, such as progress
     return {option.name: option for option in OPTIONS if verb in option.verbs or (in_python and not option.verbs)}
 
 
 def kept_options() -> dict[str, Option]:
-    """The options that a store keeps: they decide its states, or the values computed from them by default."""
+    """The options that a store keeps: they determine its states, or the values computed from them by default."""
     return {
         name: option
         for name, option in honoured("update").items()
@@ -58,13 +58,12 @@ def kept_options() -> dict[str, Option]:
 
 
 def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
-    """All options of a verb in plain form: those given, and the defaults of the others.
+    """All options of a verb in plain form; those not given have their defaults.
 
     Raises
     ------
     OptionError
-        If an option is unknown, has a value that it does not take, or would change nothing without an input that is
-        not named.
+        If an option is unknown, has an invalid value, or has no effect because the input that it needs is not named.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def _check_columns(option: Option, value: ByColumn, options: Mapping[str, Any]) 
 
 
 def active(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain options, with the default for those that would change nothing, and values of evaluated columns alone.
+    """Plain options, with defaults for options without effect and without values for columns that are not evaluated.
 
     Examples
     --------
@@ -117,11 +116,11 @@ def active(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
     }
     idle = {option.name: option.rest for several in _idle(options).values() for option in several}
-    return active({**options, **idle}) if idle else dict(options)  # what needed one of these is idle now
+    return active({**options, **idle}) if idle else dict(options)  # options that needed a reset one are idle now
 
 
 def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
-    """The plain options that decide a state or a value and are not at their default, for `Evaluation.to_dict`.
+    """The plain options that affect results and differ from their default, for `Evaluation.to_dict`.
 
     Examples
     --------
@@ -136,9 +135,9 @@ def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, An
 
 
 def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
-    """The command that runs a verb with these plain options; those that decide nothing are left out.
+    """The shell command that runs a verb with these plain options; options that do not affect results are omitted.
 
-    Empty if the command line has no spelling for a value, such as a user's own metric.
+    Empty if the command line cannot express a value, such as a user-defined metric.
 
     Examples
     --------
@@ -150,7 +149,7 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
 
 
 def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
-    """Plain options as words of the command line; None if a value has no spelling there."""
+    """Plain options as command-line words; None if the command line cannot express a value."""
     told: list[str] = []
     for name, value in options.items():
         option = honoured(verb)[name]
@@ -164,7 +163,7 @@ def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
 
 
 def _spelled(value: Any, rest: Any) -> list[tuple[str, Any]]:
-    """Each value of an option, with the column that it is for as the command line names it."""
+    """Pairs of ``COLUMN=`` prefix (empty for all columns) and value, one for each occurrence of the option."""
     if isinstance(value, ByColumn):
         others = [] if value.others == rest else _spelled(value.others, rest)
         return others + [(f"{name}=", one) for name, own in value.columns for _, one in _spelled(own, rest)]
@@ -172,7 +171,7 @@ def _spelled(value: Any, rest: Any) -> list[tuple[str, Any]]:
 
 
 def result_key(options: Mapping[str, Any]) -> str:
-    """What the key of a stored result holds of the plain options: all that decide a state or a value.
+    """The part of a cached result's key that depends on options: all plain options that affect results.
 
     Examples
     --------
@@ -185,13 +184,13 @@ def result_key(options: Mapping[str, Any]) -> str:
 
 
 def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str = "") -> NoReturn:
-    """Refuse an option that a verb does not have, and say which one was probably meant.
+    """Raise `OptionError` for an option that a verb does not have; the message suggests a similar one.
 
     Parameters
     ----------
-    verb, name : the verb and the option
-    names : the options that it has; by default those of the table
-    where : what the message begins with, such as a file
+    verb, name : the verb and the unknown option
+    names : the options of the verb, by default those of the table
+    where : prefix of the message, such as a file
 
     Examples
     --------
@@ -214,7 +213,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
 
 
 def _idle(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, list[Option]]:
-    """The options that would change nothing, by the input that they need."""
+    """The options without effect, by the absent input that they need."""
     known = honoured(verb)
     given = [known[name] for name, value in options.items() if known[name].idles(value)]
     absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
@@ -226,7 +225,7 @@ def _decides(option: Option) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """A plain value as JSON has it: 2 for 2.0, text for bytes, and the name of a metric object."""
+    """A plain value as a JSON value: 2 for 2.0, text for bytes, and the name of a metric object."""
     if isinstance(value, ByColumn):
         return {name: as_json(item) for name, item in value.to_dict().items()}
     if isinstance(value, tuple):

@@ -1,6 +1,6 @@
-"""Functions with many options: the signature is written out once, and another function takes all options together.
+"""Functions with many options: one function declares the signature, another receives all options as a dict.
 
-Callers, editors and type checkers see the signature; no option is handed on by name.
+Callers, editors and type checkers see the full signature, and no code passes options on one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _Result = TypeVar("_Result")
 def gathered(
     function: Callable[[Any, dict[str, Any]], _Result],
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Let `function` carry out what is declared: it gets the first argument, and all others by name with defaults.
+    """A decorator that replaces a declared function by a call ``function(first_argument, options)``.
+
+    `options` maps the names of all other arguments to their values, defaults included.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Kinds of options: which values an option takes, and their plain form.
+"""Kinds of options: the values that an option takes, and their plain form.
 
-Lists, tuples and arrays are treated alike, and NumPy scalars as Python numbers. Any other value raises `OptionError`
-with the name of the option. NumPy is imported where it is used, since the command line reads the option table at start.
+Lists, tuples and arrays are equivalent, and NumPy scalars count as Python numbers. An invalid value raises
+`OptionError` with the name of the option. NumPy is imported inside functions, because the command line loads the option
+table at start.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """Which values an option takes.
+    """The values that an option takes.
 
     Attributes
     ----------
     check : called with the option's name and a value; returns the value in plain form or raises `OptionError`
     word : type of a value on the command line; ``bool`` for a flag
     many : whether the option takes several values
-    choices : the allowed values, where they are listed
+    choices : the allowed values, if they are enumerated
     """
 
     check: Callable[[str, Any], Any]
@@ -64,7 +65,7 @@ class Kind:
     choices: tuple[str, ...] = ()
 
 
-OTHERS = "*"  # stands for all columns that are not named
+OTHERS = "*"  # key for all columns that are not named
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class ByColumn:
 
     Attributes
     ----------
-    columns : pairs of column and value, ascending; none has the value of the others
+    columns : pairs (column, value), sorted by column; columns whose value equals `others` are omitted
     others : the value of all other columns
 
     Examples
@@ -88,17 +89,17 @@ class ByColumn:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], others: Any) -> Any:
-        """Values by column; the value alone where all columns have the same."""
+        """Values by column; a single value if all columns have the same."""
         own = tuple(sorted((name, value) for name, value in values.items() if value != others))
         return cls(own, others) if own else others
 
     def only(self, names: Iterable[str]) -> Any:
-        """The same for these columns alone."""
+        """Restrict the values to these columns."""
         kept = set(names)
         return self.of({name: value for name, value in self.columns if name in kept}, self.others)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the option is given."""
+        """The mapping that the option accepts."""
         return dict(self.columns) | {OTHERS: self.others}
 
     def __repr__(self) -> str:
@@ -106,12 +107,12 @@ class ByColumn:
 
 
 def of_column(value: Any, column: str) -> Any:
-    """The value of an option for a column."""
+    """The value of an option for one column."""
     return dict(value.columns).get(column, value.others) if isinstance(value, ByColumn) else value
 
 
 def values_in(value: Any) -> list[Any]:
-    """All values that an option has, for any columns."""
+    """All values of an option: the one for other columns first, then those of named columns."""
     return [value.others, *(own for _, own in value.columns)] if isinstance(value, ByColumn) else [value]
 
 
@@ -234,7 +235,7 @@ def _metrics(name: str, given: Any) -> tuple[Any, ...]:
 
 
 def _is_metric(given: Any) -> bool:
-    """Whether an object has the parts of a metric."""
+    """Whether an object has the attributes of a metric."""
     return all(hasattr(given, part) for part in ("name", "family", "partial", "combine"))
 
 
@@ -270,11 +271,11 @@ def _column(name: str, given: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Filter:
-    """An expression in plain form: equal where its text is, since comparing expressions makes another one.
+    """A filter expression that compares by its text, because ``==`` on expressions builds another expression.
 
     Attributes
     ----------
-    text : how it prints
+    text : the printed expression
     value : the `pyarrow.compute.Expression`
     """
 
@@ -305,7 +306,7 @@ def _directory(name: str, given: Any) -> Any:
 
 
 def _called(name: str, given: Any) -> Any:
-    """What is called while a run goes on."""
+    """The progress callback."""
     if callable(given):
         return given
     msg = f"{name}={given!r} must be a function of two numbers"

@@ -1,7 +1,7 @@
 """The option table.
 
-To add an option, add its row here, its parameter to `streameval.evaluate`, and the code that uses it. A test holds the
-signature equal to the table.
+To add an option, add its row here, its parameter to `streameval.evaluate`, and the code that uses it. A test checks
+that the signature and the table agree.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Option:
 
     Attributes
     ----------
-    name : its name in Python
-    kind : the values it takes
-    default : as in the signature
-    verbs : commands that honour it; ``evaluate`` stands for `streameval.evaluate` and `explain`, ``show`` for
+    name : name in Python
+    kind : the values that it takes
+    default : default in the signature
+    verbs : commands that take it; ``evaluate`` stands for `streameval.evaluate` and `explain`, ``show`` for
         `Store.evaluate`, other verbs for the method of that name
-    decides : whether it decides which states are built, which values are computed from them, or nothing
-    help : text for the command line
-    needs : input without which it would change nothing, a key of `NEEDS`
-    idle : values that change nothing without that input; None for all but the default
-    flag : spelling on the command line, without dashes, where it is not the name
+    decides : what it affects: the states that are built, the values that are computed from them, or nothing
+    help : help text of the command line
+    needs : input without which it has no effect, a key of `NEEDS`
+    idle : values without effect if that input is missing; None for all values except the default
+    flag : spelling on the command line, without dashes, if it differs from `name`
     metavar : placeholder in the help text
-    required : whether a command needs it
-    bare : its value where the command line names it without one; None where it needs one
-    kept : whether a store keeps it if its update takes it; False for what each update says anew
-    of : option whose columns may have a value each, as a mapping or by ``COLUMN=VALUE``; see `ByColumn`
+    required : whether the command requires it
+    bare : value if the command line names the option without one; None if a value is required
+    kept : whether a store keeps the value; False if it applies to one update only
+    of : option that names the columns which may each have a value, as a mapping or as ``COLUMN=VALUE``; see `ByColumn`
     """
 
     name: str
@@ -90,7 +90,7 @@ class Option:
         Raises
         ------
         OptionError
-            If the option does not take it.
+            If the option does not take this value.
         """
         return self.rest if given is self.default else self._checked(given)
 
@@ -143,7 +143,7 @@ _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 
 OPTIONS = (
-    # attribute's own
+    # attribute
     Option("cluster", COLUMN, None, ("attribute",), "state", "Cluster id column: merges, splits, impure clusters."),
     Option("score", COLUMN, None, ("attribute",), "state", "Score column: slices that fall short.", needs="slices"),
     Option("by", NAMES, None, ("attribute",), "state", metavar="COLUMN,…",
@@ -152,30 +152,30 @@ OPTIONS = (
     Option("ci", LEVEL, None, ("attribute",), "value", metavar="[LEVEL]", bare=0.95, needs="slices",
            help="Sampling intervals of slices, widened because the worst are selected; --unit implies 0.95."),
     Option("unit", COLUMN, None, ("attribute",), "state", metavar="COLUMN", needs="slices",
-           help="Rows with the same value are drawn together, such as those of a campaign; for --ci. "
-                "[default: each row is a unit]"),
+           help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
+                "together. [default: each row is a unit]"),
     Option("classes", COLUMN, None, ("attribute",), "state",
            "Column of the clusters' true classes: merges and splits."),
     Option("changed_from", COLUMN, None, ("attribute",), "state",
            "Column of an earlier clustering, in place of classes: what was merged and split since."),
     Option("label", COLUMN, None, ("attribute",), "state", "Column of labels: impure clusters."),
     Option("pos_label", ANY, None, ("attribute",), "state",
-           "Positive label; without it numbers above zero are positive.", needs="labels"),
+           "Positive label; without it, numbers above zero are positive.", needs="labels"),
     Option("metric", ANY, None, ("attribute",), "value",
            "Metric: a pair or B-cubed metric for gains, a metric of a score for slices. "
            "[default: adjusted_rand_index and roc_auc]"),
     Option("aul_threshold", real_number("a cluster size, a number of at least 1", 1), 1, ("attribute",), "value",
            "Clusters with more rows count as all positive.", needs="labels"),
     Option("top", whole_number("a number of groups between 1 and 1,000,000", 1, 10**6), 20, ("attribute",), "value",
-           "Clusters and classes to show in each table."),
+           "Number of clusters and classes to show in each table."),
     Option("examples", COLUMN, None, ("attribute",), "value",
            "Column whose values to show as examples, such as texts."),
     Option("examples_per", whole_number("a number of values between 1 and 1,000", 1, 1000), 3, ("attribute",), "value",
-           "Examples of each class in a cluster, at most.", needs="a column of examples"),
-    # quantile_sketch's own
+           "Maximum number of examples of each class in a cluster.", needs="a column of examples"),
+    # quantile_sketch
     Option("column", NAMES, None, ("sketch",), "state", "Column of numbers; repeat for several.", required=True),
     Option("compression", whole_number("a whole number of at least 1", 1), 1000, ("sketch",), "state",
-           "Size of the sketch, about 44 bytes for each."),
+           "Size of the sketch: about 44 bytes times this number."),
     # inputs and what is computed
     Option("label", COLUMN, "label", _FOLD, "state", "Column of true classes."),
     Option("score", NAMES, None, (*_LOOK, "add"), "state", "Score column; repeat for several."),
@@ -185,12 +185,12 @@ OPTIONS = (
     Option("classes", COLUMN, None, (*_FOLD, "add"), "state",
            "Column of the clusters' true classes, such as campaigns.", needs="clusters"),
     Option("weight", COLUMN, None, (*_FOLD, "add"), "state", "Column of weights, for score metrics.", needs="scores"),
-    Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it numbers above zero are positive."),
+    Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it, numbers above zero are positive."),
     Option("metrics", METRICS, None, (*_LOOK, "add"), "value",
-           "Metric: a name, a glob, or a group such as ranking, thresholds, calibration, lift or pairwise; repeat for "
-           "several. streameval metrics lists all, and says which are the default.", flag="metric"),
+           "Metric: a name, a glob, or a family such as ranking, thresholds, calibration, lift or pairwise; repeat for "
+           "several. streameval metrics lists them all and marks the defaults.", flag="metric"),
     Option("truncate", NUMBERS, (), (*_LOOK, "add"), "value",
-           "Cut the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores",
+           "Truncate the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores",
            of="score"),
     Option("aul_threshold", real_number("a cluster size, a number of at least 0", 0), 1, (*_LOOK, "add"), "value",
            "aul: clusters with more rows count as all positive.", needs="clusters", of="cluster"),
@@ -200,34 +200,34 @@ OPTIONS = (
            "Operating point: fpr=1e-4, tpr=0.9, recall=0.9, precision=0.95, k=1000, share=0.01 or threshold=0.8; "
            "repeat for several.", needs="scores"),
     Option("clip", real_number("a probability above 0 and below 0.5"), None, _LOOK, "value",
-           "log_loss: move scores into [clip, 1 − clip] first, such as 1e-15.", needs="scores"),
+           "log_loss: clip scores to [clip, 1 − clip] first, such as 1e-15.", needs="scores"),
     Option("nan", choice("error", "drop", "half"), "error", (*_FOLD, "add"), "state",
            "How to treat NaN and null scores.",
            needs="scores", of="score"),
     Option("nulls", choice("error", "drop", "singleton"), "error", (*_IDS, "add"), "state",
            "How to treat null ids of clusters and classes.", needs="clusters", of="cluster"),
     Option("unlabelled", choice("error", "drop", "size"), "error", (*_FOLD, "add"), "state",
-           "How to treat rows without a label: with size they count in cluster sizes, and values are estimates.",
+           "How to treat rows without a label; size counts them in cluster sizes, and values are then estimates.",
            needs="clusters", idle=("size",)),
     Option("unlabelled", choice("error", "drop"), "error", ("attribute",), "state",
            "How to treat rows without a label.", needs="labels"),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
-           "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
+           "Whether a cluster id means the same cluster everywhere, or only within its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",
            "Compare columns on common rows: leave out rows that lack one of the scores or cluster ids."),
     Option("where", FILTER, None, ("evaluate", "attribute", "update"), "state",
            "Evaluate only rows that meet this SQL condition, such as \"country = 'DE' AND n_chars > 5\".",
            metavar="SQL"),
     Option("where", FILTER, None, ("show",), "value", metavar="SQL",
-           help="Evaluate only these rows, such as \"country = 'DE'\", from the slices that the store keeps."),
+           help="Evaluate only these rows, such as \"country = 'DE'\"; uses the slices that the store keeps."),
     Option("by", NAMES, None, (*_FOLD, "add"), "state",
            "Evaluate each slice as well: country or country,channel or 'hour(sent_at)' or length=0,20,80; "
            "repeat for several.",
            metavar="COLUMN,…"),
     Option("mean_over", COLUMN, None, _EVALUATE, "state",
-           "Means over the groups of this column, such as users, in place of one ranking (GAUC).", needs="scores"),
+           "Average score metrics over the groups of this column, such as users (GAUC).", needs="scores"),
     Option("mean_weight", choice("rows", "positives", "equal"), "rows", _EVALUATE, "value",
-           "How much a group weighs in the mean.", needs="groups"),
+           "Weight of a group in the mean.", needs="groups"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, _EVALUATE, "nothing",
            "Refuse a slicing with more slices than this.", metavar="N"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, ("update",), "state",
@@ -237,72 +237,74 @@ OPTIONS = (
     Option("ci", LEVEL, None, ("history",), "value", metavar="[LEVEL]", bare=0.95,
            help="Sampling intervals at this level. [default: as the store]"),
     Option("unit", COLUMN, None, (*_FOLD, "add"), "state", metavar="COLUMN",
-           help="Rows with the same value are drawn together, such as those of a campaign; for --ci. "
-                "[default: each row is a unit]"),
+           help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
+                "together. [default: each row is a unit]"),
     Option("baseline", NAMES, None, ("evaluate", "show"), "value", metavar="COLUMN",
-           help="Compare the other scores, or cluster columns, with this one; repeat for several."),
+           help="Compare the other score or cluster columns with this one; repeat for several."),
     Option("against", choice("rest"), None, _EVALUATE, "value", needs="slices",
-           help="Compare the 100 slices with the most rows, each with all other rows."),
+           help="Compare each of the 100 largest slices with all other rows."),
     Option("resample_bins", BINS, "2048", _EVALUATE, "state", metavar="N|exact",
-           help="Score bins in which intervals count the blocks of units; exact counts every score."),
+           help="Number of score bins in which intervals count the blocks of units; exact keeps every score."),
     Option("approx", FLAG, False, _FOLD, "state",
-           "Count scores in fixed bins: bounded memory, and values with certain bounds.", needs="scores"),
+           "Count scores in fixed bins: bounded memory, and bounds that contain the exact values.", needs="scores"),
     Option("approx_agc", FLAG, False, _FOLD, "state",
-           "Add agc_approx: gain areas of a sample in quantile bins.", needs="scores"),
+           "Add agc_approx: gain areas estimated from a sample in quantile bins.", needs="scores"),
     Option("sample", real_number("a share in (0, 1]"), 1.0, _FOLD, "state",
            "agc_approx: share of the rows to draw.", needs=_SAMPLE),
     Option("quantiles", whole_number("a number of bins of at least 1", 1), 100, _LOOK, "value",
            "agc_approx: number of bins.", needs=_SAMPLE),
     Option("sample_by", choice("rows", "row_groups"), "rows", _EVALUATE, "state",
-           "agc_approx: draw rows, or whole row groups, which reads less but is less precise where their rows are "
+           "agc_approx: draw rows, or whole row groups; these read less, but are less precise if their rows are "
            "alike.", needs=_SAMPLE),
     Option("sample_seed", whole_number("a whole number"), 0, _FOLD, "state",
-           "agc_approx: seed of the draw.", needs=_SAMPLE),
+           "agc_approx: random seed of the sample.", needs=_SAMPLE),
     Option("passes", whole_number("1 or 2", 1), None, _EVALUATE, "state",
            "agc_approx: how often to read the data. [default: 2 where scores repeat or all rows are drawn]",
            needs=_SAMPLE),
-    # a store's own
+    # stores
     Option("partition", NAMES, (), ("show", "check", "diagnose"), "value",
            "Only this partition, such as night=2026-01-15; repeat for several."),
     Option("against", ANY, None, ("show",), "value", metavar="FROM..TO|rest",
-           help="Compare with the nights of these dates, such as 2026-01-01..2026-01-07, paired by units; or each of "
-           "the 100 kept slices with the most rows with all other rows."),
-    Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only from this date on.", metavar="DATE"),
+           help="Compare with the nights of these dates, such as 2026-01-01..2026-01-07, paired by units; or compare "
+           "each of the 100 largest kept slices with all other rows."),
+    Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only nights from this date on.", metavar="DATE"),
     Option("since", ANY, None, ("check",), "value", metavar="DATE",
            help="Also judge nights from this date on that were folded before a rule existed."),
-    Option("until", ANY, None, _CHOSEN, "value", "Only up to the end of this date.", metavar="DATE"),
+    Option("until", ANY, None, _CHOSEN, "value", "Only nights up to the end of this date.", metavar="DATE"),
     Option("last", whole_number("a whole number of at least 1", 1), None, _CHOSEN, "value",
-           "Only the last N of these partitions.", metavar="N"),
-    Option("as_of", ANY, None, _CHOSEN, "value", "As the store knew it then.", metavar="DATE|VERSION"),
+           "Only the last N of the selected partitions.", metavar="N"),
+    Option("as_of", ANY, None, _CHOSEN, "value", "Use the content of the store at this time or version.",
+           metavar="DATE|VERSION"),
     Option("verify", FLAG, False, ("update",), "nothing", "Read all files again and fold those that differ."),
-    Option("verify", FLAG, False, ("info",), "nothing", "Read every file of the store; list those that are damaged."),
-    Option("dry_run", FLAG, False, ("update",), "nothing", "Only say what would be done."),
-    Option("dry_run", FLAG, False, ("vacuum",), "nothing", "Only say what would be deleted and lost."),
+    Option("verify", FLAG, False, ("info",), "nothing", "Read every file of the store and list damaged ones."),
+    Option("dry_run", FLAG, False, ("update",), "nothing", "Only print what would be done."),
+    Option("dry_run", FLAG, False, ("vacuum",), "nothing", "Only print what would be deleted and lost."),
     Option("keep", ANY, None, ("vacuum",), "state", metavar="SPAN",
            help="Turn exact scores of nights older than this, such as 90d, into histograms; "
            "earlier versions lose them."),
     Option("grace", ANY, "1d", ("vacuum",), "nothing", "Keep files younger than this.", metavar="SPAN"),
     Option("metric", NAMES, None, ("history",), "value", required=True,
            help="Metric, such as roc_auc or agc@0.01; repeat for several."),
-    Option("of", NAMES, None, ("history",), "value", "Its column; repeat for several. [default: all that have it]"),
+    Option("of", NAMES, None, ("history",), "value",
+           "Column of the metric; repeat for several. [default: all that have it]"),
     Option("by", NAMES, None, ("show",), "value", metavar="KEY,…",
-           help="Also each slice that the store keeps, such as country; each night, or each value of other keys in the "
-           "partitions' names."),
+           help="Also evaluate each slice that the store keeps, such as country; each night; or each value of another "
+           "key in the partitions' names."),
     Option("by", NAMES, None, ("history",), "value", metavar="COLUMN,…",
-           help="Each slice that the store keeps, such as country."),
+           help="Show each slice that the store keeps, such as country."),
     Option("rules", NAMES, None, ("check",), "value", flag="rule",
            help="Rule, such as 'roc_auc[score] >= 0.97', or with --accept the name of one; repeat for several."),
-    Option("again", FLAG, False, ("check",), "nothing", "Judge again nights that were judged before."),
+    Option("again", FLAG, False, ("check",), "nothing", "Also judge nights that were judged before."),
     Option("mature", ANY, None, ("check",), "value", metavar="SPAN",
            help="Leave rules on labels pending for nights that ended less than this ago, such as 3d."),
     Option("allow_incomplete", FLAG, False, ("check",), "nothing", "Pass nights from which files were left out."),
     Option("columns", NAMES, None, ("remove",), "nothing", flag="column", metavar="NAME",
-           help="Column to take out, with all that was computed from it; repeat for several."),
+           help="Column to remove, with everything computed from it; repeat for several."),
     Option("storage_options", NAMES, None, _STORE, "nothing", flag="storage", metavar="KEY=VALUE",
-           help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; DATA has its own in its URI."),
+           help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; options for DATA go into its URI."),
     # how to run
     Option("memory", ANY, None, _RUN, "nothing",
-           "Memory for states, such as 2GiB; on a cluster, of each worker. [default: a quarter of memory]"),
+           "Memory limit, such as 2GiB; on a cluster, for each worker. [default: a quarter of memory]"),
     Option("spill", DIRECTORY, None, _RUN, "nothing",
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
@@ -311,8 +313,8 @@ OPTIONS = (
            ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
-           "What to do with files that cannot be read: fail their night, or leave them out and mark it incomplete. "
-           "Refused values, such as nulls without a policy, always fail it."),
+           "What to do with files that cannot be read: fail their night, or leave them out and mark the night "
+           "incomplete. Refused values, such as nulls without a policy, always fail the night."),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads on this machine. [default: one per processor]"),
     Option("client", ANY, None, _CLUSTER,
@@ -321,6 +323,6 @@ OPTIONS = (
     Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
            _CLUSTER, "nothing",
            metavar="SECONDS",
-           help="How long to wait for the scheduler, and then for a first worker.", needs="a scheduler"),
-    Option("progress", CALLBACK, None, (), "nothing", "Called with the rows folded and the rows in all."),
+           help="Seconds to wait for the scheduler, and then for a first worker.", needs="a scheduler"),
+    Option("progress", CALLBACK, None, (), "nothing", "Called with the rows folded and the total number of rows."),
 )  # fmt: skip
