@@ -59,10 +59,16 @@ def recoded(words, table, low):
 
 
 @jit
-def count_groups(words, counts, starts, codes, low, tally):
-    """Add the rows of each group to ``tally[label, group]``, piece by piece; empty `counts` mean one row each."""
+def count_groups(words, counts, starts, codes, ends, low, tally):
+    """Add the rows of each group to ``tally[interval, label, group]``, piece by piece; empty `counts` mean ones.
+
+    Interval k ends before code ``ends[k]``.
+    """
+    k = np.uint64(0)
     for j in range(codes.size):
-        side = tally[np.int64(codes[j]) & 1]
+        while codes[j] >= ends[k]:
+            k += np.uint64(1)
+        side = tally[k, np.uint64(codes[j] & 1)]
         for i in range(starts[j], starts[j + 1]):
             side[words[i] & low] += counts[i] if counts.size else 1
 

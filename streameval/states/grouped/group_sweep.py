@@ -23,7 +23,6 @@ from streameval.states.grouped.interleaved.words import WIDE
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
-from streameval.states.keyed.layout import NO_COUNTS
 from streameval.states.protocol import PlainState, Totals
 from streameval.states.scores.counts import score_part
 
@@ -43,6 +42,8 @@ WHOLE = (-1, b"")  # all rows, among the groups of a group sweep
 
 _LEAST = 1 << 16  # least rows of a shard, because each part costs time for each group
 _SHARE = 20  # bytes of scratch memory for each row of a shard, with two words; a row takes 64 while it is swept
+_COUNTS = 16  # tasks that count the rows of groups, which then visit several shards each
+_TALLY = 1 << 18  # shards times cells of such a task
 _ITEMS = 1 << 21  # largest number of items of a part, except that a batch of counts is never split
 
 
@@ -214,22 +215,19 @@ class GroupSweep(PlainState):
             slicings.append(dict(zip(groups, facts, strict=True)))
             offsets.append(offsets[k] + len(groups))
 
-        def rows(interval: Interval) -> Array:
-            tally = np.zeros((2, cells), np.int64)
-            for segment in interleaved.keyed.segments:
-                part = segment.range(*interval)
-                if part is not None:
-                    counts = part.counts.read() if part.counts else NO_COUNTS
-                    low = interleaved.words.low
-                    count_groups(part.words.read(), counts, part.starts, part.codes, low, tally)
-            found = np.zeros((2, offsets[-1]), np.int64)
+        def rows(some: Sequence[Interval]) -> Array:
+            tally, ends = np.zeros((len(some), 2, cells), np.int64), np.array(some, np.uint32)[:, 1] << 1
+            for codes, starts, (words, _, counts, _) in interleaved.keyed.slabs((some[0][0], some[-1][1])):
+                count_groups(words, counts, starts, codes, ends, interleaved.words.low, tally)
+            found = np.zeros((len(some), 2, offsets[-1]), np.int64)
             for groups in member.T:
-                for side, own in zip(found, tally, strict=True):
-                    np.add.at(side, groups, own)
+                np.add.at(found.T, groups, tally.T)
             return found
 
-        found = [np.zeros((2, offsets[-1]), np.int64), *each(rows, intervals, "count")]
-        return cls(interleaved, slicings, member, offsets, intervals, np.cumsum(found, axis=0))
+        together = max(1, min(len(intervals) // _COUNTS, _TALLY // max(1, cells)))
+        stretches = [intervals[i : i + together] for i in range(0, len(intervals), together)]
+        found = np.concatenate([np.zeros((1, 2, offsets[-1]), np.int64), *each(rows, stretches, "count")])
+        return cls(interleaved, slicings, member, offsets, intervals, np.cumsum(found, axis=0, out=found))
 
     def _group(self, number: int, facts: Array) -> OneGroup:
         """One group with its facts, as its table has them."""

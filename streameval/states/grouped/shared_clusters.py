@@ -80,7 +80,7 @@ def _collected(
     owners = np.empty(total, np.int32)
     for group, keyed in enumerate(states):
         for segment in keyed.segments:
-            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            i, j = segment.between(start, stop)
             pieces = segment.starts[i : j + 1]
             a, b = int(pieces[0]), int(pieces[-1])
             if a < b:

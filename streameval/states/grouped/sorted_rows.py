@@ -59,16 +59,20 @@ def sorted_rows(
     items = int(keyed.items_in(start, stop).sum())
     most = keyed.most(keyed.holding(budget))
     passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
+    if passes == 1:
+        yield _run(keyed, kind, start, stop)
+        return
     keyed = keyed.range(start, stop)
     for low, high in _ranges(keyed, passes):
-        within = keyed if passes == 1 else _between(keyed, low, high)
-        plain = KeyedCounts(keyed.layout, tuple(each for each in within.segments if each.counts is None))
-        counted = [each for each in within.segments if each.counts is not None]
-        if counted:
-            run = _gathered(plain, kind, start, stop, whole_words=True)
-            yield run.form.joined(run.words, run.starts, run.buckets, kind, counted)
-        else:
-            yield _gathered(plain, kind, start, stop)
+        yield _run(_between(keyed, low, high), kind, start, stop)
+
+
+def _run(keyed: KeyedCounts, kind: str, start: int, stop: int) -> SortedRows | Counts:
+    """The rows of some buckets, sorted; as counts if some of them are counted."""
+    plain, counted = keyed.forms
+    further = counted.range(start, stop).segments
+    run = _gathered(plain, kind, start, stop, whole_words=bool(further))
+    return run.form.joined(run.words, run.starts, run.buckets, kind, further) if further else run
 
 
 def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
@@ -76,9 +80,6 @@ def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
 
     They are cut at quantiles of sampled words, since scores near 1 or 0 crowd one end of their bucket.
     """
-    if passes == 1:
-        yield 0, 0
-        return
     step = max(1, int(keyed.items.sum()) // (_SAMPLE * passes))
     ends, some = [], []
     for each in keyed.segments:
@@ -108,9 +109,8 @@ def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_wor
     """Uncounted rows of some buckets, sorted by key or, with `whole_words`, by whole words, so that equal ones meet."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
     words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
-    for segment in keyed.segments:
-        codes = segment.codes - np.uint32(2 * start)
-        segments.place_labelled(segment.words.read(), segment.starts, codes, cursor, words)
+    for codes, pieces, (given, *_) in keyed.slabs((start, stop)):
+        segments.place_labelled(given, pieces, codes - np.uint32(2 * start), cursor, words)
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
     low = words.dtype.type(0 if whole_words else sweep.KEY_SHIFT)

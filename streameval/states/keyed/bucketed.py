@@ -173,7 +173,7 @@ class Bucketed:
         sizes = np.concatenate((items[0::2], items[1::2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
-        counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
+        counted = any(segment.counts is not None and segment.has(start, stop) for segment in self.segments)
         columns = {
             "words": np.empty(total, self.layout.dtype),
             "rest": np.empty((total, self.layout.words - 1), np.uint64),
@@ -182,7 +182,7 @@ class Bucketed:
         }
         cursors = {name: starts[:-1].copy() for name in columns}
         for segment in self.segments:
-            a, b = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            a, b = segment.between(start, stop)
             codes, pieces = segment.codes[a:b].astype(np.int64) - 2 * start, segment.starts[a : b + 1]
             slots = (codes & 1) * (stop - start) + (codes >> 1)
             for name, out in columns.items():

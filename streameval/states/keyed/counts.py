@@ -185,19 +185,24 @@ class KeyedCounts(Bucketed):
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
-        plain = any(segment.counts is None and segment.has(2 * start, 2 * stop) for segment in self.segments)
+        plain = any(segment.counts is None and segment.has(start, stop) for segment in self.segments)
         return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and plain
+
+    @property
+    def forms(self) -> tuple[KeyedCounts, KeyedCounts]:
+        """The uncounted rows, and the rows with counts."""
+        return self._forms if self.counted else (self, KeyedCounts(self.layout))
 
     @cached_property
     def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """The segments without counts, and those with counts."""
+        """As `forms`; without itself, which would keep the rows in memory until the next collection of cycles."""
         plain = tuple(segment for segment in self.segments if segment.counts is None)
         counted = tuple(segment for segment in self.segments if segment.counts is not None)
         return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
 
     def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
         """The rows of an interval: one `Labelled` for each half of the buckets, with items with counts separately."""
-        plain, counted = self._forms
+        plain, counted = self.forms
         check_items(plain.items_in(start, stop) + counted.items_in(start, stop), self.items_in(start, stop))
         middle = self.layout.buckets // 2
         for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
@@ -207,7 +212,7 @@ class KeyedCounts(Bucketed):
             starts = np.concatenate(([0], np.cumsum(own)))
             words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
             for segment in plain.segments:
-                i, j = np.searchsorted(segment.codes, (2 * a, 2 * b)).tolist()
+                i, j = segment.between(a, b)
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
@@ -260,11 +265,12 @@ class KeyedCounts(Bucketed):
         """
         start, stop = interval
         for segment in self.segments:
-            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            i, j = segment.between(start, stop)
             codes, starts = segment.codes[i:j], segment.starts[i : j + 1]
-            for a in range(int(starts[0]), int(starts[-1]), SLAB) if i < j else ():
-                b = min(a + SLAB, int(starts[-1]))
-                yield codes, np.clip(starts, a, b) - a, _columns(segment, a, b)
+            first, last = int(starts[0]), int(starts[-1])
+            for a in range(first, last, SLAB) if i < j else ():
+                b = min(a + SLAB, last)
+                yield codes, (starts if b - a == last - first else np.clip(starts, a, b)) - a, _columns(segment, a, b)
 
     def _word(self, part: Columns, column: int) -> Array:
         """One word of the keys of some items, without the `partial` low bits, which never partition."""

@@ -131,14 +131,20 @@ class Segment:
         columns = (self.codes, self.starts, self.rows_of, self.sums)
         return sum(column.nbytes for column in columns if column is not None)
 
+    def between(self, start: int, stop: int) -> tuple[int, int]:
+        """The first piece of some buckets, and the first after them."""
+        # numbers of another type than the codes would have NumPy convert all codes
+        a, b = self.codes.searchsorted(np.array((2 * start, 2 * stop), self.codes.dtype)).tolist()
+        return a, b
+
     def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces with codes from `start` to `stop`."""
-        first, last = np.searchsorted(self.codes, (start, stop)).tolist()
-        return bool(first < last)
+        """Whether there are pieces of these buckets."""
+        a, b = self.between(start, stop)
+        return a < b
 
     def range(self, start: int, stop: int) -> Segment | None:
         """The pieces of the buckets `start` to `stop`, without copying items; None if there are none."""
-        a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
+        a, b = self.between(start, stop)
         if b - a in (0, self.codes.size):
             return self if a < b else None
         return self.pieces(a, b)
@@ -193,14 +199,14 @@ class SegmentAddresses:
         places = None if buckets is None else (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
         width = 2 * (stop - start) if places is None else places.size
         columns, starts = [], np.zeros((len(segments), width + 1), np.int64)
-        addresses, ends = np.zeros((4, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
+        addresses, first = np.zeros((4, len(segments)), np.uint64), np.uint32(2 * start)
         for r, segment in enumerate(segments):
-            a, b = segment.codes.searchsorted(ends).tolist()
+            a, b = segment.between(start, stop)
             if a == b:
                 continue
             pieces = segment.starts[a : b + 1]
             codes = segment.codes[a:b]
-            at = codes - ends[0] if places is None else places.searchsorted(codes)
+            at = codes - first if places is None else places.searchsorted(codes)
             starts[r, at + 1] = pieces[1:] - pieces[:-1]
             given = segment.words, segment.rest, segment.counts, segment.weights
             for address, column in zip(addresses, given, strict=True):
