@@ -1,4 +1,4 @@
-"""What reading takes in addition to states, builders and batches, and whether a memory limit leaves room for it."""
+"""What a run takes in addition to states, builders and batches, and whether a memory limit leaves room for it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.protocol import Spec
 
-__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_little"]
+__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_finished", "warn_of_little"]
 
 LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
 _PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers look at its size no more often
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
 _BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # bytes for each of a bounded state: its builder and itself; at most for a row
+_FINISHED = 1 / 3  # share of a worker's limit up to which rows of finished tasks leave its peak within the limit
 _LOG = logging.getLogger(__name__)
 
 
@@ -105,6 +106,29 @@ def _warn(limit: int, least: int, threads: int, whose: str) -> None:
         whose,
         plural(threads, "thread"),
         -(-least >> 20),
+    )
+
+
+def warn_of_finished(limit: int, nbytes: int) -> None:
+    """Say, once for equal numbers, that Dask may hold more rows of finished tasks than the limit of a worker covers.
+
+    Parameters
+    ----------
+    limit : bytes of a worker
+    nbytes : bytes of the rows of all states, divided by the workers
+    """
+    if nbytes > limit * _FINISHED:
+        _warn_of_finished(limit, nbytes)
+
+
+@cache
+def _warn_of_finished(limit: int, nbytes: int) -> None:
+    _LOG.warning(
+        "%s of memory of a worker is too little for the rows of finished tasks, which Dask holds (up to %s), so the "
+        "run may take more; give %d MiB (--memory) or more workers",
+        size(limit),
+        size(nbytes),
+        -(-int(nbytes / _FINISHED) >> 20),
     )
 
 

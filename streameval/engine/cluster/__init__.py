@@ -26,12 +26,13 @@ three times; then it is an error, or its files are tried one by one and skipped 
 
 **Worker settings.** States of all fold tasks on a worker may use 15 % of its `memory_limit` (`memory` sets another
 budget than a quarter of the limit); beyond that they spill to an unlinked file in `spill` or ``$TMPDIR``. What tasks
-have finished is outside the budget: Dask holds it, and spills it by the worker's own limit. A range is at
-most a quarter of the limit a thread, and Dask may spill it: leave ``distributed.worker.memory.spill`` and ``target`` on
-if states exceed the memory of all workers, and put Dask's ``temporary-directory`` on a large disk. Dask's nanny sets
-``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory at once; where fresh memory is slow to touch, as on many
-virtual machines, keep it instead (``distributed.nanny.pre-spawn-environ``: ``MALLOC_MMAP_MAX_=0``,
-``MALLOC_TRIM_THRESHOLD_=68719476736``, ``MALLOC_ARENA_MAX=1``). Leave ``distributed.comm.compression`` off.
+have finished is outside the budget: Dask holds it, and spills it by the worker's own limit. If `memory` is too low for
+it, a warning comes before the run. A range is at most a quarter of the limit a thread, and Dask may spill it: leave
+``distributed.worker.memory.spill`` and ``target`` on if states exceed the memory of all workers, and put Dask's
+``temporary-directory`` on a large disk. Dask's nanny sets ``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory
+at once; where fresh memory is slow to touch, as on many virtual machines, keep it instead
+(``distributed.nanny.pre-spawn-environ``: ``MALLOC_MMAP_MAX_=0``, ``MALLOC_TRIM_THRESHOLD_=68719476736``,
+``MALLOC_ARENA_MAX=1``). Leave ``distributed.comm.compression`` off.
 
 **Tasks.** A run has four fold tasks a thread, more if their states would be too large, but at most 20 a gigabyte and
 none below a million rows. Between F fold tasks and R ranges there are F·R splits; beyond 10⁵ tasks the exchange takes

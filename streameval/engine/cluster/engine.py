@@ -28,7 +28,7 @@ from streameval.engine.fold import (
     task_threads,
     tasks,
 )
-from streameval.engine.scratch import STATE_SHARE, warn_of_little
+from streameval.engine.scratch import STATE_SHARE, warn_of_finished, warn_of_little
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
@@ -86,6 +86,7 @@ class ClusterEngine:
     local : the engine of this process, for small states
     limit : memory limit of each worker in bytes
     spill : directory of the workers' spill files
+    limited : whether the user set the limit; else it is a quarter of a worker's memory, which Dask watches itself
     ranges : where the rows of folded states are, one entry per pass
     """
 
@@ -93,6 +94,7 @@ class ClusterEngine:
     local: ThreadEngine
     limit: int
     spill: str | None = None
+    limited: bool = False
     ranges: list[Ranges] = field(default_factory=list)
 
     @classmethod
@@ -106,7 +108,8 @@ class ClusterEngine:
     ) -> ClusterEngine:
         """An engine on a connection; `memory` and `spill` apply to each worker."""
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)
-        return cls(connection, ThreadEngine.start(progress=progress), limit, None if spill is None else str(spill))
+        local, directory = ThreadEngine.start(progress=progress), None if spill is None else str(spill)
+        return cls(connection, local, limit, directory, limited=memory is not None)
 
     @property
     def budget(self) -> Budget:
@@ -150,6 +153,8 @@ class ClusterEngine:
         """One pass: fold tasks, whose states become outlines and ranges."""
         self.local.begin(rows)
         warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
+        if self.limited:
+            warn_of_finished(self.limit, _row_bytes(plan, rows) // max(1, self.connection.workers))
         resources = self._resources(self.capacity(plan))
         work_list = self.assigned(pieces, rows, plan)
         made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
@@ -175,7 +180,7 @@ class ClusterEngine:
         threads = self.connection.threads
         most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
         count = min(most, self._even(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
-        nbytes = max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)
+        nbytes = _row_bytes(plan, rows)
         tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
         while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
             count = count * 15 // 16
@@ -278,3 +283,8 @@ class ClusterEngine:
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items on threads of this process."""
         return self.local.each(function, items, name)
+
+
+def _row_bytes(plan: Plan, rows: int) -> int:
+    """Bytes that the rows of large states take at most; 0 where the number of rows is unknown."""
+    return max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)

@@ -161,12 +161,32 @@ def test_a_limit_too_low_for_workers_is_said_beforehand(
     given: dict[str, Any] = {"score": "score_a", "metrics": "roc_auc", "client": client}
     with caplog.at_level(logging.WARNING, "streameval"):
         little = evaluate(simulated, **given, memory="4MiB").results
-    [record] = caplog.records
+    [record, _] = caplog.records  # rows of finished tasks do not fit either
     assert "4.2 MB of memory of a worker is too little" in record.getMessage()
     [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.getMessage())
     caplog.clear()
     with caplog.at_level(logging.WARNING, "streameval"):
         assert evaluate(simulated, **given, memory=f"{least}MiB").results == little
+    assert not caplog.records
+
+
+def test_rows_that_the_limit_of_workers_does_not_cover_are_said_beforehand(
+    client: Any, simulated: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dask holds the rows of finished tasks; the limit that the warning names is silent, as is a limit nobody set."""
+    given: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": "v_measure", "client": client}
+    with caplog.at_level(logging.WARNING, "streameval"):
+        evaluate(simulated, **given, memory="32MiB")
+    [record] = caplog.records
+    assert (
+        "33.6 MB of memory of a worker is too little for the rows of finished tasks, which Dask holds (up to"
+        in record.message
+    )
+    [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.message)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "streameval"):
+        evaluate(simulated, **given, memory=f"{least}MiB")
+        evaluate(simulated, **given)
     assert not caplog.records
 
 
