@@ -220,6 +220,8 @@ def row_group_batches(
         page_checksum_verification=True,
     )
     rows = fitting_rows(handle, file.metadata, groups, set(columns).difference(encoded), batch_rows)
+    longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
+    rows = longest if rows // 2 < longest <= rows else rows  # batches end with row groups: dictionaries are not joined
     yield from file.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns), use_threads=False)
 
 

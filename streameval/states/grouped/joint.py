@@ -14,6 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups
 from streameval.states.grouped.group_sweep import GroupSweep
@@ -169,13 +171,16 @@ class JointBuilder:
         self._done = Interleaved.empty(spec.inner)
         self._seen: list[set[bytes]] = [set() for _ in spec.keys]
         self._known: set[bytes] = set()
+        self._last = pa.array([], pa.large_binary())  # names of the batch before, often those of the next
         self._further: dict[By, Any] = {}
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         if self._interleaved is not None:
             split = self._cell.split(batch)
-            self._check(split.names.to_pylist())
+            if not split.names.equals(self._last):
+                self._check(split.names.to_pylist())
+                self._last = split.names
             if self._interleaved.update(batch, split, grow=False):
                 return
             self._done, self._interleaved = self._interleaved.interleaved(), None

@@ -126,6 +126,7 @@ class TableBuilder:
 
     def __init__(self) -> None:
         self._tables: list[GroupTable] = []
+        self._last = pa.array([], pa.large_binary())  # names of the batch before, often those of the next
 
     @property
     def known(self) -> int:
@@ -134,6 +135,9 @@ class TableBuilder:
 
     def add(self, names: pa.Array, facts: Array) -> None:
         """Add the facts of some groups, as `GroupTable.of` takes them."""
+        if not facts.any() and names.equals(self._last):
+            return
+        self._last = names
         self._tables.append(GroupTable.of(names, facts))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]

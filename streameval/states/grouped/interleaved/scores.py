@@ -233,6 +233,7 @@ class InterleavedBuilder(CodedBuilder):
         super().__init__(inner, key, budget)
         self._budget, self._capacity = budget, capacity
         self._builders = {first_words(inner): self._started(first_words(inner))}
+        self._last: tuple[pa.Array, Array | None] | None = None
 
     def _started(self, words: Words) -> SegmentBuilder:
         layout = words.stored(self._inner)
@@ -246,12 +247,11 @@ class InterleavedBuilder(CodedBuilder):
         have room for their keys and groups. Weighted batches with missing scores are not interleaved, because the inner
         state sums the weights of missing scores.
         """
-        names = split.names.to_pylist()
-        codes = self._group_codes.few(names, MOST_CELLS)
+        codes = self._few(split.names)
         words = first_words(self._inner) if codes is not None and WIDE not in self._builders else WIDE
         if words is WIDE and not (grow and NARROW in self._builders):
             return False
-        codes = self._group_codes.codes(names) if codes is None else codes
+        codes = self._group_codes.codes(split.names.to_pylist()) if codes is None else codes
         encoded = self._encoder(batch, split, read_only(codes[split.places]), words)
         if encoded is None:
             return False
@@ -260,6 +260,12 @@ class InterleavedBuilder(CodedBuilder):
         self._builders[words].add(encoded.size, encoded.encode, weights=encoded.weights)
         self._table.add(split.names, encoded.facts)
         return True
+
+    def _few(self, names: pa.Array) -> Array | None:
+        """The codes of some groups; None if words cannot tell so many apart. Most batches have those of the last."""
+        if self._last is None or not names.equals(self._last[0]):
+            self._last = names, self._group_codes.few(names.to_pylist(), MOST_CELLS)
+        return self._last[1]
 
     def _encoder(self, batch: Batch, split: Split, table: Array, words: Words) -> _Encoded | None:
         """How to encode the rows; `table` has the codes of their groups. None if a key does not fit into a word."""
