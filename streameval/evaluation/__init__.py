@@ -1,7 +1,7 @@
-"""Evaluate: plan, fold, finalize. The main job.
+"""Evaluate: plan, fold, finalize.
 
-The arguments become a set of specs (what to count) and metrics (what to compute from the counts). One pass over the
-data folds every spec; then the states are finalized shard by shard.
+The arguments determine specs (what to count) and metrics (what to compute from the counts). One pass over the data
+folds the states of all specs; then the states are finalized shard by shard.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _evaluated(data: Any, options: Mapping[str, Any]) -> Evaluation:
     try:
         return run.finish()
     except LayoutError:
-        pass  # frees the states before the data are read again
+        pass  # leave the handler first: it frees the states before the data are read again
     run = run.again()
     return run.finish()
 
@@ -148,17 +148,17 @@ def evaluate(
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool
-        Compare columns on the rows that all have: a row with a NaN or null in one of the scores, or a null id in one of
-        the cluster columns, is left out of every metric. `Evaluation.dropped` says how many rows were.
+        Compare columns on their common rows: a row with a NaN or null in one of the scores, or a null id in one of the
+        cluster columns, is left out of every metric. `Evaluation.dropped` reports the number of rows left out.
     where : str or pyarrow.compute.Expression, optional
-        Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons of columns with values
-        or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash makes a % or _ literal. Files and
-        row groups that cannot hold such a row are not read. A Hive key is a text; one whose values are all integers
-        (``hour=5``, ``hour=10``) is compared with numbers as integers by SQL; an expression sees the text.
+        Filter of the rows: SQL such as ``"country = 'DE' AND n_chars > 5"``, with comparisons of columns with values or
+        columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE (a backslash escapes % and _). Files and row groups that
+        cannot match are not read. Hive keys are strings. SQL compares a key whose values are all integers (``hour=5``,
+        ``hour=10``) with numbers as integers; an expression sees the string.
     by : str or sequence of str, optional
-        Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
-        (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
-        (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), for numbers by edges (``"length=0,20,80"``).
+        Evaluate every slice as well, exactly as if its rows were evaluated alone: for each value of a column
+        (``"country"``; null is a value), for each combination of values (``"country,channel"``), for parts of a time
+        (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), or for numbers between edges (``"length=0,20,80"``).
     mean_over : str, optional
         Compute score metrics as means over the groups of this column, such as users, instead of from one ranking of all
         rows: `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows
@@ -169,29 +169,30 @@ def evaluate(
     max_slices : int
         Refuse a slicing with more slices than this, as soon as they are found.
     ci : float, optional
-        Level of sampling intervals, such as 0.95: where the value would lie for other data drawn in the same way
-        (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
+        Level of the sampling intervals, such as 0.95. They cover the true value of the population from which the units
+        are sampled (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
     unit : str, optional
-        Column of the units that are sampled as a whole, such as the campaign of a message (integers, strings, binaries;
-        each row with a null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows
-        come in groups.
+        Column of the sampling units, such as the campaign of a message (integers, strings, binaries; each row with a
+        null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows are correlated
+        within groups.
     baseline : str or sequence of str, optional
-        Columns with which the other scores, or cluster columns, are compared; `results` then includes the differences.
+        Columns with which the other score or cluster columns are compared; `results` then includes the differences.
         Rows without a value in one of the columns are left out, as with `common_rows`.
     against : {"rest"}, optional
-        Compare slices with all other rows, paired over the same units; for each slicing, the 100 slices with the most
-        rows. `results` then includes the differences, of ``"score − score (rest)"``, with p-values adjusted for the
-        whole slicing (Holm).
+        Compare slices with all other rows, paired over the same units: for each slicing, the 100 largest slices.
+        `results` then includes the differences, with ``of="score − score (rest)"`` and p-values adjusted for the whole
+        slicing (Holm).
     resample_bins : str or int
-        Bins of scores in which the blocks of `ci` are counted, or ``"exact"`` to keep all scores of each block, in the
-        memory of a second exact state. An interval for which the bins are too coarse is left out, with the reason.
+        Number of score bins in which the blocks of `ci` are counted, from 2 to 65,536, or ``"exact"`` to keep all
+        scores of each block, which takes the memory of a second exact state. If the bins are too coarse for an
+        interval, it is null, with the reason.
     approx : bool
-        Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Each result
-        then has an interval that is certain to hold the exact value.
+        Count scores in a fixed histogram (16 MiB per score) instead of keeping every distinct score. Each result then
+        has an interval that always contains the exact value.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
-        quantile bins, with the error from the bins and the standard error (`streameval.metrics.scores.gain_sampled`).
-        ``metrics="agc_approx*"`` computes nothing else, which is fast.
+        quantile bins, with a bound on the error of the bins and the standard error of the sample
+        (`streameval.metrics.scores.gain_sampled`). ``metrics="agc_approx*"`` computes nothing else, which is fast.
     sample : float
         Share of the rows to draw for `agc_approx`, in (0, 1].
     quantiles : int
@@ -200,17 +201,16 @@ def evaluate(
         Whether single rows or whole row groups are drawn. Row groups that are not drawn are not read, but the error is
         larger if the rows of a row group are alike.
     sample_seed : int
-        Seed of the draw.
+        Random seed of the sample.
     passes : {1, 2}, optional
         How often the data are read for `agc_approx`. By default they are read twice if scores repeat so often that
-        digests of the first pass would be poor, or if all rows are drawn, which gives a certain interval (see
+        digests of the first pass are inaccurate, or if all rows are drawn, which bounds the exact value (see
         `streameval.evaluation.sampling`).
     memory : int or str, optional
-        Budget for states and for reading and sorting, such as ``"2GiB"``; by default a quarter of the memory. States
-        beyond it are spilled. The memory of the process grows by at most 1.15 times the budget, apart from compiling
-        loops in the first run on a machine. Where row groups, the tables of many `resample_bins` (on each thread 208
-        MiB a score for 65,536) or compiling are too large for that, a warning says how much is needed (``python -m
-        streameval.warm`` compiles beforehand).
+        Budget for states, reading and sorting, such as ``"2GiB"``; by default a quarter of the memory. States beyond it
+        are spilled. The memory of the process grows by at most 1.15 times the budget, apart from compiling loops in the
+        first run on a machine. If row groups, the tables of many `resample_bins` (208 MiB per score and thread for
+        65,536) or compiling need more, a warning states how much (``python -m streameval.warm`` compiles beforehand).
     spill : path, optional
         Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
     on_error : {"raise", "skip"}
@@ -218,17 +218,17 @@ def evaluate(
     delta_version : int, optional
         Version of the Delta tables among the data, by default the current one.
     threads : int, optional
-        Threads to run on in this process, by default one per processor; not together with `client`.
+        Number of threads in this process, by default one per processor; excludes `client`.
     client : distributed.Client or str, optional
         Run on the workers of this client, or of the scheduler at this address. By default the active client is used if
-        there is one and `threads` is not given. `memory` is then the budget of the tasks of each worker, by default
-        a quarter of its memory limit, and `spill` a directory of its machine. The rows of finished tasks belong to
-        Dask, which holds and spills them by the worker's own limit.
+        there is one and `threads` is not given. `memory` is then the budget for the tasks of each worker, by default a
+        quarter of its memory limit, and `spill` a directory on its machine. Results of finished tasks are held and
+        spilled by Dask within the worker's memory limit.
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional
-        Called with (rows folded, all rows); the latter is −1 if unknown. For small objects both are estimated from
-        their sizes.
+        Called with (rows folded, total rows); the latter is −1 if unknown. For small objects both are estimated from
+        the object sizes.
 
     Returns
     -------
@@ -252,9 +252,9 @@ def evaluate(
 
 @called_as(evaluate)
 def explain(data: Any, **options: Any) -> Forecast:
-    """Forecast what `evaluate` would do with the same arguments; of the data, only footers are read.
+    """Forecast what `evaluate` would do with the same arguments, from the footers of the files alone.
 
-    For small objects, a single footer is read.
+    If the objects are small, only one footer is read, and rows are estimated.
 
     Parameters
     ----------

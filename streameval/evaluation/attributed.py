@@ -1,4 +1,4 @@
-"""What an attribution found, and how it leaves the process."""
+"""The result of an attribution, and its output formats."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 @dataclass(frozen=True)
 class Attribution(AsJson):
-    """The clusters and classes that cost the score, the largest cost first.
+    """The clusters, classes and slices that cost most, largest cost first.
 
-    Tables are None where their input was not named: `merges` and `splits` need classes, `slices` a score and slicing
-    columns, the others a label. Ids have the type of their column, widened to 64 bits; in `largest` an id is null
-    where the row has none.
+    A table is None if its input was not named: `merges` and `splits` need classes, `slices` a score and slicing
+    columns, `impure` and `unclustered` a label. Ids have the type of their column, widened to 64 bits; in `largest` the
+    id is null for rows without one.
 
     Attributes
     ----------
@@ -43,25 +43,25 @@ class Attribution(AsJson):
         Classes in several clusters: `class, rows, clusters, largest` (list of {cluster, rows}), `missed_pairs, share,
         gain` (if the clusters that hold nothing else are joined), `running_share`.
     impure : pa.Table
-        Clusters above the threshold with negatives: `cluster, rows, positives, lost` (of the area under the lift
+        Clusters above the threshold that contain negatives: `cluster, rows, positives, lost` (area under the lift
         curve), `share, running_share`.
     unclustered : pa.Table
         Positives in clusters at or below the threshold: `size, clusters, positives`.
     totals : dict
-        `false_pairs, missed_pairs, lost` of all groups, not only those shown; how many groups there are
-        (`merged_clusters`, `split_classes`, `impure_clusters`); and `unchanged_rows`, in clusters that consist of one
-        whole class.
+        `false_pairs, missed_pairs, lost` of all groups, including those not shown; the numbers of groups
+        (`merged_clusters`, `split_classes`, `impure_clusters`); and `unchanged_rows`, the rows of clusters that equal
+        one class.
     metric : str
-        The metric of the gains, None without classes.
+        The metric of the gains; None without classes.
     dropped, skipped : tuple
         (reason, rows) and (file, reason) left out.
     options : dict
-        The options that were given, as far as they decide the result.
+        The given options that affect the result.
     slices : pa.Table
-        Slices that fall short of the whole in `slice_metric`: the slicing columns, `rows, value, ci_lower, ci_upper,
-        shortfall`, in order of shortfall × rows. With several slicings, `by` is the slicing of each, and columns of
-        others are null. `totals` then has `whole` (the value of all rows), `slices`, and
-        `slices_left_out`: those without a value (`slices_without_value`), or with fewer than `slices_least_units`
+        Slices whose `slice_metric` is worse than that of all rows: the slicing columns, `rows, value, ci_lower,
+        ci_upper, shortfall`, by descending shortfall × rows. With several slicings, the column `by` names the slicing
+        of each row, and columns of the others are null. `totals` then has `whole` (the value of all rows), `slices`,
+        and `slices_left_out`: slices without a value (`slices_without_value`) or with fewer than `slices_least_units`
         effective units.
     slice_metric : str
         The metric of the slices, None without them.
@@ -84,12 +84,12 @@ class Attribution(AsJson):
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables that were made, by name."""
+        """The tables that are not None, by name."""
         found = {name: getattr(self, name) for name in TABLES}
         return {name: table for name, table in found.items() if table is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as the command line's JSON has them; NaN is None, a binary id its hexadecimal digits."""
+        """Plain values, as in the command line's JSON; NaN becomes None, a binary id hexadecimal text."""
         return {
             "streameval": __version__,
             "options": self.options,
@@ -103,12 +103,12 @@ class Attribution(AsJson):
         }
 
     def to_html(self, *, with_examples: bool = False) -> str:
-        """One page with everything, as the text of an HTML file that needs nothing else.
+        """The text of a self-contained HTML page with all tables.
 
         Parameters
         ----------
         with_examples : bool
-            Whether to show examples, which are contents of rows.
+            Whether to show examples, which are values from the data.
         """
         from streameval.report.attribution import attribution_page
         from streameval.report.html import html_of
@@ -116,20 +116,20 @@ class Attribution(AsJson):
         return html_of(attribution_page(self, self.source, with_examples=with_examples))
 
     def save(self, path: str | os.PathLike[str], *, with_examples: bool = False) -> None:
-        """Write everything to a ``.json`` or ``.html`` file, or one Parquet file a table to a directory.
+        """Write everything to a ``.json`` or ``.html`` file, or one Parquet file per table to a directory.
 
         Parameters
         ----------
         path : str or os.PathLike
         with_examples : bool
-            Whether an ``.html`` file shows examples; the other formats have them.
+            Whether an ``.html`` file shows examples; the other formats always include them.
 
         Raises
         ------
         OptionError
-            If the name has another ending, or the path cannot be a directory.
+            If the name has another suffix, or the path cannot be a directory.
         StreamevalError
-            If it cannot be written; a file that is there is replaced once the new one is whole.
+            If it cannot be written. An existing file is replaced only when the new one is complete.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq

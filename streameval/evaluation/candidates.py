@@ -1,4 +1,4 @@
-"""Columns that could be evaluated, if none was named: a list with types, nulls and ranges, and a command to copy."""
+"""Columns that could be evaluated: a list with types, nulls and ranges, and a suggested command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["candidates", "suggestion"]
 
 
 def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
-    """The columns of files, from their footers: ``column, type, nulls, low, high`` as plain values.
+    """The columns of files, from their footers: ``column, type, rows, nulls, low, high`` as plain values.
 
     Parameters
     ----------
@@ -44,9 +44,10 @@ def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
 def suggestion(data: Sequence[str]) -> str:
     """A command that evaluates the columns that look like scores and clusters.
 
-    A label is a numeric or boolean column of two values that is named like one; a score is a floating-point column, or
-    one named like a score; a cluster is a column of integers or text that is named like one. Where footers report
-    nulls, the command leaves those rows out, column by column.
+    A label is a boolean column, or a column with the range 0 to 1 that is named like a label. A score is a column of
+    numbers that is named like a score; if there is none, every floating-point column except weights counts. A cluster
+    is a column that is named like one and is not floating-point. If footers report nulls, the command drops those rows,
+    column by column.
     """
     found = survey(data)
     data = [shown(text) for text in data]  # without credentials

@@ -1,4 +1,4 @@
-"""Columns that can be folded: types that Arrow cannot filter are read as their plain twins."""
+"""Column types for folding: view types, which Arrow cannot filter, are read as plain strings and binaries."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pyarrow as pa
 
 __all__ = ["without_views"]
 
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """The columns to read, with plain types in place of views."""
+    """The schema with large strings and binaries in place of views."""
     return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])

@@ -27,19 +27,20 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 
     Parameters
     ----------
-    a, b : evaluations with sampling intervals over the same unit; `a` is the baseline
+    a, b : Evaluation
+        Evaluations with sampling intervals over the same unit; `a` is the baseline.
 
     Returns
     -------
     tuple of Scalar
         With ``of="column (b) − column (a)"``, `stderr`, `ci_lower`, `ci_upper`, `verdict`, and `p_value` adjusted for
-        all of them (Holm). The level is that of `b`.
+        all differences (Holm). The level is that of `b`.
 
     Raises
     ------
     OptionError
-        If one is not an evaluation or has no sampling intervals, or they have different units, unit hashes of different
-        versions, or nothing in common.
+        If `a` or `b` is not an evaluation or has no sampling intervals, or they have different units, different
+        versions of the unit hash, or no metric in common.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
 
 
 def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple[Estimate, Estimate]:
-    """The estimates to compare: over the units of `unit` where both have them, else over those of their intervals.
+    """The estimates to compare: `paired` if both have replicates there, otherwise `own`.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Sampling intervals of how many rows and positives there are, and of the share of positives.
+"""Sampling intervals of the number of rows, the number of positives, and the share of positives.
 
-They come from the rows of each block. A total T has the replicates B/(B − 1)·(T − T_b), its interval is symmetric on
-the log scale; the prevalence is a ratio of totals, whose interval is symmetric on the logit scale. They tell how many
-rows other data with the same number of units would have: campaigns differ in size.
+They are computed from the rows of each block. A total T has the replicates B/(B − 1)·(T − T_b), and an interval that is
+symmetric on the log scale. The prevalence is a ratio of totals with an interval that is symmetric on the logit scale.
+The intervals describe other samples with the same number of units, which differ in size (such as campaigns).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ COUNTED = ("rows", "positives", "prevalence")
 def counted(
     resampled: Mapping[tuple[str, str], Resampled], rows: int, positives: int, level: float
 ) -> tuple[Scalar, ...]:
-    """Rows, positives and prevalence with their intervals; none where no score has the blocks of all rows.
+    """Rows, positives and prevalence with their intervals; empty if no column has blocks that cover all rows.
 
     Parameters
     ----------
-    resampled : what gives the replicates of intervals, by family and column
-    rows, positives : of the evaluation
-    level : of the intervals
+    resampled : sources of replicates, by family and column
+    rows, positives : counts of the evaluation
+    level : level of the intervals
     """
     for split in resampled.values():
         by_block = split.rows_by_block
@@ -49,7 +49,7 @@ def counted(
 
 
 def _estimates(by_block: Array, sizes: Sizes) -> list[Estimate]:
-    """Rows, positives and prevalence; `by_block` has negatives and positives of each block."""
+    """Rows, positives and prevalence; `by_block` has shape (n_blocks, 2): negatives and positives of each block."""
     pos, each = by_block[:, 1].astype(np.float64), by_block.sum(axis=1).astype(np.float64)
     there = each > 0
     total, positive, blocks = float(each.sum()), float(pos.sum()), int(np.count_nonzero(there))

@@ -1,4 +1,4 @@
-"""Finalize what was folded, and put the results together."""
+"""Finalize the folded states and assemble the evaluation."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def finalize_all(
     resampling: Resampling = NO_INTERVALS,
     filtered: str = "",
 ) -> Evaluation:
-    """Finalize what was folded, and put the results together.
+    """Finalize the folded states and assemble the evaluation.
 
     Parameters
     ----------
     engine : the engine of the run
-    names : the inputs, as messages name them
-    plan : what was folded
+    names : names of the inputs, for messages
+    plan : the plan that was folded
     wanted : the states and their metrics
-    folded : the states
+    folded : the states, by spec
     threshold : the option `aul_threshold`: clusters above it count as all positive in the lift curve
     slicing : the slices to finalize as well
     resampling : the sampling intervals and comparisons to compute
-    filtered : the filter that rows had to meet
+    filtered : text of the row filter, for messages
 
     Raises
     ------
@@ -114,7 +114,7 @@ def _dropped(labels: LabelCounts, answered: _Answered) -> dict[str, int]:
         found[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
     for wanted, state in answered:
         for reason, rows in wanted.family.counted(wanted, state).dropped:
-            found.setdefault(reason, rows)  # a second state of the column may hold a sample of them
+            found.setdefault(reason, rows)  # a second state of the column may count only a sample
     return found
 
 
@@ -126,7 +126,7 @@ def _with_intervals(
     resampling: Resampling,
     certain: Sequence[Mapping[Metric, Scalar]],
 ) -> tuple[list[Scalar], list[Estimated]]:
-    """The results of all rows, with their sampling intervals and differences, and what these come from."""
+    """The results of all rows with sampling intervals, then the differences; and the estimates behind them."""
     if resampling.level is None:
         return list(results), []
     found = estimated(engine, answered, states, results, resampling, certain)
@@ -137,7 +137,7 @@ def _with_intervals(
 
 
 def _as_labelled(results: Sequence[Scalar], spec: LabelSpec | None, labels: LabelCounts) -> Sequence[Scalar]:
-    """Adjust results to the labels: if a label does not occur, it is the reason; unknown positives are removed."""
+    """Adjust results to the labels: an absent `pos_label` becomes the reason; without labels, `positives` is None."""
     if not labels.pos and spec is not None and spec.pos_label is not None:
         absent = f"no row has the label {spec.pos_label!r}"
         results = [replace(result, reason=absent) if result.reason else result for result in results]
@@ -147,7 +147,7 @@ def _as_labelled(results: Sequence[Scalar], spec: LabelSpec | None, labels: Labe
 
 
 def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]], filtered: str = "") -> None:
-    """Raise if the labels cannot be evaluated, or there are none."""
+    """Raise `LabelError` if the labels cannot be evaluated, `MissingInputError` if there are no rows."""
     try:
         labels.check()
     except LabelError as error:

@@ -1,4 +1,4 @@
-"""Forecast: what a run will read, hold and do, without running it.
+"""Forecast what a run will read, hold in memory and do.
 
 Rows and bytes come from the footers, or are estimated if the footers of small objects are not read. The sizes of states
 are computed from the rows: for a keyed state the forecast is an upper bound, because repeated keys are stored once;
@@ -36,7 +36,7 @@ class StateForecast:
 
     Attributes
     ----------
-    kind, of : what it counts, and the column
+    kind, of : kind of the state, and its column
     bytes : upper bound; −1 if the number of rows is unknown
     shards : number of parts that are finalized independently
     """
@@ -53,17 +53,17 @@ class Forecast(AsJson):
 
     Attributes
     ----------
-    where : where its tasks run
-    rows : −1 if unknown before reading
+    where : where its tasks run, in words
+    rows : rows to read; −1 if unknown before reading
     estimated : whether rows and bytes are estimated from the sizes of objects
-    partitions : files, slices or partitions that are read
+    partitions : number of files, slices or partitions to read
     bytes : bytes to read, for the requested columns
     columns : tuple of (name, type)
     states : tuple of StateForecast
     ranges : ranges that states are split into
     tasks : number of tasks by name
     memory : bytes that a task needs, by name
-    filtered : description of what a filter leaves to read; empty without a filter
+    filtered : what remains to be read after filtering, in words; empty without a filter
     """
 
     where: str
@@ -116,7 +116,7 @@ def forecast(
     plan : the states to fold
     wanted : states and metrics
     blocks : states of blocks, for sampling intervals
-    pruned : the data that a filter leaves to read
+    pruned : the files and row groups that a filter leaves to read
     """
     work = engine.assigned(found.pieces, found.rows, plan)
     states = tuple(_state(w, found.rows) for w in (*wanted, *blocks))
@@ -140,7 +140,7 @@ def forecast(
 
 
 def _state(wanted: MetricRequest, rows: int) -> StateForecast:
-    """A state of this many rows."""
+    """The forecast for a state with this number of rows."""
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:

@@ -1,4 +1,4 @@
-"""Check an evaluation against rules: a gate on data, for example before a launch."""
+"""Judge an evaluation by rules: a gate on data, for example before a launch."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_computed(rules: Sequence[Rule], request: Request) -> None:
-    """Raise `OptionError` if a rule judges a metric that the request does not compute; nothing is read before."""
+    """Raise `OptionError`, before data are read, if a rule judges a metric that the request does not compute."""
     computed = dict[str, tuple[str, ...]]()
     for family, columns in (("score", request.scores), ("cluster", request.clusters), ("classes", request.clusters)):
         for metric in request.selection.of(family):
@@ -144,11 +144,11 @@ def judged(
 
     Parameters
     ----------
-    given : rules, as `named_rules` takes them
+    given : rules, see `named_rules`
     counts : rows and positives of the evaluation
-    result : returns a result by its metric and column
-    estimate : returns a result with its replicates; for a difference, called with ``paired=True``
-    results : all results, among them those of slices
+    result : returns the result of a metric and column
+    estimate : returns the same result with its replicates; called with ``paired=True`` for a difference
+    results : all results, including those of slices
     """
     for rule in rules_of_data(given):
         if rule.slices:
@@ -162,7 +162,7 @@ def judged(
 
 
 def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
-    """The metric of a rule in every slice of its slicing.
+    """The results of a rule's metric in every slice of its slicing.
 
     Raises
     ------

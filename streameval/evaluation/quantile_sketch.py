@@ -1,4 +1,7 @@
-"""Sketches: quantiles and cumulative distribution of any column of numbers, out of core."""
+"""Quantile sketches of columns of numbers: quantiles and cumulative distributions, out of core.
+
+Each sketch takes one pass over the data and a fixed amount of memory (`streameval.states.scores.quantile_sketch`).
+"""
 
 from __future__ import annotations
 
@@ -38,24 +41,24 @@ def quantile_sketch(
     scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> QuantileSketch:
-    """The sketch of a column of numbers of any size, in one pass and about 44·compression bytes.
+    """Sketch the distribution of a column of numbers, in one pass and about 44·compression bytes.
 
-    The tasks depend on the data only, so that any number of threads or workers gives the same sketch.
+    Tasks depend on the data only, so that the sketch is the same for any number of threads or workers.
 
     Parameters
     ----------
     data : see `streameval.evaluate`
-    column : a column of integers, floats or decimals; NaN, nulls and infinities are counted apart
-    compression : see `QuantileSketch`; sketches merge if they have the same
+    column : a column of integers, floats or decimals; NaN, nulls and infinities are counted separately
+    compression : see `QuantileSketch`; sketches can be merged if their compression is equal
     delta_version : version of the Delta tables among the data, by default the current one
     threads, client, scheduler_timeout : where to run, see `streameval.evaluate`
-    progress : called with (rows folded, rows in all); the latter is −1 if unknown
+    progress : called with (rows folded, total rows); the latter is −1 if unknown
 
     Returns
     -------
     QuantileSketch
-        Quantiles are estimates. Except for frequent values, their error has been measured but is not guaranteed
-        (`streameval.states.scores.quantile_sketch`).
+        Quantiles are estimates. Frequent values are exact; for others the error has been measured, but is not
+        guaranteed (`streameval.states.scores.quantile_sketch`).
 
     Raises
     ------
@@ -95,7 +98,7 @@ def sketches_by_label(
     delta_version: int | None = None,
     **run: Any,
 ) -> dict[str, QuantileSketch]:
-    """The sketches of the negatives and of the positives, each in one pass; rows without a label are in neither.
+    """Sketch the negatives and the positives, each in one pass; rows without a label are left out.
 
     Parameters
     ----------
@@ -121,13 +124,13 @@ def sketches_by_label(
 
 
 def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
-    """What the sketches of some columns would do, a pass over the data each, and two more by label.
+    """Forecast the passes of `quantile_sketch` for several columns: one for each, and two more by label.
 
     Parameters
     ----------
     data, run : see `quantile_sketch`
     columns : columns of numbers
-    label : for sketches by label; else None
+    label : how labels are read, for sketches by label; otherwise None
 
     Raises
     ------
@@ -156,7 +159,7 @@ class _Pass:
     run: Mapping[str, Any]
 
     def planned(self, label: LabelSpec | None = None) -> tuple[Engine, Scan, QuantileSpec]:
-        """What to run on, what to read, and the state to fold."""
+        """The engine, the scan, and the spec of the state to fold."""
         engine = start(**self.run)
         columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
         version = self.delta_version
@@ -181,7 +184,7 @@ class _Pass:
         if label is not None:
             _check(folded.states[label], found.pieces[0].name, positive=positive)
         state: QuantileSketch = folded.states[spec]
-        return replace(state, spec=QuantileSpec(compression=self.compression))  # mergeable with that of any column
+        return replace(state, spec=QuantileSpec(compression=self.compression))  # mergeable with sketches of any column
 
 
 def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
@@ -202,7 +205,7 @@ def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
 
 
 def _check(labels: LabelCounts, name: str, *, positive: bool) -> None:
-    """Raise `LabelError` if labels are not two classes, or the positive one that is given does not occur."""
+    """Raise `LabelError` if there are not two classes, or if `pos_label` is given but does not occur."""
     try:
         labels.check()
     except LabelError as error:
@@ -214,7 +217,13 @@ def _check(labels: LabelCounts, name: str, *, positive: bool) -> None:
 
 
 def _kind(found: Scan, column: str) -> str:
-    """How the column's numbers are read."""
+    """The key type of the column's numbers.
+
+    Raises
+    ------
+    SchemaError
+        If the column does not hold numbers.
+    """
     kind = found.schema.field(column).type
     try:
         return score_type(kind, column)

@@ -1,4 +1,4 @@
-"""The request of a call of `evaluate`, with its options checked.
+"""The request: the checked options of a call of `evaluate`.
 
 Everything that can be refused without the data is refused here, before anything is read.
 """
@@ -35,7 +35,7 @@ class Request:
     label : how labels are read
     scores, clusters, sketches : columns
     classes, weight : columns, or None
-    scope : whether cluster ids belong to their partition
+    scope : ``global``, or ``partition`` if a cluster id is valid only within its partition
     approx : whether scores are counted in a histogram
     sampling : options of the approximate gain area, or None
     selection : the requested metrics
@@ -142,7 +142,7 @@ class Request:
 
     @property
     def estimates(self) -> bool:
-        """Whether results include digests, which depend on how rows are divided into tasks."""
+        """Whether states include digests, which depend on how rows are divided into tasks."""
         return self.sampling is not None or bool(self.sketches)
 
     def policy(self, name: str, column: str) -> Any:
@@ -209,7 +209,7 @@ def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
     OptionError
         If a policy counts rows that would be left out.
     """
-    if not options["common_rows"]:  # a baseline implies them, where a policy does not count the rows in question
+    if not options["common_rows"]:  # a baseline implies common rows, except for columns whose policy counts such rows
         scores = [name for name in options["score"] if of_column(options["nan"], name) != "half"]
         clusters = [name for name in options["cluster"] if of_column(options["nulls"], name) != "singleton"]
         return tuple(dict.fromkeys((*scores, *clusters))) if options["baseline"] else ()

@@ -1,11 +1,11 @@
-"""Each slice against all other rows, its *rest*: differences, paired over the blocks of their units.
+"""Differences between each slice and all other rows, its *rest*, paired over blocks of units.
 
 Slices are selected by their number of rows, never by their values: a slice selected for a bad value would look bad by
-chance. The rest is finalized as if there were no other rows, cluster sizes included.
+chance. The rest is evaluated as if it were the whole data; clusters have only the rows of the rest.
 
-Some metrics differ between few rows and many even if rows are drawn at random: those of clusters, if the slice cuts
-clusters; those against classes; those of the top k points. Their differences have no interval, p or verdict, with the
-reason.
+Some metrics depend on the number of rows even for a random slice: metrics of clusters, if the slice cuts clusters;
+metrics of clusters against classes; metrics of the top k points. Their differences have no interval, p-value or
+verdict, and the reason is given.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 __all__ = ["rest_differences"]
 
 _MOST = 100  # slices compared per slicing
-_FEW = 1 << 18  # rows below which each rest is read on its own: compiling further loops would take longer
+_FEW = 1 << 18  # rows below which each rest is read separately: compiling the loops of a joint sweep would take longer
 
 
 def rest_differences(
     sliced: SlicedStates, key: By, found: Sequence[Sequence[Estimated]], resampling: Resampling
 ) -> list[Scalar]:
-    """The differences in every metric between the slices with the most rows and all other rows.
+    """The differences of every metric between each of the 100 largest slices and its rest.
 
     Parameters
     ----------
-    sliced : the states of the slices, those of blocks among them
+    sliced : the states of the slices, including those of blocks
     key : the slicing
-    found : the results of every slice with their replicates, slices with the most rows first
-    resampling : which intervals and comparisons to compute
+    found : the results of every slice with their replicates, largest slices first
+    resampling : the intervals and comparisons to compute
 
     Returns
     -------
     list of Scalar
-        Slice by slice, p adjusted for all of them.
+        Slice by slice, with p-values adjusted for all differences (Holm).
     """
     slices = list(found[:_MOST])
     pairs = [
@@ -71,7 +71,7 @@ def rest_differences(
 def _sides(
     wanted: Sequence[MetricRequest], mine: Sequence[Estimated], rest: Sequence[Estimated]
 ) -> Iterator[tuple[Estimate, str, Estimate, str]]:
-    """Both sides of every difference with their names."""
+    """Both sides of every difference, with the names to append to their columns."""
     metrics = [(w.family, metric) for w in wanted for metric in w.metrics]
     for (family, metric), new, old in zip(metrics, mine, rest, strict=True):
         other, one = of_one_unit(old, new, (REST, "slice"))
@@ -80,7 +80,7 @@ def _sides(
 
 
 def _of_points(metric: Metric) -> str:
-    """Why a metric of the top k points is not comparable for a slice; empty for other metrics."""
+    """The reason why a metric of the top k points cannot be compared; empty for other metrics."""
     if metric.shrunk(0.5) == metric:
         return ""
     return "its points are another share of a slice than of all other rows: ask for a share"
@@ -89,7 +89,7 @@ def _of_points(metric: Metric) -> str:
 def _rests(
     sliced: SlicedStates, key: By, slices: Sequence[Sequence[Estimated]], resampling: Resampling
 ) -> Iterator[list[Estimated]]:
-    """For each of some slices, the results of all other rows, with their replicates."""
+    """For each slice, the results of its rest with their replicates."""
     engine, wanted = sliced.engine, sliced.wanted
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, sliced.grouped(w, key)) for w in wanted]
@@ -111,9 +111,9 @@ def _rests(
 def _together(
     sliced: SlicedStates, key: By, w: MetricRequest, groups: Sequence[Any], resampling: Resampling
 ) -> dict[Any, tuple[list[Scalar], dict[Metric, Scalar]]]:
-    """For the rest of each group its values, and what else intervals need, from one pass over all rows.
+    """The values of the rest of each group, and the certificates that intervals need, from one pass over the state.
 
-    Empty if the state does not allow it.
+    Empty if the family or a metric does not support it, or there are few rows.
     """
     engine, slicing = sliced.engine, sliced.slicing
     rests_of = w.family.rests_of if w.metrics and not any(metric.reads for metric in w.metrics) else None
@@ -127,7 +127,7 @@ def _together(
     rests = rests_of(group_sweep, k, list(named))
     [[found]] = engine.finalize([(rests, [Together(metrics)])])
     if any(isinstance(value, Metric) for values in found.values() for value in values):
-        return {}  # a metric takes several steps
+        return {}  # a metric needs several passes
     made = {}
     for (at, name), (_, rest) in rests.groups.items():
         rows = w.family.counted(w, rest)

@@ -1,4 +1,4 @@
-"""A run of `evaluate`: its plan, and how it reads and finalizes."""
+"""A run of `evaluate`: plan, read, finalize."""
 
 from __future__ import annotations
 
@@ -31,7 +31,17 @@ _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progres
 
 @dataclass(frozen=True)
 class Run:
-    """A planned run, ready to start."""
+    """A planned run.
+
+    Attributes
+    ----------
+    data, request : the arguments of `evaluate`
+    engine : where tasks run
+    found : the scan, after pruning by the filter
+    wanted : the states to build, with their metrics
+    plan : what to fold
+    pruned : what the filter ruled out; None without a filter
+    """
 
     data: Any
     request: Request
@@ -43,7 +53,7 @@ class Run:
 
     @classmethod
     def of(cls, data: Any, request: Request, *, estimate: bool) -> Run:
-        """The run of a request with a new engine; `estimate` says whether the plan may estimate the number of rows."""
+        """Plan a request on a new engine; with `estimate`, the number of rows may be estimated from object sizes."""
         engine = start(**{name: request.options[name] for name in _ENGINE})
         found = _scanned(data, request, engine, estimate=estimate and not request.estimates)
         where = None if request.where is None else request.where.bound(found.schema)
@@ -60,7 +70,7 @@ class Run:
         return cls(data, request, engine, found, wanted, _plan(request, found, wanted, where), pruned)
 
     def again(self) -> Run:
-        """The same run, planned without estimates."""
+        """The same run, planned with all footers read."""
         return self.of(self.data, self.request, estimate=False)
 
     def finish(self) -> Evaluation:
@@ -87,7 +97,7 @@ class Run:
             raise
 
     def _read(self) -> tuple[Folded, list[MetricRequest]]:
-        """The states, and the metrics of each; a sample may have been folded into another state than planned."""
+        """Fold the states; the specs of samples may change if they take a second pass."""
         found, wanted = self.found, self.wanted
         if self.request.sampling:
             sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
@@ -112,7 +122,7 @@ def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> 
 
 
 def _plan(request: Request, found: scan.Scan, wanted: Sequence[MetricRequest], where: Any) -> Plan:
-    """What to fold: the states of metrics, slices and blocks, each once."""
+    """The states to fold for metrics, slices and blocks, without duplicates."""
     return Plan(
         found.schema,
         request.label,

@@ -1,13 +1,15 @@
-"""Sampling: what a run reads for the approximate gain area, and how many times.
+"""Sampling: the rows that a run draws for the approximate gain area, and the number of passes.
 
-Rows are drawn while they are folded, in the same pass as everything else. Row groups are drawn here, before anything is
-read: the requested share, rounded up, with the smallest hashes of (file, offset).
+Single rows are sampled while they are folded, in the same pass as everything else. Row groups are sampled here, before
+anything is read: the requested share, rounded up, with the smallest hashes of (file, offset).
 
-One pass or two. One pass folds digests, from which counts between any edges are interpolated: nothing is read twice,
-and a reader can be read only once. Two passes count between the edges that the first one chose: exact counts, so that
-the bound is certain for the sample; and with few distinct scores (atoms) a much smaller one, since a bin of one score
-hides nothing. Left to itself, a run reads a second time, if the data can be read again, where one score in a hundred or
-more belongs to an atom that the digests show; and where all rows are drawn, since then the interval is certain.
+One pass folds digests, from which counts between any edges are interpolated. It works for readers, which can be read
+only once. A second pass counts exactly between edges that the first one chose, so that the error bound holds for the
+sample with certainty. With few distinct scores (atoms) the bound is also much smaller, because a bin with one distinct
+score loses nothing.
+
+By default a second pass is made, if the data can be read again, when at least 1 % of the sample belongs to atoms in the
+digests, or when all rows are drawn, in which case the interval contains the exact value.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ ATOMS = 0.01  # share of the sample in atoms that triggers a second pass
 
 @dataclass(frozen=True)
 class Sampling:
-    """The options of the approximation, checked.
+    """The options of the approximate gain area; raises `OptionError` for invalid values.
 
     Attributes
     ----------
@@ -76,7 +78,7 @@ class Sampling:
 
     @property
     def whole(self) -> bool:
-        """Whether row groups are drawn as a whole."""
+        """Whether whole row groups are drawn."""
         return self.sample_by == "row_groups"
 
     def metrics(self, truncate: Sequence[float]) -> tuple[AgcApprox, ...]:
@@ -107,20 +109,20 @@ class Sampling:
     def fold(
         self, found: Scan, plan: Plan, wanted: Mapping[DigestsSpec, Sequence[AgcApprox]], read: Reader
     ) -> tuple[Folded, dict[DigestsSpec, tuple[Any, tuple[AgcApprox, ...]]]]:
-        """Make every pass over the data.
+        """Make all passes over the data.
 
         Parameters
         ----------
         found, plan : the scan, and everything to fold in the first pass
-        wanted : the metrics of each state of the sample
-        read : folds pieces by a plan, given their number of rows
+        wanted : the metrics of each sampled state, by its spec
+        read : folds pieces according to a plan, given their number of rows
 
         Returns
         -------
         Folded
             All states.
         dict
-            For each state of the sample, the spec of the final state and its metrics.
+            For each sampled spec, the spec of its final state and the metrics.
         """
         pieces, rows, share = found.pieces, found.rows, 1.0
         if self.whole:
@@ -145,13 +147,13 @@ class Sampling:
         return _joined(first), {spec: (finer.get(spec, spec), asked) for spec, asked in metrics.items()}
 
     def second(self, state: SampledDigests, metrics: Sequence[AgcApprox]) -> BinsSpec | None:
-        """The spec of the second pass; None if there is none."""
+        """The spec of the second pass; None if one pass is enough."""
         if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.exact)):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
 
 
 def _joined(passes: Sequence[Folded]) -> Folded:
-    """The states of all passes; if two passes have a state, such as the labels, the earlier one."""
+    """The states of all passes; for a state that several passes have, such as the labels, that of the earliest."""
     states = {spec: state for folded in reversed(passes) for spec, state in folded.states.items()}
     return Folded(states, tuple(dict.fromkeys(skipped for folded in passes for skipped in folded.skipped)))

@@ -1,4 +1,4 @@
-"""Where results come from, without credentials: the data as named, its files, and the command that repeats the run."""
+"""The source of results, without credentials: the data, the files, and the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb
 
     Parameters
     ----------
-    data : as `evaluate` takes it
-    pieces : what was read
+    data : the data as given to `evaluate`
+    pieces : the pieces that were read
     plain : the options in plain form
-    verb : what was run
+    verb : the verb that was run
 
     Examples
     --------
@@ -44,12 +44,12 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb
 
 
 def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
-    """Inputs with options of S3 storage in their URIs, which `evaluate` and others then take.
+    """Add options of S3 storage to the URIs of inputs.
 
     Parameters
     ----------
     data : paths and URIs
-    storage : options in deltalake's spelling, such as ``AWS_ENDPOINT_URL``; options in a URI take precedence
+    storage : options as deltalake spells them, such as ``AWS_ENDPOINT_URL``; options in a URI take precedence
 
     Raises
     ------
@@ -72,7 +72,7 @@ def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
 
 
 def _named(data: Any) -> Iterator[tuple[str, bool]]:
-    """What was named, and whether it is a path."""
+    """The name of each input, and whether it is a path."""
     if isinstance(data, str | os.PathLike):
         yield shown(os.fspath(data)), True
     elif isinstance(data, list | tuple):

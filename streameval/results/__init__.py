@@ -1,10 +1,10 @@
-"""What a metric gives back: a value and how exact it is, or a curve.
+"""Results of metrics: values with their exactness, and curves.
 
-A value is exact, or known up to a certain interval, or an estimate from a sample. An estimate has no certain interval:
-its ends are NaN, and `stderr` and `bound` say how far off it may be.
+A value is exact, or known up to bounds that contain the exact value, or estimated from a sample. The bounds of an
+estimate are NaN; `stderr` and `bound` describe its error.
 
-A `Scalar` is written to JSON by `Scalar.to_dict` and to tables by `to_arrow`; both, and `from_arrow`, follow `COLUMNS`,
-so that a new field of the class is written and read everywhere.
+`Scalar.to_dict`, `to_arrow` and `from_arrow` all follow `COLUMNS`, which is derived from the fields of `Scalar`: a new
+field is written and read everywhere.
 """
 
 from __future__ import annotations

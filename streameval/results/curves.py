@@ -13,15 +13,15 @@ __all__ = ["Band", "Bins", "Curve", "Distribution", "Reliability"]
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Pointwise sampling intervals of a curve, on a grid of x; NaN where there is none.
+    """Pointwise sampling intervals of a curve on a grid of x; NaN where there is no interval.
 
     Attributes
     ----------
     x, lower, upper : float64 arrays of shape (n_points,)
-    level : of each interval, such as 0.95; not of the whole curve
-    unit : what is drawn together: a column, or ``row``
-    effective_units : effective number of units, the smallest of all rows, positives and negatives
-    reason : why there is no interval at any x; None where there is one at some
+    level : level of each single interval, such as 0.95; the whole curve has a lower one
+    unit : the sampling unit: a column, or ``row``
+    effective_units : effective number of units, the smallest of those of all rows, positives and negatives
+    reason : why no x has an interval; None if at least one has
     """
 
     x: Array
@@ -35,21 +35,21 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve for drawing; its area is that of the whole curve, not of the points kept.
+    """A curve for drawing; the area is that of the whole curve, not of the points kept.
 
     Attributes
     ----------
     name : ``roc``, ``precision_recall``, ``gain``, ``lift``, ``reliability``, ``corp`` or ``purity``
     of : the score or cluster column
     x, y : float64 arrays of shape (n_points,), at most 10,000 points
-    thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the
-        cluster size)
-    area : area under the whole curve; of ``reliability`` its mean distance from the diagonal (`ece`), of ``corp`` what
-        the distance costs (`corp.mcb`), of ``purity`` the share of positives of all rows
+    thresholds : float64 array of shape (n_points,); scores at or above it are predicted positive (for ``lift``, it is
+        the cluster size)
+    area : area under the whole curve; for ``reliability`` the mean distance from the diagonal (`ece`), for ``corp`` the
+        miscalibration (`corp.mcb`), for ``purity`` the share of positives among all rows
     exact : whether points and area are exact
-    positives, rows : what the curve was computed from; with weights, sums of weights
+    positives, rows : rows that the curve was computed from, and the positives among them; with weights, their sums
     weighted : whether there are weights
-    band : pointwise sampling intervals, where the evaluation has intervals
+    band : pointwise sampling intervals; None without intervals
     """
 
     name: str
@@ -67,12 +67,12 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Bins(Curve):
-    """A curve over bins of rows, ascending; bins without rows are left out. `thresholds` are their lower ends.
+    """A curve over bins of rows in ascending order; empty bins are left out. `thresholds` are their lower ends.
 
     Attributes
     ----------
     low, high : float64 arrays of shape (n_bins,), the ends of each bin
-    counts : float64 array of shape (n_bins,), rows of each bin; with weights, their sum
+    counts : float64 array of shape (n_bins,), rows of each bin; with weights, their sums
     """
 
     low: Array = field(kw_only=True)
@@ -88,13 +88,12 @@ class Reliability(Bins):
 
     Attributes
     ----------
-    x_lower, x_upper, y_lower, y_upper : float64 arrays of shape (n_bins,), certain ends of the mean score and of the
-        share, equal to `x` and `y` where these are exact
-    doubt : float64 array of shape (n_bins,), rows that may belong to the next bin: those of bins of a histogram that
-        cross an end
-    ci_lower, ci_upper : float64 arrays of shape (n_bins,), 95 % interval of the share (Wilson 1927) if every row were
-        drawn on its own; too narrow where rows come in groups, such as campaigns; NaN with weights, and where there is
-        doubt
+    x_lower, x_upper, y_lower, y_upper : float64 arrays of shape (n_bins,), bounds of the mean score and of the share;
+        equal to `x` and `y` if these are exact
+    doubt : float64 array of shape (n_bins,), rows that may belong to the next bin, because their histogram bin crosses
+        an end
+    ci_lower, ci_upper : float64 arrays of shape (n_bins,), 95 % intervals of the share (Wilson 1927) with each row as a
+        unit; too narrow if rows are correlated within groups, such as campaigns; NaN with weights or doubt
     """
 
     x_lower: Array = field(kw_only=True)
@@ -108,15 +107,15 @@ class Reliability(Bins):
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """How the scores of each class are distributed, in bins of equal width from the lowest score to the highest.
+    """The distribution of the scores of each class, in bins of equal width from the lowest to the highest score.
 
     Attributes
     ----------
     of : the score column
-    edges : float64 array of shape (n_bins + 1,); bins hold their lower edge, the last one its upper edge as well
+    edges : float64 array of shape (n_bins + 1,); a bin includes its lower edge, the last bin also its upper edge
     negatives, positives : float64 arrays of shape (n_bins,), rows of each class; with weights, their sums
-    infinite : rows (negatives, positives) whose score is infinite, which are in no bin
-    doubt : rows of bins of a histogram that cross an edge, and may belong to the next bin
+    infinite : (negatives, positives) with an infinite score, which are in no bin
+    doubt : rows that may belong to the next bin, because their histogram bin crosses an edge
     weighted : whether there are weights
     """
 
@@ -129,7 +128,7 @@ class Distribution:
     weighted: bool = False
 
     def densities(self) -> tuple[Array, Array]:
-        """Densities of the negatives and of the positives: each integrates to 1, or is 0 where the class is empty."""
+        """Densities of both classes, float64 arrays of shape (n_bins,); each integrates to 1, or is 0 if empty."""
         widths = self.edges[1:] - self.edges[:-1]
         negative, positive = (side / (max(side.sum(), 1e-300) * widths) for side in (self.negatives, self.positives))
         return negative, positive

@@ -1,4 +1,4 @@
-"""A value, and how exact it is."""
+"""`Scalar`: a value with its bounds, sampling interval and counts."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "FEW_UNITS", "REST", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
 
 FEW_UNITS = 50  # effective units below which a sampling interval is rough
-REST = "rest"  # of a slice: all other rows
+REST = "rest"  # all rows outside a slice
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scalar:
-    """One number, with the interval that certainly holds the exact value, if there is one.
+    """One number, with bounds that contain the exact value, if there are any.
 
     Attributes
     ----------
     metric : name of the metric, such as ``roc_auc``
-    value : the number; NaN where it is undefined, see `reason`
+    value : the number; NaN if it is undefined, see `reason`
     of : the score or cluster column
-    lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN for an estimate
-    exact : whether the value is exact; False where it is undefined
-    rows, positives : rows that the value was computed from, and how many of them are positive; None for metrics that
-        do not look at labels
-    reason : why the value or its interval is NaN
+    lower, upper : bounds of the exact value, equal to `value` if that is exact; NaN for an estimate
+    exact : whether the value is exact; False if it is undefined
+    rows, positives : rows that the value was computed from, and the positives among them; `positives` is None for
+        metrics that ignore labels
+    reason : why the value or its bounds are NaN
     stderr : standard error of an estimate
     threshold : the score at which an operating point is reached
     bound : largest error that binning adds to an estimate, on top of `stderr`
     ci_lower, ci_upper, ci_level : the sampling interval of the value and its level, such as 0.95; see
         `streameval.metrics.estimates`
-    ci_reason : why there is no sampling interval though one was asked for
-    unit : what is drawn together: a column, or ``row``
-    units : number of units, where it is known
-    effective_units : effective number of units, the smallest of all rows, positives and negatives
-    blocks : blocks that have rows
-    baseline : of a difference, the column that the other is compared with
-    p_value : of a difference, two-sided and adjusted for all differences of the table (Holm)
-    verdict : of a difference: ``better``, ``worse`` or ``not shown``
-    slice : the values of the slicing columns; None where all rows are meant
-    mean_over : the column of groups, where the value is the mean of their own values
-    groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of these
-    cut_share : of a cluster metric of a slice, the share of its rows in clusters that have rows of other slices as well
+    ci_reason : why there is no sampling interval although one was requested
+    unit : the sampling unit: a column, or ``row``
+    units : number of units, if known
+    effective_units : effective number of units, the smallest of those of all rows, positives and negatives
+    blocks : number of blocks that have rows
+    baseline : for a difference, the column that is subtracted
+    p_value : for a difference, the two-sided p-value, adjusted for all differences of the table (Holm)
+    verdict : for a difference: ``better``, ``worse`` or ``not shown``; with a margin also ``equivalent``
+    slice : the values of the slicing columns; None for all rows
+    mean_over : the column of groups, if the value is a mean over groups
+    groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of the latter
+    cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
 
     Examples
     --------
@@ -93,16 +93,16 @@ class Scalar:
 
     @classmethod
     def between(cls, metric: str, value: float, lower: float, upper: float) -> Scalar:
-        """A value known up to an interval."""
+        """A value known up to bounds."""
         return cls(metric, value, lower=lower, upper=upper, exact=lower == upper)
 
     @classmethod
     def undefined(cls, metric: str, reason: str) -> Scalar:
-        """A value that does not exist, with the reason."""
+        """An undefined value, with the reason."""
         return cls(metric, math.nan, exact=False, reason=reason)
 
     def __repr__(self) -> str:
-        """The fields that say something, as they are given to the class."""
+        """The fields that differ from their defaults, as constructor arguments."""
         told = []
         for each in fields(self):
             value = getattr(self, each.name)
@@ -113,7 +113,7 @@ class Scalar:
 
     @property
     def from_rest(self) -> bool:
-        """Whether it is the difference of a slice from all other rows.
+        """Whether this is the difference between a slice and all other rows.
 
         Examples
         --------
@@ -128,13 +128,13 @@ class Scalar:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends that a picture shows: of the sampling interval where one was asked for, else of the certain one."""
+        """The ends to draw: those of the sampling interval if one was requested, otherwise the bounds."""
         if self.ci_lower is not None and self.ci_upper is not None:
             return self.ci_lower, self.ci_upper
         return (self.lower, self.upper) if self.ci_level is None else (self.value, self.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; a NaN is None.
+        """Plain values for JSON; NaN becomes None.
 
         Examples
         --------
@@ -150,24 +150,24 @@ class Scalar:
         return found
 
 
-# Name and Arrow type of every column that results have in a table, in order; slicing columns follow.
+# Name and Arrow type of the columns of a result table, in order; slicing columns follow.
 COLUMNS: dict[str, str] = {"metric": "string", "of": "string"} | {
     each.name: {"str": "string", "float": "double", "int": "int64", "bool": "bool"}[str(each.type).partition(" ")[0]]
     for each in fields(Scalar)
     if each.name != "slice"
 }
-_SILENT: dict[str, tuple[Any, ...]] = {"exact": (True,), "rows": (0,), "positives": (0,)}  # left out of a repr
+_SILENT: dict[str, tuple[Any, ...]] = {"exact": (True,), "rows": (0,), "positives": (0,)}  # values that repr omits
 
 
 def _plain(value: float | str | None) -> float | str | None:
-    """The value in JSON: a NaN is null, an infinity is text."""
+    """A value for JSON: NaN becomes None, an infinity becomes text."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
 
 
 def slice_name(named: Mapping[str, Any] | None) -> str:
-    """A slice as rules spell it; empty for all rows.
+    """A slice in the syntax of rules; empty for all rows.
 
     Examples
     --------
@@ -182,14 +182,14 @@ def slice_name(named: Mapping[str, Any] | None) -> str:
 
 
 def _rule_text(column: str, value: Any) -> str:
-    """A value as rules spell it: texts in single quotes where they would not end, but those between edges."""
+    """A value in the syntax of rules: a text that would be ambiguous is quoted, unless it is an interval of edges."""
     if "=" not in column and isinstance(value, str) and (set(value) & set(",={}") or value.strip(" '") != value):
         return "'{}'".format(value.replace("'", "''"))
     return slice_text(value)
 
 
 def slice_text(value: Any) -> str:
-    """A value of a slicing column in words: null without quotes, texts that read like it with them.
+    """A value of a slicing column as text; null is unquoted, and texts that could be mistaken for it are quoted.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def slice_text(value: Any) -> str:
 
 
 def plain_slice_value(value: Any) -> Any:
-    """The value of a slicing column in JSON: numbers that JSON does not have, decimals and binaries are text."""
+    """The value of a slicing column for JSON; infinities, NaN, decimals, dates and binaries become text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Where results come from."""
+"""`Source`: where results come from."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where results come from, as far as others may know it.
+    """Where results come from, without credentials.
 
     Attributes
     ----------
-    data : what was named: paths and URIs without credentials, and the kinds of things in memory
-    files : number of files that were read; 0 where there are none
-    command : what repeats the run on the command line; empty where nothing does
-    nights : number of a store's nights
+    data : paths and URIs without credentials, and the types of objects in memory
+    files : number of files that were read; 0 if there are none
+    command : the shell command that repeats the run; empty if there is none
+    nights : number of nights of a store
     """
 
     data: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_arrow", "near_slice", "result_schema", "same_slice", "slice_table", "to_arrow"]
 
-_ALWAYS = ("value", "lower", "upper")  # NaN where a table has null
+_ALWAYS = ("value", "lower", "upper")  # fields that are NaN, not None, where a table has null
 
 
 def result_schema() -> pa.Schema:
@@ -27,10 +27,9 @@ def result_schema() -> pa.Schema:
 
 
 def to_arrow(results: Iterable[Scalar]) -> pa.Table:
-    """A table with one row for each result; a NaN is null.
+    """A table with one row per result; NaN becomes null.
 
-    Where there are slices, a column `by` names their slicing, null for results of all rows, and each slicing column
-    follows with its values.
+    If there are slices, a column `by` names the slicing (null for results of all rows), and the slicing columns follow.
 
     Examples
     --------
@@ -54,7 +53,7 @@ def to_arrow(results: Iterable[Scalar]) -> pa.Table:
 
 
 def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
-    """Whether two slices are the same; a NaN equals a NaN, and a date its text.
+    """Whether two slices are the same; NaN equals NaN, and a date in `other` equals its text.
 
     Examples
     --------
@@ -74,9 +73,7 @@ def _same_value(one: Any, other: Any) -> bool:
 
 
 def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The slice whose values, as texts, are nearest to those given; None if none is near.
-
-    Only slices of the given columns are compared.
+    """The slice over the same columns whose values, as text, are closest to the given ones; None if none is close.
 
     Examples
     --------
@@ -94,7 +91,13 @@ def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) ->
 
 
 def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
-    """One row for each slice of a slicing; see `streameval.Evaluation.slices`."""
+    """A table with one row per slice of a slicing; see `streameval.Evaluation.slices`.
+
+    Raises
+    ------
+    OptionError
+        If there is no such slicing.
+    """
     import pyarrow as pa
 
     sliced = [result for result in results if result.slice and not result.from_rest]
@@ -120,6 +123,6 @@ def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
 
 
 def from_arrow(table: pa.Table) -> list[Scalar]:
-    """The results of a table that has `COLUMNS` among its columns."""
+    """Read results from a table that has at least the columns of `COLUMNS`; slices are not restored."""
     rows = table.select(list(COLUMNS)).to_pylist()
     return [Scalar(**row | {name: math.nan for name in _ALWAYS if row[name] is None}) for row in rows]

@@ -1,6 +1,6 @@
-"""Rules: conditions on results, for schedulers; see `grammar`.
+"""Rules: conditions on results, for gates and schedulers.
 
-`grammar` reads a rule; `judging` holds a value against it.
+`grammar` parses rules; `judging` judges values by them.
 """
 
 from streameval.rules.grammar import FACTS, LIVE, Rule, named_rules

@@ -3,17 +3,17 @@
 A rule is a line of text::
 
     roc_auc[score_lr] >= 0.97            a bound: >=, >, <=, < or ==
-    roc_auc[v2] - roc_auc[v1] >= 0       the same for the difference of two columns
-    aul[cluster_loose] drop <= 0.01      how far below the usual value; `rise` above, `change` either way
+    roc_auc[v2] - roc_auc[v1] >= 0       a bound on the difference of two columns
+    aul[cluster_loose] drop <= 0.01      distance below the usual value; `rise` is above, `change` either way
     rows drop <= 50%                     the same in per cent of the usual value
     nulls[label] <= 5%                   in per cent of the night's rows
     age <= 36h                           hours since the newest night ended (UTC); also m, d
     missing == 0                         days without a night, up to the newest
-    aul drop <= 0.01 or undecided        passes where there are fewer than 3 nights to compare with
+    aul drop <= 0.01 or undecided        passes if there are fewer than 3 nights to compare with
 
-The usual value is the median of the last 7 complete nights before that did not fail the same rule, so that a bad week
-does not become the norm. With fewer than 3 the rule is undecided. A null value fails. A certain interval is judged at
-its worse end, and so is the usual value: a pass is certain.
+The usual value is the median of the last 7 earlier nights that are complete and did not fail the same rule, so that a
+bad week does not become the norm. With fewer than 3 such nights the rule is undecided. A null value fails. A value that
+is known only up to bounds is judged at its worse end, and so is the usual value: a pass is certain.
 
 ==================  =================================================================================
 ``rows``            rows of the night
@@ -22,22 +22,22 @@ its worse end, and so is the usual value: a pass is certain.
                     cent, their share of the rows
 ==================  =================================================================================
 
-Slices are in braces behind the column; the store must keep them, or the evaluation have them::
+Slices are written in braces after the column. The store must keep them, or the evaluation must have computed them::
 
-    roc_auc[score_lr]{country=DE} >= 0.9                   one slice; it fails where the slice has no value
-    roc_auc[score_lr]{country=*} >= 0.9                    each that has a value; it fails if one fails
-    roc_auc{country=*,channel=web} drop <= 0.05            each against its own usual value
-    roc_auc{length=>=80} >= 0.9                            numbers by edges, by their column or as length=0,20,80=>=80
-    roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that holds , = { or }
+    roc_auc[score_lr]{country=DE} >= 0.9                   one slice; fails if it has no value
+    roc_auc[score_lr]{country=*} >= 0.9                    every slice with a value; fails if one fails
+    roc_auc{country=*,channel=web} drop <= 0.05            each slice is compared with its own usual value
+    roc_auc{length=>=80} >= 0.9                            a slice between edges; also length=0,20,80=>=80
+    roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that contains , = { or }
 
-Two endings take the sampling interval at a level into account::
+Two endings judge the sampling interval at a level::
 
     roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
     roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
-    roc_auc[v2] drop <= 0.01 @95%                          the usual value counts as known
+    roc_auc[v2] drop <= 0.01 @95%                          the usual value is taken as exact
 
-Where there is no interval the rule is undecided. At 95 % a rule errs in 2.5 % of the nights whose true value is its
-limit, and so in 53 % of months of 30 independent ones.
+Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
+bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTS", "LIVE", "Rule", "named_rules"]
 
-FACTS = ("rows", "positives", "nulls")  # of a night, without its states
-LIVE = ("age", "missing")  # of the current store
+FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
+LIVE = ("age", "missing")  # facts of the store at the time of the check
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _QUOTED = r"'(?:[^']|'')*'"
-_SLICE = re.compile(  # a column, perhaps with edges, and a value up to the next column
+_SLICE = re.compile(  # a column, optionally with edges, and a value that ends before the next column
     r"\s*([^,=]+(?:=[-+\d.eE, ]+(?=\s*=))?)\s*=\s*"
     rf"({_QUOTED}|>=[^,=]+|[^=]+?)\s*(?:,?\s*$|,(?=[^,=]+=))"
 )
-_PARTS = (  # of a rule, one after the other: name, pattern, what is expected there
+_PARTS = (  # parts of a rule in order: name, pattern, description for messages
     ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
     ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
     (
@@ -95,17 +95,17 @@ class Rule:
 
     Attributes
     ----------
-    name : of the rule, by default its text
-    text : as it was written
-    metric, of : metric or fact, and its column; `of` may be left out where there is only one
+    name : name of the rule, by default its text
+    text : the rule as written
+    metric, of : metric or fact, and its column; `of` is None if the rule does not name it
     how : ``drop``, ``rise`` or ``change`` from the usual value; empty for the value itself
     sign, bound : the comparison; a bound on `age` is in hours
-    share : whether the bound was in per cent; then it is a fraction
+    share : whether the bound was given in per cent; `bound` is then a fraction
     lenient : whether an undecided rule passes
-    than : of a difference, the column that is subtracted
-    level : level of the sampling interval to judge, such as 0.95; None for the value alone
-    slices : columns and values of the slices to judge, ``*`` for each value; empty for all rows
-    proven : whether the whole interval must be on the right side; otherwise one of its ends is enough
+    than : for a difference, the column that is subtracted
+    level : level of the sampling interval to judge, such as 0.95; None to judge the value
+    slices : pairs (column, value) of the slices to judge, ``*`` for every value; empty for all rows
+    proven : whether the whole interval must be on the right side; otherwise one end is enough
 
     Examples
     --------
@@ -138,7 +138,7 @@ class Rule:
         Raises
         ------
         OptionError
-            If it is malformed; the message points at the place.
+            If the text is malformed; the message shows the position.
         """
         parts, places = _parsed(text)
         unit, share, bound = parts["unit"], parts["unit"] == "%", float(parts["bound"])
@@ -164,7 +164,7 @@ class Rule:
         return rule
 
     def _check(self, text: str, places: Mapping[str, int], unit: str) -> None:
-        """Refuse parts that do not go together."""
+        """Refuse inconsistent parts."""
         if self.how and self.sign not in ("<=", "<"):
             _refuse(text, places["sign"], f"a {self.how} is bounded from above: <= or <")
         if self.metric == "nulls" and self.of is None:
@@ -186,7 +186,7 @@ class Rule:
             )
 
     def _check_difference(self, text: str, places: Mapping[str, int], other: str) -> None:
-        """Refuse differences of other things than one metric of two columns."""
+        """Refuse differences other than that of one metric between two columns."""
         example = "such as roc_auc[v2] - roc_auc[v1]"
         if (other and self.metric in (*FACTS, *LIVE)) or (other and other != self.metric):
             _refuse(text, places["other"], f"a difference is of one metric of two columns, {example}")
@@ -198,7 +198,7 @@ class Rule:
             _refuse(text, places["how"], "a difference has no usual value; compare it with a bound")
 
     def _check_level(self, text: str, places: Mapping[str, int]) -> None:
-        """Refuse levels that are none, and those of what has no sampling interval."""
+        """Refuse invalid levels, and levels of facts, which have no sampling interval."""
         if self.proven and self.level is None:
             _refuse(text, places["level"], "proven needs a level, such as proven @95%")
         if self.level is not None and not 0.5 <= self.level < 1:
@@ -209,7 +209,7 @@ class Rule:
             _refuse(text, places["sign"], "an interval is held against a bound by >=, >, <= or <")
 
     def _check_slices(self, text: str, places: Mapping[str, int]) -> None:
-        """Refuse slices of what has none."""
+        """Refuse slices of facts and of differences, and levels of slices."""
         if self.slices and self.metric in (*FACTS, *LIVE):
             _refuse(text, places["slices"], f"{self.metric} is of the night, not of a slice")
         if self.slices and self.than is not None:
@@ -243,11 +243,11 @@ class Rule:
 
     @property
     def labelled(self) -> bool:
-        """Whether it speaks of labels, which may come late."""
+        """Whether the rule depends on labels, which may arrive late."""
         return self.metric not in ("rows", "nulls", *LIVE)
 
     def told(self, value: float) -> str:
-        """A value that it judged, in the unit of its bound.
+        """Format a judged value in the unit of the bound.
 
         Examples
         --------
@@ -261,7 +261,7 @@ class Rule:
         return f"{digits(value)} h" if self.metric == "age" else digits(value)
 
     def limit(self) -> str:
-        """The bound as messages have it."""
+        """The comparison and the bound, for messages."""
         number = (
             f"{self.bound * 100:g}%"
             if self.share
@@ -273,7 +273,7 @@ class Rule:
 
 
 def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
-    """The parts of a rule, and where each begins."""
+    """The parts of a rule by name, and the position of each in the text."""
     parts, at, places = dict[str, str](), 0, dict[str, int]()
     for part, pattern, expected in _PARTS:
         at += len(text[at:]) - len(text[at:].lstrip()) if part != "unit" else 0
@@ -304,12 +304,12 @@ def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
 
 
 def _spellings(name: str) -> tuple[str, str]:
-    """The names of a slicing column in a rule: its own, and without edges."""
+    """The names that a rule may use for a slicing column: in full, and without edges."""
     return name, name.partition("=")[0]
 
 
 def _is_value(text: str, value: Any) -> bool:
-    """Whether a text of a rule stands for the value of a slice; in single quotes it stands for a text."""
+    """Whether a rule's text matches the value of a slice; a quoted text matches strings only."""
     unquoted = text[1:-1].replace("''", "'") if re.fullmatch(_QUOTED, text) else None
     return text in ("*", slice_text(value)) or (unquoted is not None and value == unquoted)
 
@@ -321,12 +321,12 @@ def _refuse(text: str, at: int, expected: str) -> NoReturn:
 
 
 def named_rules(given: Any) -> list[Rule]:
-    """Rules of texts, or of a mapping of names to texts.
+    """Parse a text, several texts, or a mapping from names to texts.
 
     Raises
     ------
     OptionError
-        If there are none, or one is malformed.
+        If there is no rule, or one is malformed.
 
     Examples
     --------

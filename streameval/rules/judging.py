@@ -1,8 +1,9 @@
-"""What a rule says of a value.
+"""Judge values by a rule.
 
-The value has an interval: the certain one, or for a rule with a level the sampling interval, widened on both sides by
-what is uncertain of the value itself. A bound or a distance from the usual value is then held against one end. A rule
-without a level, or one that asks for proof, takes the worse end; a rule with a level alone takes the better one.
+A value has an interval: its bounds, or for a rule with a level its sampling interval, widened on both sides by the
+distance of the bounds from the value. One end of the interval is compared with the bound of the rule, or its distance
+from the usual value is. A rule without a level, or with ``proven``, uses the worse end; a rule with a level alone uses
+the better end.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices"]
 
-BASELINE = 7  # nights that the usual value is the median of
-ENOUGH = 3  # earlier nights, at least
-ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # how a verdict says that a value is not exact
+BASELINE = 7  # the usual value is the median of at most this number of nights
+ENOUGH = 3  # least number of earlier nights
+ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact
 _SIGNS = {
     ">=": lambda value, bound: value >= bound,
     "<=": lambda value, bound: value <= bound,
@@ -36,15 +37,15 @@ _SIGNS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule says of one value.
+    """The outcome of a rule for one value.
 
     Attributes
     ----------
     outcome : ``passed``, ``failed`` or ``undecided``
-    value : the value, without a level at its worse end; NaN if it is null
+    value : the judged value; for a rule without a level, the worse end of its bounds; NaN if it is null
     usual : the usual value that it was compared with; NaN without one
-    nights : number of nights that the usual value is of
-    reason : what was compared, in words
+    nights : number of nights behind the usual value
+    reason : the comparison, in words
     """
 
     outcome: str
@@ -61,9 +62,9 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
     ----------
     rule : Rule
     result : Scalar
-        The value, with its sampling interval at the level of the rule where that has one.
+        The value, with its sampling interval at the level of the rule, if it has one.
     before : sequence of Scalar
-        Values of the nights that give the usual one, at most `BASELINE`.
+        Values of the nights behind the usual value, at most `BASELINE`.
 
     Examples
     --------
@@ -93,16 +94,15 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
 
 
 def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Verdict:
-    """Judge slices, each as `judge` does; the rule fails if one fails.
+    """Judge each slice as `judge` does; the rule fails if one slice fails.
 
     Parameters
     ----------
     rule : Rule
     results : sequence of Scalar
-        The metric of every slice of the slicing. Of several slices that the rule is about, those without a value are
-        left out.
+        The metric in every slice of the slicing. If the rule judges several slices, those without a value are left out.
     before : sequence of sequences
-        The same of the nights that give the usual values.
+        The same for each night behind the usual values.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
 
 
 def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
-    """The slice that a rule seems to mean, as a question; empty if none is near."""
+    """A question that suggests the nearest slice; empty if none is near."""
     named = {column: value for column, value in rule.slices if value != "*"}
     known = filter(None, (rule.values_of(one.slice or {}) for one in results))
     some = [{column: each[column] for column in named} for each in known]
@@ -149,7 +149,7 @@ def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
 
 
 def _badness(rule: Rule, verdict: Verdict) -> float:
-    """How far a value lies on the wrong side."""
+    """A sort key: larger for values further on the wrong side."""
     if rule.how == "change":
         return abs(verdict.value - verdict.usual)
     if rule.how:
@@ -160,7 +160,7 @@ def _badness(rule: Rule, verdict: Verdict) -> float:
 
 
 def difference(one: Scalar, other: Scalar) -> Scalar:
-    """The difference of two values, with the interval that is certain to hold it.
+    """The difference of two values, with its bounds.
 
     Examples
     --------
@@ -182,13 +182,13 @@ def _undecided(rule: Rule, value: float, nights: int, reason: str) -> Verdict:
 
 
 def _ends(result: Scalar) -> tuple[float, float]:
-    """The certain interval of a value; an estimate has only the value."""
+    """The bounds of a value; for an estimate without bounds, the value itself."""
     lower, upper = (result.value if math.isnan(end) else end for end in (result.lower, result.upper))
     return lower, upper
 
 
 def _strict(rule: Rule) -> bool:
-    """Whether the worse end counts."""
+    """Whether the rule uses the worse end of the interval."""
     return rule.level is None or rule.proven
 
 
@@ -201,7 +201,7 @@ def _bounded(rule: Rule, low: float, high: float, result: Scalar) -> Verdict:
 
 
 def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "") -> str:
-    """What was compared, with the interval, or what kind of value it is."""
+    """The reason: the interval and the comparison; without a level, the comparison and the kind of value."""
     if rule.level is None:
         return f"{reason} {_kind(result)}".strip()
     interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{rule.level * 100:g}%"
@@ -210,7 +210,7 @@ def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "
 
 
 def _kind(result: Scalar) -> str:
-    """What a value is if it is not exact, in words."""
+    """The kind of an inexact value in words; empty for an exact one."""
     if result.exact or result.lower == result.upper:
         return ""
     return ESTIMATED[0 if math.isnan(result.lower) else 1]

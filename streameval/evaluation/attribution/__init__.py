@@ -1,8 +1,8 @@
-"""Attribute: which clusters and classes cost the score, and by how much.
+"""Attribute: the clusters, classes and slices that cost most, and how much each costs.
 
-One pass folds the states that `evaluate` folds as well. A sweep over their cells finds the costliest groups, in bounded
-memory; another finds their largest cells. Texts of hashed ids and examples take one more scan of the data, for the few
-groups that are shown.
+One pass folds the same states as `evaluate`. One sweep over their cells finds the costliest groups in bounded memory,
+and another one their largest cells. Texts of hashed ids and examples take one more scan of the data, for the groups
+that are shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progres
 
 
 def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
-    """`attribute`, with all options."""
+    """`attribute` with every option given."""
     options = checked_options({name: value for name, value in given.items() if name != "progress"})
     run = {name: given[name] for name in _ENGINE}
     clustered = given["cluster"] and (options["classes"] or given["label"])
@@ -41,13 +41,13 @@ def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
     made = with_slices(
         found, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
     )
-    asked = {**options, "classes": given["classes"]}  # an earlier clustering takes their place
+    asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
     told = command("attribute", made.source.data, asked) if made.source.command else ""
     return replace(made, source=replace(made.source, command=told))
 
 
 def forecasts(data: Any, **given: Any) -> list[Forecast]:
-    """What `attribute` would do with the same arguments, a pass over the data each: only footers are read.
+    """Forecast each pass that `attribute` would make with the same arguments; only footers are read.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def attribute(
     scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Attribution:
-    """Name the clusters and classes that cost a clustering its score, and say exactly how much each costs.
+    """Rank the clusters, classes and slices that cost most, and compute exactly how much each costs.
 
     Parameters
     ----------
@@ -103,40 +103,40 @@ def attribute(
     cluster : str, optional
         The cluster column.
     score : str, optional
-        A score column, for the slices that fall short.
+        A score column, for slices.
     by : str or sequence of str, optional
-        Slicing columns, as in `streameval.evaluate`: slices are ranked by how far they fall short of the whole, times
-        their rows. Slices with fewer than 20 positives or negatives are left out. The label is `label`, or the column
-        ``label``. Data are read once more.
+        Slicing columns, as in `streameval.evaluate`. Slices are ranked by shortfall × rows, where the shortfall is the
+        value of all rows minus that of the slice. Slices with fewer than 20 positives or negatives are left out. The
+        label column is `label`, by default ``label``. The data are read once more.
     ci, unit : optional
-        Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for having been selected: those
-        of R slices out of m that could be are at level 1 − R (1 − ci) / m, so that of the intervals shown a share of
-        1 − ci at most is wrong (false coverage rate). With `unit`, 20 effective units are needed.
+        Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for selection: the intervals of
+        R slices shown out of m eligible ones have level 1 − R (1 − ci) / m. The expected share of shown intervals that
+        miss the true value (false coverage rate) is then at most 1 − ci. With `unit`, a slice needs 20 effective units.
     classes : str, optional
         Column of the clusters' true classes, for the worst merges and splits.
     changed_from : str, optional
-        Column of an earlier clustering in place of classes: which clusters were merged and split since.
+        Column of an earlier clustering in place of classes, for the clusters that were merged and split since.
     label : str, optional
-        Column of labels, for the clusters that take most away from the area under the lift curve.
+        Column of labels, for the clusters that lower the area under the lift curve most.
     pos_label : bool, int, float or str, optional
         See `streameval.evaluate`.
     metric : str, optional
         The metric of the gains: `adjusted_rand_index` (the default), `pairwise.precision`, `pairwise.recall`,
-        `pairwise.fscore`, `bcubed_precision`, `bcubed_recall` or `bcubed_fscore`. Groups are ranked by their pairs,
-        whatever the metric. With `by`, the metric of the slices (`roc_auc` by default) if it is none of these.
+        `pairwise.fscore`, `bcubed_precision`, `bcubed_recall` or `bcubed_fscore`. Groups are always ranked by their
+        pairs. With `by`, any other name is the metric of the slices (`roc_auc` by default).
     aul_threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`; at least 1.
     top : int
-        Clusters and classes to find for each table, at most 1,000,000. Equal costs are ranked by id.
+        Number of clusters and classes in each table, from 1 to 1,000,000. Equal costs are ranked by id.
     examples : str, optional
-        A column of texts, numbers or times. Up to `examples_per` of its distinct values are added, in a column
-        `examples`, for each of the largest cells shown, and for the negatives and positives of impure clusters. They
-        are chosen by a hash of the value. Data are read once more.
+        A column of texts, numbers, booleans or times. Up to `examples_per` of its distinct values are added, in a
+        column `examples`, for each of the largest cells shown, and for the negatives and positives of impure clusters.
+        They are chosen by a hash of the value. The data are read once more.
     examples_per : int
-        Examples of each cell, at most.
+        Maximum number of examples of each cell, from 1 to 1,000.
     nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, threads, client,
     scheduler_timeout, progress
-        See `streameval.evaluate`. If ids belong to their partition, a column `partition` follows them.
+        See `streameval.evaluate`. With ``cluster_scope="partition"``, ids are followed by a column `partition`.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def attribute(
 
 
 def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:
-    """What clusters and classes cost; `run` are the options of the engine."""
+    """The tables of clusters and classes; `run` holds the options of the engine."""
     engine = start(**run)
     try:
         return Run.of(data, options, engine).finish()

@@ -1,6 +1,6 @@
-"""Narrowing: the pieces of a scan that can hold rows of a few ids, by the statistics of their row groups.
+"""Narrow a scan to the row groups that can hold rows of a few ids, by their statistics.
 
-Where data are sorted by id, a few row groups hold all rows of the ids that are shown.
+If data are sorted by id, only a few row groups hold the ids that are shown.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["narrowed"]
 
-_MOST = 256  # ids: each is compared with the statistics of every row group
+_MOST = 256  # most ids to test; each is compared with the statistics of every row group
 _DTYPES = {"signed": np.int64, "unsigned": np.uint64}
 
 
 def narrowed(found: Scan, wanted: Iterable[ValuesSpec]) -> Scan:
-    """The scan without row groups that hold no row of the groups wanted.
+    """Prune row groups that hold no row of the wanted ids.
 
-    Nothing is left out where ids are hashed, belong to their partition, or are many.
+    The scan is unchanged if ids are hashed, are scoped to partitions, or are more than 256.
 
     Raises
     ------
     OptionError
-        If the type of the column does not hold an id.
+        If the column's type cannot represent an id.
     """
     ids: dict[IdColumn, set[int]] = {}
     for spec in wanted:
@@ -56,5 +56,5 @@ def _equals(found: Scan, key: IdColumn, one: int) -> Any:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     try:
         return pc.field(key.name) == pa.scalar(one, plain)
-    except (pa.ArrowInvalid, OverflowError):  # narrower than the column that was counted
+    except (pa.ArrowInvalid, OverflowError):  # the type is narrower than that of the column that was counted
         raise not_there(key.name) from None

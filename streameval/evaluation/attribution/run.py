@@ -1,4 +1,4 @@
-"""A run over data: fold the states once, and look a few values up in one more scan."""
+"""A run of `attribute` over data: fold the states once, then look up ids and examples in one more scan."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ __all__ = ["Run", "checked_options"]
 
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in plain form; an earlier clustering takes the place of classes."""
+    """Options in plain form; `classes` is set to `changed_from` if that is given.
+
+    Raises
+    ------
+    OptionError
+        If an option is invalid, conflicts with another, has no effect, or nothing is named to attribute.
+    """
     classes, earlier = given.get("classes"), given.get("changed_from")
     if classes and earlier:
         msg = "classes and changed_from exclude each other: compare with one column at a time"
@@ -70,7 +76,17 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is about to start."""
+    """A planned run.
+
+    Attributes
+    ----------
+    options : see `checked_options`
+    engine : where tasks run
+    found : the scan, after pruning by the filter
+    plan : what to fold
+    filtered : text of the filter; empty without one
+    data : the data as given to `attribute`
+    """
 
     options: Mapping[str, Any]
     engine: Engine
@@ -81,7 +97,21 @@ class Run:
 
     @classmethod
     def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
-        """The run of checked options (`checked_options`)."""
+        """Plan a run.
+
+        Parameters
+        ----------
+        data : see `streameval.evaluate`
+        options : see `checked_options`
+        engine : where to run
+
+        Raises
+        ------
+        DataError
+            If an input or a column is missing or has a type that cannot be used.
+        OptionError
+            If the data do not support an option.
+        """
         cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
         folded = dict.fromkeys(name for name in (label, cluster, classes, *(where.columns if where else ())) if name)
@@ -111,12 +141,12 @@ class Run:
 
     @cached_property
     def clusters(self) -> Ids:
-        """Ids of clusters."""
+        """The ids of clusters."""
         return self._ids(self.options["cluster"], self.options["cluster_scope"])
 
     @cached_property
     def classes(self) -> Ids | None:
-        """Ids of classes."""
+        """The ids of classes; None without classes."""
         return self._ids(self.options["classes"]) if self.options["classes"] else None
 
     def _ids(self, column: str, scope: str = "global") -> Ids:
@@ -128,7 +158,7 @@ class Run:
 
     @property
     def wanted(self) -> list[MetricRequest]:
-        """The states to fold: a table where there are classes, sizes where there are labels."""
+        """The states to fold: a contingency table if there are classes, cluster sizes if there are labels."""
         one, scope = self.clusters.column, self.options["cluster_scope"]
         policies = scope, of_column(self.options["nulls"], self.options["cluster"])
         found: list[MetricRequest] = []
@@ -151,7 +181,7 @@ class Run:
         return forecast(self.engine, self.found, self.plan, self.wanted)
 
     def finish(self) -> Attribution:
-        """Read the data and make the tables."""
+        """Read the data and compute the tables."""
         folded = self.engine.read(self.found.pieces, self.found.rows, self.plan)
         states = [folded.states[spec] for spec in self.plan.specs]
         skipped = (*self.found.skipped, *folded.skipped)
@@ -167,11 +197,16 @@ class Run:
         return Sweep(self.options, self.engine, self.clusters, self.classes, look_up).added(result, table, sizes)
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
-        """A function that reads the data again; None if they came from a reader, which can be read only once.
+        """A function that reads values from the data; None if the data are a reader, which can be read only once.
 
         Parameters
         ----------
-        skipped : files that were not counted, and why
+        skipped : (file, reason) of files that were not counted
+
+        Raises
+        ------
+        OptionError
+            If examples were requested from a reader.
         """
         if self.found.splittable:
             return partial(self._looked_up, dict(skipped))
@@ -198,13 +233,13 @@ class Run:
         return {name: folded.states[spec].lists() for name, spec in wanted.items()}
 
     def _asked(self) -> dict[str, Any]:
-        """The options as they were given."""
+        """The options as given by the user."""
         if not self.options["changed_from"]:
             return dict(self.options)
         return {**self.options, "classes": None}
 
     def _check(self, folded: Folded, skipped: Sequence[tuple[str, str]]) -> None:
-        """Raise if labels cannot be read, or there are no rows."""
+        """Raise if the labels cannot be evaluated, or no row is in a cluster."""
         names = [piece.name for piece in self.found.pieces]
         where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
         if self.plan.label is not None:

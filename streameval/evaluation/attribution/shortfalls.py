@@ -1,10 +1,11 @@
-"""Slices by what hurts most: how far each falls short of the whole, times its rows.
+"""Slices ranked by cost: shortfall × rows, where the shortfall is the value of all rows minus that of the slice.
 
-A slice with few rows is far off by chance alone. So slices with fewer than `LEAST` effective units of rows, positives
-or negatives are left out first, and counted; without a unit column each row is a unit.
+The value of a small slice deviates by chance. Therefore slices with fewer than `LEAST` effective units of rows,
+positives or negatives are left out first, and counted; without a unit column each row is a unit.
 
-The worst of many slices lies far below by chance alone. So the intervals of the R slices that are shown, out of m that
-could be, are at level 1 − R (1 − level) / m: then at most a share of 1 − level of the intervals shown is wrong.
+The worst of many slices lies far below the whole by chance. Therefore the intervals of the R slices shown, out of m
+eligible ones, have level 1 − R (1 − level) / m: the expected share of shown intervals that miss the true value is then
+at most 1 − level.
 
 References
 ----------
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST", "of_slices", "with_slices"]
 
-LEAST = 20  # effective units of a slice
+LEAST = 20  # least number of effective units of a slice
 _SHARED = (
     "ci",
     "unit",
@@ -60,12 +61,12 @@ def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric(given: Mapping[str, Any]) -> str:
-    """The metric that slices fall short in: the one asked for unless it is for the gains of classes.
+    """The metric of the slices: the given one, unless that is the metric of the gains of classes.
 
     Raises
     ------
     OptionError
-        If neither end of it is better.
+        If the metric has no better end.
     """
     asked = None if given.get("classes") and given["metric"] in GAINS else given["metric"]
     metric = str(asked or usual("score"))
@@ -82,14 +83,19 @@ def with_slices(
     given: Mapping[str, Any],
     at_level: Callable[[float], Sequence[Scalar]],
 ) -> Attribution:
-    """The result with a table of slices; without other tables it is made of this one alone.
+    """Add the table of slices to an attribution.
 
     Parameters
     ----------
-    result : what clusters cost; None where no cluster column was named
-    found : the values of the slices, by the options of `of_slices`
+    result : the attribution of clusters; None if no cluster column was named
+    found : the evaluation of the slices, with the options of `of_slices`
     given : options of `streameval.attribute`
-    at_level : the results of all slices, in the order of `found`, with intervals at another level
+    at_level : returns the results of all slices, in the order of `found`, with intervals at another level
+
+    Raises
+    ------
+    OptionError
+        If the metric has no better end, or names several metrics.
     """
     from streameval.evaluation.attributed import Attribution
 
@@ -120,7 +126,7 @@ def with_slices(
 
 
 def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]]:
-    """The value of all rows, and those of the slices."""
+    """Split the results into that of all rows and those of slices."""
     named = {result.metric for result in results}
     if len(named) != 1:
         msg = f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one"
@@ -134,7 +140,7 @@ def _fits(one: Scalar) -> bool:
 
 
 def _units(one: Scalar) -> float:
-    """The smallest effective number of units of a slice."""
+    """The effective number of units of a slice; without units, the smaller class."""
     if one.effective_units is not None:
         return one.effective_units
     positives = one.positives or 0
@@ -142,9 +148,9 @@ def _units(one: Scalar) -> float:
 
 
 def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, ...]]) -> pa.Table:
-    """One row for each slice, the largest cost first; a column that is not of its slicing is null.
+    """One row per slice, largest cost first; columns of other slicings are null.
 
-    With several slicings, the first column tells which one it is.
+    With several slicings, the first column `by` names the slicing.
     """
     there = {name for _, one in worst for name in one.slice or ()}
     columns = [name for name in dict.fromkeys(chain.from_iterable(slicings)) if name in there]

@@ -1,4 +1,4 @@
-"""Costs: how much each cluster and class lowers the score, computed in one sweep over folded states.
+"""Costs: how much each cluster and class lowers the score, from one sweep over folded states.
 
-The states may come from data, a store or an evaluation.
+The states come from data, a store or an evaluation.
 """

@@ -1,4 +1,4 @@
-"""Turn the words of ids back into ids: integers from the state, texts from a scan, partitions from their hashes."""
+"""Decode ids from their words in a state: integers directly, texts by a scan of the data, partitions by hash."""
 
 from __future__ import annotations
 
@@ -52,21 +52,26 @@ class Ids:
 
     @property
     def signed(self) -> bool:
-        """Whether ids are signed integers shared by all partitions; these are ranked by value."""
+        """Whether ids are signed integers with global scope, which are ranked by value."""
         return self.column.type == "signed" and not self.partitions
 
     @property
     def hashed(self) -> bool:
-        """Whether ids are hashes, so that their texts are not in the state."""
+        """Whether ids are hashes, whose texts are not in the state."""
         return self.column.type == "hash"
 
     def learn(self, words: Array, texts: Sequence[list[bytes]]) -> None:
-        """Remember the texts of hashed ids; `texts` has one list per id.
+        """Record the texts of hashed ids.
+
+        Parameters
+        ----------
+        words : uint64 array of shape (n, n_words)
+        texts : for each id, a list with its text; empty if no row had the id
 
         Raises
         ------
         OptionError
-            If an id has none.
+            If an id has no text.
         """
         for key, found in zip(words, texts, strict=True):
             if not found:
@@ -98,17 +103,17 @@ class Ids:
         return np.column_stack((firsts, seconds))
 
     def paths(self, words: Array) -> pa.Array:
-        """The partition of each id; null if it is unknown."""
+        """The partition of each id; null if unknown."""
         salts = self._salts(self._shaped(words))
         return pa.array([self.partitions.get((int(a), int(b))) for a, b in salts], pa.string())
 
     def _shaped(self, words: Array) -> Array:
-        """The words; an empty array is given the number of columns that ids have."""
+        """The words; an empty array gets the right number of columns."""
         return words if len(words) else np.empty((0, self.column.words), np.uint64)
 
 
 def not_there(column: str) -> OptionError:
-    """The error for data without a row of an id that was counted; only data named after a store can lack one."""
+    """The error if the data have no row of an id that was counted; possible only for data passed along with a store."""
     msg = (
         f"the data hold no row of some value of {column} that was counted: they are not those of the chosen nights, or "
         "were changed since; fold the nights again (replace), or name the files that were folded"

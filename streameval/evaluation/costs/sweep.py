@@ -1,4 +1,4 @@
-"""One sweep over folded states that finds the costliest groups; the states come from data or from a store."""
+"""The sweep over folded states that finds the costliest groups and their largest cells."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LookUp = Callable[[Mapping[str, ValuesSpec]], Values]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to look for.
+    """A sweep over the states of one cluster column.
 
     Attributes
     ----------
     options : options of `streameval.attribute`, in plain form
     engine : the engine that holds the states
-    clusters, classes : readers of their ids; classes are None if only labels are used
-    look_up : reads the values of a few groups from the data; None if there are no data
+    clusters, classes : their ids; classes are None if only labels are used
+    look_up : reads the values of a few groups from the data; None without data
     """
 
     options: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Sweep:
     look_up: LookUp | None
 
     def added(self, result: Attribution, table: Any, sizes: Any) -> Attribution:
-        """The result, with the tables of a contingency state and of a cluster state added; either may be None."""
+        """Add the tables of a contingency state and of a cluster state to a result; either state may be None."""
         pairs = self._pairs(table, self.classes) if table is not None and self.classes is not None else None
         impure = self._impure(sizes) if sizes is not None else None
         values = self._values(pairs, impure)
@@ -73,7 +73,7 @@ class Sweep:
         return ImpureTable(self.engine.finalize([(state, [worst])])[0][0])
 
     def _values(self, pairs: PairTables | None, impure: ImpureTable | None) -> Values | None:
-        """Texts of ids (stored in `clusters` and `classes`) and examples by table; both take one more scan."""
+        """Look up the texts of ids (recorded in `clusters` and `classes`) and examples by table, in one scan."""
         wanted = self._wanted(pairs, impure)
         if not wanted or self.look_up is None:
             return {} if self.options["examples"] else None
@@ -111,6 +111,6 @@ class Sweep:
 
 
 def _union(ids: Sequence[Array]) -> Array:
-    """Distinct ids of several collections."""
+    """The distinct ids of several arrays, as a uint64 array of shape (n, n_words)."""
     parts = [part for part in ids if len(part)]
     return np.unique(np.concatenate(parts), axis=0) if parts else np.empty((0, 1), np.uint64)

@@ -32,8 +32,8 @@ class Shown:
     Attributes
     ----------
     ids : uint64 array of shape (n, n_words), largest cost first
-    columns : int64 array of shape (n, n_columns)
-    members : the largest cells
+    columns : int64 array of shape (n, n_columns): cost, rows, cells, and for splits the joined pairs
+    members : their largest cells
     """
 
     ids: Array
@@ -59,7 +59,7 @@ class PairTables:
     def added(
         self, result: Attribution, clusters: Ids, metric: str, values: Mapping[str, list[list[bytes]]] | None
     ) -> Attribution:
-        """The result, with these tables added; `values` are examples, or None if none were requested."""
+        """Add these tables to a result; `values` holds examples, or is None if none were requested."""
         gain = gains(metric, self.summary)
         pairs = self.summary
         agreeing = (pairs.cells.squares - pairs.total) // 2
@@ -101,7 +101,7 @@ class ImpureTable:
         return np.column_stack((ids, np.tile(np.array([0, 1], np.uint64), len(self.worst.ids))))
 
     def added(self, result: Attribution, clusters: Ids, values: Mapping[str, list[list[bytes]]] | None) -> Attribution:
-        """The result, with this table added; `values` are examples, or None if none were requested."""
+        """Add this table to a result; `values` holds examples, or is None if none were requested."""
         loss = self.worst.loss
         total = loss.total
         lost = [loss.share(each) for each in self.worst.lost]
@@ -156,7 +156,7 @@ def _none(columns: int) -> list[pa.Array]:
 
 
 def _largest(shown: Shown, member: str, ids: Ids) -> pa.Array:
-    """The largest cells of each group; missing ones belong to rows without an id, so each has one row."""
+    """The largest cells of each group; a missing cell is a row without an id, which counts as one row."""
     cells = _cells(shown, member, ids)
     kinds = {name: array.type for name, array in _named(member, ids, shown.members.ids[:0]).items()}
     if cells:
@@ -191,7 +191,7 @@ def _texts(values: Sequence[bytes]) -> list[str]:
 
 
 def _costs(name: str, costs: Array, total: int, gained: Sequence[float]) -> dict[str, pa.Array]:
-    """Costs with their shares of the total, and gains."""
+    """The columns of costs, their shares of the total, gains and running shares."""
     each = costs.tolist()
     return {
         name: pa.array(each, pa.int64()),

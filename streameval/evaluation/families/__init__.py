@@ -62,8 +62,8 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
 
 
 def finalize(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]]) -> Iterator[Scalar]:
-    """Results of all states, in the order given, each with its column and its rows."""
-    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # the shards of a group share one graph
+    """The results of all states, in the order given, with their columns, rows and positives."""
+    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # all shards of a group in one graph
         pairs = list(group)
         rows = pairs[0][0].family.finalize(engine, [(state, wanted.metrics) for wanted, state in pairs])
         for (wanted, state), row in zip(pairs, rows, strict=True):

@@ -61,19 +61,19 @@ class Clusters(Sharded):
         return "the slice cuts clusters (cut_share), which alone changes their sizes" if value.cut_share else ""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """Its size table, with and without each block of clusters, and of the unit where cells hold the rows."""
+        """The size table, with its changes if each block of clusters is left out."""
         if wanted.spec.unlabelled or not wanted.metrics:
             return state
         changes = _changes(engine, state)
         return SweptClusters(changes.table, state.dropped_rows, changes)
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """Clusters by block of the unit, which all clusterings share."""
+        """Cluster counts by block of the unit, for differences between clusterings."""
         paired = resampling.unit is not None and not wanted.spec.unlabelled
         return GroupedSpec(wanted.spec, resampling.blocks) if paired else None
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The state without each block of clusters: clusters are the units."""
+        """The state without each block of clusters, which are the sampling units."""
         if wanted.spec.unlabelled:
             return _UNLABELLED
         return WithoutRows(state.changes, wanted.of, int(state.table.clusters.sum()))
@@ -81,7 +81,7 @@ class Clusters(Sharded):
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """The state without each block of the unit, which both clusterings share."""
+        """The state without each block of the unit, which clusterings have in common."""
         if wanted.spec.unlabelled:
             return _UNLABELLED
         if blocks is None:
@@ -90,6 +90,6 @@ class Clusters(Sharded):
 
 
 def _changes(engine: Engine, state: Any) -> SizeChanges:
-    """The changes of a state's size table, computed where its rows are."""
+    """The changes of a state's size table if each block is left out, computed where its rows are held."""
     found: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
     return found

@@ -59,14 +59,14 @@ class Contingency(Sharded):
         return _assignment_cells(metrics) is not None
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """Its summary, with and without each block of classes."""
+        """The summary of the table, with its replicates if each block of classes is left out."""
         summary, (first, *others) = engine.watched(state, ClassBlocks)
         replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
         engine.budget.release_spares()
         return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Empty: its values depend on classes, and cluster sizes alone do not show how a cut affects them."""
+        """Empty: values against classes depend on more than the clusters that a slice cuts; see `unlike`."""
         return {}
 
     def unlike(self, value: Scalar) -> str:
@@ -74,7 +74,7 @@ class Contingency(Sharded):
         return "values against classes depend on how many classes and clusters there are, fewer in a slice"
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """One table after the other: two passes summarise it, and metrics see only the summary."""
+        """Finalize one table after the other: two passes summarise it, and metrics read only the summary."""
         results = []
         for state, metrics in jobs:
             summary = state.summarised(partial(engine.summary, assignment_cells=_assignment_cells(metrics)))
@@ -83,24 +83,24 @@ class Contingency(Sharded):
         return results
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The table without each block of classes, which are the units: they are in the state itself."""
+        """The table without each block of classes, which are the sampling units; the state itself holds them."""
         return WithoutClasses(state.replicates, wanted.spec.classes)
 
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """All clusterings share classes as units, except null classes, whose origin the state does not record."""
+        """None, since classes are units common to all clusterings; but rows with a null class have no block."""
         if state.replicates.classless:
             return f"rows with a null class {wanted.spec.classes} have no block: leave them out (--nulls drop)"
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """Metrics see each state as a single part."""
+        """Finalize each state as a single part."""
         made = (make() for make in jobs)
         return [[scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in made]
 
 
 def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
-    """The limit on cells of the best matching that metrics set; None if none needs the matching."""
+    """The limit on cells of the best matching, set by metrics; None if no metric needs the matching."""
     limits = (metric.assignment_cells for metric in metrics)
     return next((limit for limit in limits if limit is not None), None)

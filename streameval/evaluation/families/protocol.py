@@ -26,16 +26,16 @@ __all__ = ["Counted", "Family", "KeyTypes", "MetricRequest"]
 
 @dataclass(frozen=True)
 class MetricRequest:
-    """A state to build, and the metrics to compute of it.
+    """A state to build, and the metrics to compute from it.
 
     Attributes
     ----------
-    family : what kind of input it is
+    family : the family of the input
     of : the column
-    spec : the state's spec
+    spec : the spec of the state
     metrics : the metrics
     of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
-    by : slicing columns, if this is the sliced state that a store keeps; else empty
+    by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
     """
 
     family: Family
@@ -62,7 +62,13 @@ class MetricRequest:
 
 
 class Counted(NamedTuple):
-    """Rows that metrics were computed from, the positives among them if labels matter, and rows left out by reason."""
+    """Rows that metrics were computed from, and rows left out.
+
+    Attributes
+    ----------
+    rows, positives : counts; `positives` is None if the metrics ignore labels
+    dropped : (reason, rows) left out
+    """
 
     rows: int
     positives: int | None
@@ -70,15 +76,26 @@ class Counted(NamedTuple):
 
 
 class Family(Protocol):
-    """One kind of input."""
+    """One kind of input.
+
+    Attributes
+    ----------
+    name : name of the family
+    column : the option that names its columns
+    sharded : whether its states are finalized shard by shard
+    own_blocks : whether its intervals need a state of blocks; stores then keep it
+    sweep_metrics : further metrics to compute in a sweep over all slices
+    replicated_by : family whose estimates for the same column serve its metrics; empty if it has its own replicates
+    rests_of : computes the rests of several groups from one sweep; None if each rest is read separately
+    """
 
     name: str
-    column: str  # the option that names its columns
-    sharded: bool  # whether its states are finalized shard by shard
-    own_blocks: bool  # whether its intervals need a state of blocks; stores then keep it
-    sweep_metrics: ClassVar[tuple[Metric, ...]]  # further metrics of a sweep over all slices
-    replicated_by: ClassVar[str]  # family of the column whose estimates its metrics take; empty for its own
-    rests_of: ClassVar[Callable[..., Any] | None]  # the rests of some groups of a sweep; None: each is read on its own
+    column: str
+    sharded: bool
+    own_blocks: bool
+    sweep_metrics: ClassVar[tuple[Metric, ...]]
+    replicated_by: ClassVar[str]
+    rests_of: ClassVar[Callable[..., Any] | None]
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""
@@ -93,13 +110,13 @@ class Family(Protocol):
         """Whether the metrics need the best matching of a table."""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """What replaces the state if replicates are needed: often one sweep gives both replicates and values."""
+        """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Rows of each slice of a sliced state in clusters that the slice cuts; empty where there are no clusters."""
+        """Rows of each slice of a sliced state in clusters that the slice cuts; empty for inputs without clusters."""
 
     def unlike(self, value: Scalar) -> str:
-        """Why a slice may differ from other rows merely because of its size; empty if it does not."""
+        """The reason why a slice may differ from other rows merely because of its size; empty if there is none."""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """The results of several states."""
@@ -110,23 +127,23 @@ class Family(Protocol):
     def certificates(
         self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> tuple[Metric, ...]:
-        """Further metrics of a state that its intervals need, given its blocks; None if there are none."""
+        """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The source of the replicates for intervals, from a state and its blocks; or why there are none."""
+        """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
 
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """The source of the replicates for differences between columns; None if intervals use the same."""
+        """The source of the replicates for differences between columns; None if it is that of the intervals."""
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """The results of the states that `Resampled.without` gives in this process, each built on demand."""
+        """The results of the states without a block (`Resampled.without`), each built on demand in this process."""
 
 
 @dataclass(frozen=True)
 class KeyTypes:
-    """How columns become keys: the types that hold all of their values."""
+    """The key types of columns: the narrowest types that hold all of their values."""
 
     found: Scan
 

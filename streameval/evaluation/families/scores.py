@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "Samples", "Scores"]
 
 
-_LIGHTEST = 1e-300  # least share of the total weight per class; below it, products leave float64
+_LIGHTEST = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
 
 
 @dataclass(frozen=True)
 class _OfScores(Sharded):
-    """What the families of score columns share: which rows count, and which weights can be evaluated."""
+    """Common base of the families of score columns: counted rows, and the check of weights."""
 
     column = "score"
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """All rows whose score is a number, and NaN scores if these count as halves."""
+        """All rows whose score is a number; with ``nan="half"`` also rows with a NaN score."""
         rows, positives = totals(state)
         nan = state.nan_rows.tolist()
         if wanted.spec.nan == "half":
@@ -56,7 +56,7 @@ class _OfScores(Sharded):
         return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Refuse weights if the ratio of the two classes leaves float64."""
+        """Raise `WeightError` if the ratio of the weights of the two classes leaves float64."""
         total, missing = state.totals(), halved(state)
         neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
         if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
@@ -74,7 +74,7 @@ class Scores(_OfScores):
     rests_of: ClassVar[Callable[..., Any] | None] = Rests
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
-        """Exact counts of every score, or a histogram."""
+        """Exact counts of every score column, or its histogram."""
         metrics = request.selection.of(self.name)
         if not request.mean_over and (metrics or not request.sampling):
             kind = HistogramSpec if request.approx else ScoreSpec
@@ -94,7 +94,7 @@ class Scores(_OfScores):
     def certificates(
         self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> tuple[Metric, ...]:
-        """Standard errors with each row as a unit, which show whether the grid is fine enough unless that is sure."""
+        """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
         single = resampling.unit is None and not wanted.spec.weighted
         grid = None if resampling.bins is None or blocks is None else self._grid(state, blocks, resampling)
         return certificates(wanted.metrics, coarse=grid is not None and not grid.sure, single=single)
@@ -113,12 +113,12 @@ class Scores(_OfScores):
 
 @dataclass(frozen=True)
 class Groups(_OfScores):
-    """Means over groups of the metrics of a score column."""
+    """Means of the metrics of a score column over groups."""
 
     name = "groups"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
-        """The scores of every group."""
+        """The scores of every score column, by group."""
         over = request.mean_over
         if over:
             for column in request.scores:
@@ -138,11 +138,11 @@ class Groups(_OfScores):
         return SweptGroups(**vars(state), block_sums=sums)
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The means without each block of groups, which are the units: their ids are in the state itself."""
+        """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
         return WithoutGroups(state.block_sums, wanted.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """The results, from the sums over the remaining groups."""
+        """The results without each block, from the sums over the remaining groups."""
         return [state.scalars(metrics) for state, metrics in (make() for make in jobs)]
 
 
@@ -162,8 +162,8 @@ class Samples(_OfScores):
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """No replicates of its own; see `streameval.evaluation.intervals.estimated`."""
+        """The reason why there are none; replicates are those of `agc`, see `streameval.evaluation.intervals`."""
         return "its replicates are those of agc of all rows: evaluate that as well (--metric agc)"
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Nothing to refuse: its metrics divide weights by their sum first."""
+        """No check: the metrics normalise weights by their sum first."""

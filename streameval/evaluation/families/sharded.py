@@ -1,4 +1,4 @@
-"""The common base of families: metrics read their states part by part, and the states keep no blocks."""
+"""The common base of families, with the defaults of the protocol: sharded states without blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLICATES = 16  # replicates finalized per task
 
 @dataclass(frozen=True)
 class Sharded:
-    """States that metrics read part by part."""
+    """Defaults for families whose states are finalized shard by shard."""
 
     sharded = True
     own_blocks = False
@@ -36,7 +36,7 @@ class Sharded:
     rests_of: ClassVar[Callable[..., Any] | None] = None
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Nothing to refuse."""
+        """No check."""
 
     def matched(self, metrics: Sequence[Metric]) -> bool:
         """False: there is no table."""
@@ -55,7 +55,7 @@ class Sharded:
         return ""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """Finalize all shards of all states in parallel; repeat for metrics that take several steps."""
+        """Finalize all shards of all states in parallel; metrics that need several passes are finalized in rounds."""
         values = in_rounds(engine.finalize, jobs)
         return [
             [scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
@@ -63,7 +63,7 @@ class Sharded:
         ]
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """None."""
+        """None: no blocks are needed."""
         return None
 
     def certificates(
@@ -73,7 +73,7 @@ class Sharded:
         return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """No replicates: the states keep no blocks."""
+        """The reason why there are no replicates."""
         return NO_BLOCKS
 
     def paired(
@@ -83,7 +83,7 @@ class Sharded:
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """Finalize replicates in parallel, several per task, since one takes about as long as scheduling it."""
+        """Finalize replicates in parallel, several per task, because one takes about as long as scheduling a task."""
         several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
         return [row for rows in engine.each(_computed, several, "replicates") for row in rows]
 
@@ -98,7 +98,7 @@ def _computed(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
 
 
 def scalar(metric: Metric, value: Any) -> Scalar:
-    """A value as a result; a user-defined metric may return a plain number."""
+    """Wrap a value as a `Scalar`; a user-defined metric may return a plain number."""
     return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 
 

@@ -32,5 +32,5 @@ class Sketches(Sharded):
             yield MetricRequest(self, column, spec, request.selection.of(self.name))
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """All rows that have a number, with any label or none."""
+        """All rows with a number, labelled or not."""
         return Counted(state.totals().rows, None, ((f"NaN or null in the sketch of {wanted.of}", int(state.nan)),))

@@ -1,4 +1,4 @@
-"""What an evaluation found: results, curves, tables, and how they leave the process."""
+"""The result of an evaluation: values, curves, tables, and output formats."""
 
 from __future__ import annotations
 
@@ -41,27 +41,36 @@ _WORST = 5  # clusters and classes in each table of a page
 
 @dataclass(frozen=True)
 class Evaluation(Estimates, Drawing, Costs, Saved):
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes
     ----------
-    rows, positives : rows evaluated, and how many of them are positive; None where no label was read
+    rows, positives : int
+        Rows evaluated, and the positives among them; `positives` is None if no label was read.
     results : tuple of Scalar
-    dropped : tuple of (reason, rows) left out
-    skipped : tuple of (file, reason) left out
-    options : the options that were given, by name, as far as they decide the results
-    source : where the results come from: data, files, and the command that repeats them
+        All results: of all rows, then of slices and differences.
+    dropped : tuple of (reason, rows)
+        Rows left out.
+    skipped : tuple of (file, reason)
+        Files left out.
+    options : dict
+        The given options that affect the results, by name.
+    source : Source
+        Where the results come from: data, files, and the command that repeats the run.
     estimates : sequence of Estimated
         The results of all rows with their replicates, in the order of `results`; empty without sampling intervals.
-        Each has two: `own`, which gives its interval, and `paired`, which gives differences from other columns and
-        other evaluations.
+        Each has two estimates: `own` for its interval, and `paired` for differences from other columns and other
+        evaluations.
     slice_estimates : sequence of Estimated
-        The same of the results of slices, slice by slice.
+        The same for the results of slices, slice by slice.
     counts : tuple of Scalar
-        ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty where there are none.
-    ci_level : level of the sampling intervals; None without them
-    judgements : those of rules, see `judge`
-    unit_hash : version of the hash that divides units into blocks; evaluations of different versions do not compare
+        ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty without intervals.
+    ci_level : float
+        Level of the sampling intervals; None without them.
+    judgements : tuple of Judged
+        Judgements of rules, see `judge`.
+    unit_hash : int
+        Version of the hash that assigns units to blocks; evaluations of different versions cannot be compared.
 
     Examples
     --------
@@ -94,7 +103,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
-        """Carry the results and estimates to another process, not the states: curves must be drawn before."""
+        """Pickle results and estimates, but not the states: curves cannot be computed in another process."""
         made = partial(
             Evaluation,
             options=self.options,
@@ -121,17 +130,16 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return html_of_tables(headline_tables(self, self.meanings()))
 
     def judge(self, rules: str | Sequence[str] | Mapping[str, str]) -> Evaluation:
-        """The same evaluation with what rules say of it, in `judgements`; see `streameval.rules.grammar`.
+        """Judge the evaluation by rules; returns a copy with `judgements`. See `streameval.rules.grammar`.
 
         Parameters
         ----------
-        rules : texts, or a mapping of names to texts
+        rules : texts of rules, or a mapping from names to texts
 
         Raises
         ------
         OptionError
-            If a rule is malformed, refers to nights, or needs what was not computed: another metric, or for a rule with
-            a level sampling intervals.
+            If a rule is malformed, refers to nights, or needs a metric or a sampling interval that was not computed.
 
         Examples
         --------
@@ -157,7 +165,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return all(one.passed for one in self.judgements)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as the command line's JSON has them."""
+        """Plain values, as in the command line's JSON."""
         return {
             "streameval": __version__,
             "options": self.options,
@@ -172,13 +180,13 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         }
 
     def to_arrow(self) -> pa.Table:
-        """One row a result."""
+        """A table with one row per result; see `streameval.results.to_arrow`."""
         return to_arrow(self.results)
 
     def to_html(self) -> str:
-        """One page with everything, as the text of an HTML file that needs nothing else.
+        """The text of a self-contained HTML page with values, curves and tables.
 
-        The states of the evaluation are read once more, for the curves.
+        The states of the evaluation are read once more for the curves.
 
         Examples
         --------
@@ -194,7 +202,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return html_of(evaluation_page(self, self.evidence()))
 
     def evidence(self) -> Evidence:
-        """What a page shows in addition to the results: curves, distributions, meanings and the source."""
+        """The content of a page in addition to the results: curves, distributions, meanings, costs and the source."""
         from streameval.report.evaluation import Evidence
 
         meanings = self.meanings()
@@ -217,7 +225,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         )  # fmt: skip
 
     def meanings(self) -> dict[str, Meaning]:
-        """What the catalogue says of each metric."""
+        """The meaning, better end, family and subject of each metric in the catalogue."""
         from streameval.report.values import Meaning
 
         rows = {result.metric: entry_of(result.metric) for result in self.results}

@@ -1,4 +1,4 @@
-"""A cached evaluation: its values come from the cache; states and replicates are read where something asks for them."""
+"""Lazy parts of a cached evaluation: values come from the cache, states and replicates are computed on first access."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["CachedEstimates", "CachedEvaluation", "CachedStates"]
 
 
 class CachedEvaluation:
-    """An evaluation that is computed again, once, when its replicates are asked for.
+    """An evaluation that is computed again, once, on first access to its replicates.
 
     Parameters
     ----------
-    make : callable without arguments
+    make : callable without arguments that returns the evaluation
     """
 
     def __init__(self, make: Callable[[], Evaluation]) -> None:
@@ -34,12 +34,12 @@ class CachedEvaluation:
 
     @property
     def resampled(self) -> Mapping[tuple[str, str], Resampled]:
-        """The replicates of its curves."""
+        """The sources of replicates, for bands of curves."""
         return self.evaluation._resampled  # noqa: SLF001 - it fills this field of another evaluation
 
 
 class CachedEstimates(Sequence["Estimated"]):
-    """The replicates of its values."""
+    """The estimates of a cached evaluation, computed on first access."""
 
     def __init__(self, recalled: CachedEvaluation) -> None:
         self._recalled = recalled
@@ -55,12 +55,12 @@ class CachedEstimates(Sequence["Estimated"]):
         return len(self._recalled.evaluation.estimates)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Carry the replicates, not the store."""
+        """Pickle the estimates as a tuple, without the store."""
         return tuple, (tuple(self),)
 
 
 class CachedStates(Mapping[tuple[str, str], "Resampled"]):
-    """What gives the replicates of its curves."""
+    """The sources of replicates of a cached evaluation, computed on first access."""
 
     def __init__(self, recalled: CachedEvaluation) -> None:
         self._recalled = recalled

@@ -1,4 +1,4 @@
-"""Which clusters and classes cost an evaluation its scores, from its own states."""
+"""Attributions of an evaluation, computed from its states."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class Costs(Counts):
     _threshold: Any
 
     def attribution(self, cluster: str | None = None, *, metric: str = GAIN, top: int = 20) -> Attribution:
-        """Name the clusters and classes that cost a clustering its score, from the states of the evaluation.
+        """Rank the clusters and classes that cost most, from the states of the evaluation.
 
-        As `streameval.attribute` of the same data, which is not read again: there are no examples, and string ids
-        appear as hashes.
+        Equals `streameval.attribute` on the same data, but the data are not read again: there are no examples, and
+        string ids appear as hashes.
 
         Parameters
         ----------
         cluster : str, optional
-            The cluster column, where there are several.
+            The cluster column, if there are several.
         metric : str
             The metric of the gains, a pair or B-cubed metric; the adjusted Rand index by default.
         top : int
-            Clusters and classes in each table, at most.
+            Maximum number of clusters and classes in each table.
 
         Raises
         ------
         OptionError
             If `cluster` is needed or was not evaluated, the metric has no gains, `top` is not from 1 to 1,000,000, ids
-            belong to their partitions, or the evaluation has come from another process.
+            are scoped to partitions, or the evaluation was computed in another process.
 
         Examples
         --------
@@ -73,18 +73,18 @@ class Costs(Counts):
         return Sweep(options, engine, clusters, classes, None).added(result, table, sizes)
 
     def attributions(self, top: int = 20) -> tuple[Attribution, ...]:
-        """Attributions of every cluster column that has classes or the labels of all rows; see `attribution`."""
+        """The attributions of all cluster columns that have classes or labels for all rows; see `attribution`."""
         return tuple(
             self.attribution(column, top=top) for column in self._cluster_columns() if not self._lacking(column)
         )
 
     def _tables(self, column: str) -> tuple[Any, Any]:
-        """The state of a column against classes, and that of its sizes if the labels of all rows are known."""
+        """The contingency state of a column, and its cluster state if all rows have labels; either may be None."""
         table, sizes = (self._states.get((family, column)) for family in ("classes", "cluster"))
         return table, None if sizes is not None and sizes.spec.unlabelled else sizes
 
     def _lacking(self, column: str) -> str:
-        """Why nothing can be attributed to a column; empty if something can."""
+        """The reason why a column has no attribution; empty if it has one."""
         given = [state for state in self._tables(column) if state is not None]
         if self._engine is None or not given:
             return (
@@ -95,7 +95,7 @@ class Costs(Counts):
         return ""
 
     def _clustered(self, cluster: str | None) -> str:
-        """The one cluster column that is meant."""
+        """The requested cluster column, or the only one; raises `OptionError` if it is ambiguous."""
         if self._engine is None:
             msg = "an attribution needs the counts of the run, which stay in its process: take it there"
             raise OptionError(msg)

@@ -1,4 +1,4 @@
-"""Tables that the states of an evaluation give: group values, confusion, operating points."""
+"""Tables from the states of an evaluation: group values, confusion matrices, operating points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,15 @@ class Counts:
     _engine: Engine | None
 
     def _counts(self, family: str, of: str | None, what: str, default: str = "") -> tuple[Engine, str, Any]:
-        """The engine, the one column of a family that is meant, and its state; `default` is a metric that builds it."""
+        """The engine, the requested or only column of a family, and its state.
+
+        `what` is the table and `default` the metric that builds its state; messages name both.
+
+        Raises
+        ------
+        OptionError
+            If there is no such column, `of` is needed, or the states are in another process.
+        """
         have = [column for name, column in self._states if name == family]
         found = [column for column in have if of in (None, column)]
         if len(found) == 1 and self._engine is not None:
@@ -51,7 +59,7 @@ class Counts:
         raise OptionError(msg)
 
     def columns(self, family: str) -> tuple[str, ...]:
-        """The columns of a family, ``score`` or ``cluster``, whose curves can be taken here.
+        """The columns of a family, such as ``score`` or ``cluster``, whose states are available in this process.
 
         Examples
         --------
@@ -71,7 +79,7 @@ class Counts:
         Raises
         ------
         OptionError
-            If there are no groups, or `of` is needed, or the metric has no mean over groups.
+            If there are no groups, `of` is needed, or the metric has no mean over groups.
 
         Examples
         --------
@@ -96,10 +104,10 @@ class Counts:
         return pa.table(columns, schema=pa.schema({name: pa.float64() for name in columns}))
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
-        """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
+        """The 2×2 confusion matrix of a score; scores at or above the threshold are predicted positive.
 
-        Exact; the states of the evaluation are read once more. Under ``approx`` only where the threshold lies between
-        two bins of the histogram.
+        Exact; the states of the evaluation are read once more. With ``approx`` the threshold must be an edge of the
+        histogram.
 
         Raises
         ------
@@ -118,17 +126,17 @@ class Counts:
         return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
 
     def operating_points(self, of: str | None = None) -> pa.Table:
-        """One row for each operating point (`at`) and each metric that chooses a threshold, such as `f1_max`.
+        """A table with one row for each operating point (`at`) and each metric with a threshold, such as `f1_max`.
 
-        The columns are `of`, `at` (what was asked for), `threshold`, `tpr`, `fpr`, `precision`, `recall`, `f1`, `mcc`,
-        `share` (of rows flagged; with weights, of the weight), `flagged` (rows), `tp`, `fp`, `fn`, `tn`; the expected
-        cost of a row, such as ``cost@fp=1,fn=10``, for the costs of each ``cost_min`` that was asked for; then `metric`
-        with its `value`, its certain ends `lower` and `upper` and whether it is `exact`, and the `reason` for nulls,
-        such as the nearest point that can be reached. Rows at or above the threshold are flagged. The states of the
-        evaluation are read once more.
+        The columns are `of`, `at` (the requested point), `threshold`, `tpr`, `fpr`, `precision`, `recall`, `f1`, `mcc`,
+        `share` (of flagged rows; with weights, of the weight), `flagged` (rows), `tp`, `fp`, `fn`, `tn`; the expected
+        cost per row, such as ``cost@fp=1,fn=10``, for the costs of each requested ``cost_min``; then `metric` with its
+        `value`, its bounds `lower` and `upper`, whether it is `exact`, and the `reason` for nulls, such as the nearest
+        point that can be reached. Rows at or above the threshold are flagged. The states of the evaluation are read
+        once more.
 
-        Under ``approx`` a threshold is an edge of a bin, at which the counts are exact; `lower` and `upper` hold what
-        the best threshold of all gives. A ``threshold=T`` within a bin has no counts.
+        With ``approx`` a threshold is an edge of a bin, where the counts are exact; `lower` and `upper` bound the value
+        at the best of all thresholds. A ``threshold=T`` within a bin has no counts.
 
         Parameters
         ----------
@@ -138,7 +146,7 @@ class Counts:
         Raises
         ------
         OptionError
-            If there is no such score, or its counts are in another process.
+            If there is no such score, or its states are in another process.
 
         Examples
         --------

@@ -38,19 +38,19 @@ class Drawing(Counts, LookUp):
     def curve(self, name: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> Curve:
         """A curve for drawing.
 
-        At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
-        the evaluation are read once more, except on threads for ``reliability`` after ``ece`` and for ``corp`` after
-        ``corp.mcb``. Where the evaluation has sampling intervals, ``roc``, ``precision_recall``, ``gain`` and ``lift``
-        have a band of pointwise intervals.
+        A curve has at most 10,000 points; its area is that of the full curve. NaN scores are always left out. The
+        states of the evaluation are read once more, except on threads for ``reliability`` after ``ece`` and for
+        ``corp`` after ``corp.mcb``. If the evaluation has sampling intervals, ``roc``, ``precision_recall``, ``gain``
+        and ``lift`` have a band of pointwise intervals.
 
         Parameters
         ----------
         name : str
-            Of a score: ``roc``, ``precision_recall``, ``gain``, ``reliability`` (ten bins of equal width, a
-            `Reliability`; ``reliability@20`` has other bins, ``reliability@20/equal_count`` as many rows in each),
-            ``corp`` (the isotonic fit). Of a cluster column: ``lift``, ``purity`` (share of positives by size).
+            For a score: ``roc``, ``precision_recall``, ``gain``, ``reliability`` (a `Reliability` with ten bins of
+            equal width; ``reliability@20`` has 20 bins, ``reliability@20/equal_count`` the same number of rows in
+            each), ``corp`` (the isotonic fit). For a cluster column: ``lift``, ``purity`` (share of positives by size).
         of : str, optional
-            The score or cluster column, where there are several.
+            The score or cluster column, if there are several.
         slice : mapping, optional
             A slice of `by`, such as ``{"country": "DE"}``; without a band. `streameval.plot_curve` draws the curves of
             several slices on one `ax`.
@@ -58,7 +58,7 @@ class Drawing(Counts, LookUp):
         Raises
         ------
         OptionError
-            If there is no such curve or slice, or `of` is needed, or the curve is not defined.
+            If there is no such curve or slice, `of` is needed, or the curve is undefined.
 
         Examples
         --------
@@ -94,15 +94,15 @@ class Drawing(Counts, LookUp):
         return state
 
     def curves(self, *names: str) -> tuple[Curve, ...]:
-        """The curves of these names of all columns, kind by kind; those that are not defined are left out.
+        """The named curves of all columns, kind by kind; undefined curves are left out.
 
-        By default ``roc``, ``precision_recall``, ``gain`` and ``lift``. As `curve` gives them one by one, but the
-        states are read once for all.
+        The default names are ``roc``, ``precision_recall``, ``gain`` and ``lift``. The curves equal those of `curve`,
+        but the states are read only once for all of them.
 
         Raises
         ------
         OptionError
-            If there is no curve of a name.
+            If a name is not that of a curve.
 
         Examples
         --------
@@ -119,23 +119,23 @@ class Drawing(Counts, LookUp):
         return tuple(self._banded(found))
 
     def _banded(self, curves: Sequence[Curve]) -> list[Curve]:
-        """The curves with bands, where there are sampling intervals."""
+        """Add bands to the curves that have replicates."""
         if self._engine is None:
             return list(curves)
         level = self.ci_level or LEVEL
         return with_bands(self._engine, self._states, curves, self._resampled, self._threshold, level)
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
-        """How the scores of each class are distributed, for drawing.
+        """The distribution of the scores of each class, for drawing.
 
-        The states of the evaluation are read twice. NaN scores are left out; infinite ones are counted apart.
+        The states of the evaluation are read twice. NaN scores are left out; infinite scores are counted separately.
 
         Parameters
         ----------
         of : str, optional
-            The score column, where there are several.
+            The score column, if there are several.
         bins : int
-            Bins of equal width from the lowest score to the highest, at most 10,000.
+            Number of bins of equal width from the lowest to the highest score, at most 10,000.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Results with their sampling intervals, and differences of columns."""
+"""Sampling intervals of results, and differences between columns."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Estimates(LookUp):
         of: str | None = None,
         slice: Mapping[str, Any] | None = None,
     ) -> tuple[float, float]:
-        """Ends of the sampling interval: where the value of other data drawn alike would lie; see `ci` of `evaluate`.
+        """The sampling interval of a result, as (lower, upper); see `ci` of `evaluate`.
 
-        NaN where there is none; then the result's `ci_reason` says why.
+        Both ends are NaN if there is no interval; the result's `ci_reason` then gives the reason.
 
         Raises
         ------
         OptionError
-            As `value`, and if no intervals were asked for.
+            As `value`, and if no intervals were requested.
 
         Examples
         --------
@@ -58,13 +58,17 @@ class Estimates(LookUp):
         return next(ends), next(ends)
 
     def difference(self, metric: str, a: str, b: str, margin: float | None = None) -> Scalar:
-        """How much more a metric is of column `b` than of column `a`: b − a, paired over the same units.
+        """The difference of a metric between two columns, b − a, paired over the same units.
 
         Parameters
         ----------
-        metric : its name
-        a, b : columns of one kind; `a` is the baseline
-        margin : a difference within ± `margin` does not matter; the verdict is ``equivalent`` where it is shown to be
+        metric : str
+            Name of the metric.
+        a, b : str
+            Two score columns or two cluster columns; `a` is the baseline.
+        margin : float, optional
+            Differences within ± `margin` do not matter; the verdict is ``equivalent`` if the difference is shown to be
+            within.
 
         Returns
         -------
@@ -74,7 +78,7 @@ class Estimates(LookUp):
         Raises
         ------
         OptionError
-            If the metric was not computed for both, or no intervals were asked for.
+            If the metric was not computed for both columns, or no intervals were requested.
 
         Examples
         --------
@@ -90,7 +94,7 @@ class Estimates(LookUp):
         return concluded(one.minus(other), self.ci_level or LEVEL, margin)
 
     def _estimate(self, metric: str, of: str | None, *, paired: bool = False) -> Estimate:
-        """The estimate of a result; `paired` for one that is compared."""
+        """The estimate of a result; with `paired`, the one for differences."""
         name = self._find(metric, of, None).metric
         found = [e.paired if paired else e.own for e in self.estimates]
         found = [e for e in found if (e.scalar.metric, e.scalar.of) == (name, of)]

@@ -1,4 +1,4 @@
-"""Look results up by name: values, slices, and certain intervals."""
+"""Look up results by name: values, slices, and bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LookUp"]
 
 
 class LookUp:
-    """Results of an evaluation, looked up by the name of a metric."""
+    """Lookup of the results of an evaluation by metric, column and slice."""
 
     results: tuple[Scalar, ...]
 
@@ -47,14 +47,21 @@ class LookUp:
         return OptionError(_no_slice(given, [r.slice for r in self.results if r.slice]))
 
     def value(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> float:
-        """Value of a metric; `of` names the score or cluster column where there are several.
+        """The value of a metric.
 
-        With `slice`, such as ``{"country": "DE"}``, the value of that slice; dates and times are texts there.
+        Parameters
+        ----------
+        metric : str
+            Name of the metric.
+        of : str, optional
+            The score or cluster column, if there are several.
+        slice : mapping, optional
+            A slice, such as ``{"country": "DE"}``; dates and times may be given as text. By default all rows.
 
         Raises
         ------
         OptionError
-            If it was not computed, or `of` is needed, or there is no such slice.
+            If the metric was not computed, `of` is needed, or there is no such slice.
 
         Examples
         --------
@@ -68,10 +75,10 @@ class LookUp:
         return self._find(metric, of, slice).value
 
     def slices(self, column: str) -> pa.Table:
-        """One row for each slice of a slicing, such as ``"country"`` or ``"country,channel"``; most rows first.
+        """A table with one row per slice of a slicing, such as ``"country"`` or ``"country,channel"``; largest first.
 
         The columns are the slicing columns, `rows`, `positives`, and the value of each metric, such as
-        ``roc_auc[score]``; null where it is undefined.
+        ``roc_auc[score]``; undefined values are null.
 
         Raises
         ------
@@ -94,17 +101,22 @@ class LookUp:
         of: str | None = None,
         slice: Mapping[str, Any] | None = None,
     ) -> tuple[float, float]:
-        """Ends of the interval that is certain to hold the exact value.
+        """Bounds of the exact value, as (lower, upper); equal if the value is exact.
 
-        NaN where the value is not defined, and where it was sampled: then nothing is certain, and the result's `bound`
-        and `stderr` say what is likely, see `streameval.metrics.scores.gain_sampled`.
+        Both are NaN if the value is undefined, or if it was sampled and has no bounds: the result's `bound` and
+        `stderr` then describe its error, see `streameval.metrics.scores.gain_sampled`.
+
+        Raises
+        ------
+        OptionError
+            As `value`.
         """
         result = self._find(metric, of, slice)
         return result.lower, result.upper
 
 
 def _have(names: Collection[str], results: Sequence[Scalar]) -> str:
-    """The columns that a metric was computed for; the metrics with their columns where it was computed for none."""
+    """The columns that a metric was computed for, in words; if there are none, all metrics with their columns."""
     columns = dict.fromkeys(str(r.of) for r in results if r.metric in names and r.baseline is None)
     if columns:
         return f"it was computed for {', '.join(columns)}"
