@@ -1,4 +1,7 @@
-"""Fold rows into groups: interleaved if the state allows it, else some apart and the others under composite keys."""
+"""Fold rows into groups: in one interleaved table if the state allows it, otherwise apart or under composite keys.
+
+`streameval.states.grouped.state` describes the layouts.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,12 @@ _LAYOUTS: tuple[tuple[Callable[[Any, Key], bool], Callable[..., CodedBuilder]], 
     (interleaves, InterleavedBuilder),
     (interleaves_clusters, InterleavedClustersBuilder),
     (interleaves_cells, InterleavedCellsBuilder),
-)  # which groups are interleaved, and how
+)  # whether groups of a state are interleaved, and by which builder
 APART = 128  # largest number of groups of a task that stand apart
-_GROUP_BYTES = 1 << 24  # of the budget for each of them, sixteen times the size of its builder
-_FIXED_BYTES = 1 << 25  # of a group whose state has a fixed size, a histogram, with its builder
-_FEWEST = 1 << 12  # smallest number of rows that a group's builder collects
-_ROW_BYTES = 16  # unit of a builder's capacity
+_GROUP_BYTES = 1 << 24  # bytes of the budget required for each of them: sixteen times the size of its builder
+_FIXED_BYTES = 1 << 25  # bytes of a group whose state has a fixed size (a histogram), including its builder
+_FEWEST = 1 << 12  # smallest number of rows that a group's builder collects at a time
+_ROW_BYTES = 16  # bytes per row of the capacity that a builder is given
 
 
 class GroupedBuilder:
@@ -58,7 +61,7 @@ class GroupedBuilder:
     capacity : int
         Number of rows that are collected at a time, over all groups.
     made : callable
-        Makes the state from the states of groups apart, by name, the composite groups and the interleaved groups.
+        Creates the state from the states of groups apart by name, the composite groups, and the interleaved groups.
     """
 
     def __init__(
@@ -99,12 +102,12 @@ class GroupedBuilder:
                 self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
 
     def _found(self, names: int) -> int:
-        """Lower bound for the number of groups so far, if a batch has `names`."""
+        """Lower bound for the number of groups so far, if a batch has `names` groups."""
         known = len(self._builders) + self._table.known
         return max(names, known, self._interleaved.known if self._interleaved else 0)
 
     def _slots(self, names: pa.Array) -> Array:
-        """The builder of each group, as an int64 array; −1 for groups under composite keys."""
+        """Index of the builder of each group, as an int64 array; −1 for groups under composite keys."""
         known = pa.array(self._builders, pa.large_binary())
         slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
         for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
@@ -115,7 +118,7 @@ class GroupedBuilder:
         return slots
 
     def _check_room(self) -> None:
-        """Raise `OptionError` if one more group of fixed size does not fit into the budget."""
+        """Raise `OptionError` if another group of fixed size would not fit into the budget."""
         needed = _FIXED_BYTES * (len(self._builders) + 1)
         if self._form is None and self._builders and needed > self._budget.limit:
             count, limit, names = len(self._builders) + 1, self._budget.limit >> 20, ", ".join(self._key.columns)

@@ -1,13 +1,13 @@
 """ClusterCounts split by blocks of another unit, for paired comparisons: the rows of each cluster in each block.
 
-Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, such as campaigns, each
-of which holds some rows of a cluster. So a row is the key of its cluster with its block: one word for integer ids,
-which sorts like the rows of plain clusters, and the cells of a cluster are adjacent
+Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, such as campaigns. The
+rows of a cluster in one block are a *cell*. The key of a row is the key of its cluster with its block appended: one
+word for integer ids, which sorts like the rows of plain clusters, so that the cells of a cluster are adjacent
 (`streameval.kernels.blocks.clusters`). One sweep computes the size tables without each block (`by_block`).
 
 `Grouped` with an inner state for each of 128 blocks gives the same results at a quarter of the speed. This is the same
-state in another layout: it has the methods and the stored table of `Grouped`, and it is converted to `Grouped` where
-single groups are needed.
+state in another layout: it has the methods and the stored table of `Grouped`, and is converted to `Grouped` when single
+groups are needed.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _NONE = np.empty(0, np.uint64)
 
 
 def cell_layout(inner: Any) -> Layout:
-    """Layout of the cells of an inner spec."""
+    """Layout of the cells of a cluster spec."""
     return Layout(ID_BUCKETS, 64, words=id_words(inner.type, inner.scope), partial=BLOCK_BITS)
 
 
 def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
-    """Add rows by the words of their clusters, not mixed, and their blocks."""
+    """Add rows, given by the unmixed words of their cluster ids, their blocks and labels, and counts if not empty."""
     first, rest = read_only(ids[0]), ids[1].copy()  # `encode` overwrites them with the words of the keys
     second, blocks, label = rest.reshape(-1), _codes(blocks), read_only(label)
 
@@ -128,7 +128,7 @@ def row_counts(blocks: Array, label: Array, count: int) -> Array:
 
 
 def _codes(blocks: Array) -> Array:
-    """Blocks in the type that the loops take, uint16."""
+    """Blocks as uint16, the type for which the loops are compiled."""
     return read_only(blocks.astype(np.uint16, copy=False))
 
 
@@ -140,8 +140,8 @@ class BlockedClusters(PlainState):
     ----------
     spec : GroupedSpec of a ClusterSpec and Blocks
     keyed : KeyedCounts, rows by cluster and block
-    rows, single_rows, dropped_rows : int64 arrays of shape (n_blocks, 2), by label: rows with an id, and null ids that
-        count as clusters of one row, or that were dropped
+    rows, single_rows, dropped_rows : int64 arrays of shape (n_blocks, 2), by label: rows with an id; null ids that
+        count as singleton clusters; dropped null ids
 
     Examples
     --------
@@ -179,8 +179,9 @@ class BlockedClusters(PlainState):
         Parameters
         ----------
         spec : GroupedSpec
-        groups : names of the blocks, each with its facts: null ids by label, single and dropped
-        batches : further rows of the table
+        groups : names of the blocks, each with its facts: singleton null ids by label, then dropped ones
+        batches : the rows of the inner tables
+        budget : owns the memory of the segments
         """
         empty = cls.empty(spec)
         for name, facts in groups:
@@ -235,13 +236,13 @@ class BlockedClusters(PlainState):
         return self._swept(shard, budget, None)
 
     def by_both(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """As `ClusterCounts.by_block`; the changes without each block of the unit are its `paired`."""
+        """As `ClusterCounts.by_block`, with the changes without each block of the unit as `SizeChanges.paired`."""
         own = Sweep(BLOCKS)
         paired = self._swept(shard, budget, own)
         return replace(own.result(), paired=paired)
 
     def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
-        """The changes without each block; if `own` is given, whole clusters are added to it."""
+        """The changes without each block of the unit; if `own` is given, whole clusters are also added to it."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.stretches(shard, budget):
             if isinstance(stretch, Labelled):
@@ -255,7 +256,7 @@ class BlockedClusters(PlainState):
         return sweep.result()
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
-        """The part of each block in the clusters of a shard, as inner states."""
+        """Each block with the inner state of its rows in the clusters of a shard."""
         groups = self._groups(shard, self.keyed.holding(budget), nulls=shard == self.shards()[0])
         return ((group, groups.only(group)) for group in groups.groups())
 
@@ -264,7 +265,7 @@ class BlockedClusters(PlainState):
         return self._groups((0, self.keyed.layout.buckets), self.keyed.holding(), nulls=True)
 
     def _groups(self, shard: Interval, budget: Budget, *, nulls: bool) -> Any:
-        """The clusters of a shard as a `Grouped`; `nulls` says whether null ids are included."""
+        """The rows of a shard as a `Grouped`; `nulls` says whether null ids are included."""
         inner = self.spec.inner
         builders: dict[int, SegmentBuilder] = {}
         for blocks, columns in self._cells(shard, budget):
@@ -322,7 +323,7 @@ class BlockedClusters(PlainState):
         return object.__sizeof__(self) + sys.getsizeof(self.keyed) + 3 * self.rows.nbytes
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, in any layout. Not hashable, since that would be costly."""
+        """Whether both are the same state, in any layout."""
         return bool(self._grouped == (other._grouped if isinstance(other, BlockedClusters) else other))
 
 
@@ -365,7 +366,7 @@ def _sweep_rows(rows: Labelled, sweep: Sweep, own: Sweep | None) -> None:
 
 
 def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None:
-    """Add clusters given as the cells of whole buckets."""
+    """Add the clusters of whole buckets, given as cells."""
     starts = np.cumsum([0, *(counts.keys.size for counts in buckets)])
     keys, rest, neg, pos = (
         np.concatenate([getattr(c, name) for c in buckets]) for name in ("keys", "rest", "neg", "pos")

@@ -1,7 +1,7 @@
-"""Clusters of all rows and of every group, counted side by side in one pass over the rows of all groups.
+"""ClusterSweep: the size tables of all rows and of every group, from one pass over the rows of all groups.
 
-This serves interleaved groups and groups that stand apart. The pass computes the size tables of all rows and of each
-group, and the rows of each group in clusters shared with other groups (`streameval.kernels.grouped.sizes`).
+It works for interleaved groups and for groups that stand apart. The pass also counts the rows of each group in clusters
+that it shares with other groups (`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterSweep", "ClusterSweepPart", "GroupOfClusters"]
 
-_CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are rare
+_CELLS = 1 << 18  # entries of the tables by size, over all groups; clusters too large for them are rare
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class ClusterSweepPart:
 
     Attributes
     ----------
-    tables : size tables of all rows, then of each group
+    tables : the size table of all rows, then that of each group
     cut : int64 array of shape (1 + n_groups,), rows of each group in clusters shared with other groups
     """
 
@@ -59,12 +59,12 @@ class ClusterSweepPart:
 
 @dataclass(frozen=True, eq=False)
 class GroupOfClusters:
-    """A group without its clusters: its counts of rows, which metrics need besides the sums over clusters.
+    """The row counts of a group, which metrics need besides the sums over its clusters.
 
     Attributes
     ----------
-    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id, null ids that count as
-        clusters of one row, and dropped null ids
+    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id; null ids that count as
+        singleton clusters; dropped null ids
     """
 
     spec: ClassVar[None] = None
@@ -75,7 +75,7 @@ class GroupOfClusters:
 
     @classmethod
     def of(cls, facts: Array) -> GroupOfClusters:
-        """The group with these facts, as `InterleavedClusters` has them."""
+        """The group with these facts, in the order of the table of `InterleavedClusters`."""
         single, dropped, rows = facts.astype(np.int64).reshape(-1, 2)
         return cls(rows, single, dropped)
 
@@ -97,7 +97,7 @@ class ClusterSweep(PlainState):
     groups : by slicing and name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
     """
 
-    spec = None  # policies are of the groups
+    spec = None  # policies apply to the groups
 
     inner: ClusterSpec
     keyed: KeyedCounts
@@ -106,7 +106,7 @@ class ClusterSweep(PlainState):
 
     @classmethod
     def of(cls, grouped: Grouped, slicing: int) -> ClusterSweep | None:
-        """The sweep of a slicing; None if groups have composite keys or if rows without a label count."""
+        """The sweep of a slicing; None if some groups have composite keys, or if rows without a label count."""
         inner, interleaved = grouped.spec.inner, cast("InterleavedClusters | None", grouped.interleaved)
         if (
             not interleaves_clusters(inner, grouped.spec.key)
@@ -157,7 +157,7 @@ class ClusterSweep(PlainState):
         yield ClusterSweepPart(tables, cut)
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
-        """Large clusters of one bucket by sorting, as `tally_groups` lists them; adds rows to `cut`."""
+        """The clusters of one bucket by sorting, in the form in which `tally_groups` lists large ones; fills `cut`."""
         for counts in self.keyed.grouped(bucket, budget):
             second = np.ascontiguousarray(counts.rest[:, 0]) if counts.rest.shape[1] else np.empty(0, np.uint64)
             bounds = cell_bounds(counts.keys, second, np.array([0, counts.keys.size]), 0)

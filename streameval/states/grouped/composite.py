@@ -1,8 +1,8 @@
 """Composite groups: the items of many groups in one `KeyedCounts`, and the inner states restored from them.
 
-The key of an item is the hash of its group's name, two words, then the key in the inner state's table: its flags,
-inverted, and its words. The first word decides the bucket. Keys of a group are therefore adjacent, in the order of the
-inner table.
+The key of an item is the 128-bit hash of the group's name, followed by the key in the table of the inner state: its
+flags, inverted, and its words. The first word determines the bucket. The keys of a group are therefore adjacent, in the
+order of the inner table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CompositeGroups", "add_items", "composite_layout", "inner_facts", "i
 
 
 def _fields(inner: Any, kind: pa.DataType) -> list[str]:
-    """Columns of the inner table: uint64 for words of a key, bool for flags, int64 for counts, float64 for weights."""
+    """Columns of the inner table of one type: uint64 for key words, bool for flags, int64 counts, float64 weights."""
     return [field.name for field in inner.schema if field.type == kind]
 
 
@@ -43,7 +43,7 @@ def composite_layout(inner: Any) -> Layout:
 
 
 def inner_facts(inner: Any) -> dict[str, list[Any]]:
-    """Facts of a group without rows, by their name in the inner header; each has two sides."""
+    """Facts of an empty group, by their name in the inner header; each fact has two numbers."""
     return {name: value for name, value in inner.empty().header().items() if name != "spec"}
 
 
@@ -57,14 +57,23 @@ def inner_header(inner: Any, facts: Array) -> dict[str, Any]:
 def add_items(
     builder: SegmentBuilder, tags: Array, keys: Array, side: int | Array, counts: Array, weights: Array
 ) -> None:
-    """Add items by the hashes of their groups and their inner keys."""
+    """Add items with composite keys.
+
+    Parameters
+    ----------
+    builder : SegmentBuilder with a `composite_layout`
+    tags : uint64 array of shape (n, 2), hashes of the names of their groups
+    keys : uint64 array of shape (n, n_words), their inner keys
+    side : 0 or 1, or array of shape (n,): the column of the inner table that counts them
+    counts, weights : arrays of shape (n,), or empty
+    """
     first = np.ascontiguousarray(tags[:, 0])
     codes = id_codes(first) | np.asarray(side, np.uint32)
     builder.add_items(first, codes, np.column_stack((tags[:, 1], keys)), counts, weights)
 
 
 def read_composite(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
-    """The items of inner tables whose column ``group`` has the names of the groups."""
+    """The items of inner tables that have the name of the group in a column ``group``."""
     builder = SegmentBuilder.fitting(composite_layout(inner), budget, SLAB // 4, counted=True)
     weights = _fields(inner, pa.float64())
     for batch in batches:
@@ -102,7 +111,7 @@ class CompositeGroups:
         return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(composite_layout(inner)))
 
     def merge(self, other: CompositeGroups) -> CompositeGroups:
-        """The groups of both inputs; groups with equal names are one."""
+        """The groups of both inputs; groups with equal names are merged."""
         return CompositeGroups(self.inner, GroupTable.union([self.table, other.table]), self.keyed.merge(other.keyed))
 
     def __sizeof__(self) -> int:
@@ -117,7 +126,7 @@ class CompositeGroups:
         return marks
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
-        """The inner state of the marked groups, at least one."""
+        """The inner state of the marked groups; at least one must be marked."""
         inner, budget = self.inner, self.keyed.holding(budget)
         header = inner_header(inner, self.table.facts[marks].sum(axis=0))
         first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
@@ -125,7 +134,7 @@ class CompositeGroups:
         if inner.packing is None:
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
         rows = int(self.keyed.items_in(first, last + 1).sum())
-        capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of similar size share their spare arrays
+        capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # a power of two, so that groups can reuse buffers
         builder = SegmentBuilder.fitting(inner.layout, budget, capacity, counted=True)
         for part in found:
             _add_inner(builder, inner, part)
@@ -135,7 +144,7 @@ class CompositeGroups:
     def items(
         self, marks: Array, interval: tuple[int, int] | None = None, budget: Budget | None = None
     ) -> Iterator[tuple[Counts, Array]]:
-        """Items of the marked groups in the order of their keys, and the place of each item's group in the table."""
+        """Items of the marked groups in the order of their keys, with the index of each item's group in the table."""
         for shard in self.keyed.intervals() if interval is None else [interval]:
             for counts in self.keyed.grouped(shard, budget):
                 tags = np.column_stack((counts.keys, counts.rest[:, 0]))
@@ -148,7 +157,7 @@ class CompositeGroups:
                     yield _filtered(counts, here), places[here]
 
     def tables(self, marks: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """Inner tables of the marked groups, and the place of each row's group."""
+        """Inner tables of the marked groups, each preceded by the index of each row's group."""
         for counts, places in self.items(marks):
             yield places, self._table(counts)
 

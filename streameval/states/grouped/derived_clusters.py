@@ -1,4 +1,4 @@
-"""ClusterCounts computed from the cells of another state, which holds all of their rows."""
+"""ClusterCounts computed on reading from the cells of another state, which holds the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DerivedClusters"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DerivedClusters(ClusterCounts):
-    """The clusters of all cells, without copying rows.
+    """The clusters of all blocks of a `BlockedClusters`, without copying rows.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class DerivedClusters(ClusterCounts):
 
     @property
     def holder(self) -> Any:
-        """Spec of the state that holds the rows."""
+        """The spec of the state that holds the rows."""
         return self.cells.spec
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
-        """The changes of a shard without each block of clusters, paired with those without each block of the cells."""
+        """The changes of a shard without each block of clusters; `paired` has those without each block of the unit."""
         found: SizeChanges = self.cells.by_both(shard, budget)
         return found

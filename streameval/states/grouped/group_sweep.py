@@ -1,10 +1,10 @@
-"""GroupSweep: all rows and all groups of an interleaved state, finalized side by side in one sweep over their scores.
+"""GroupSweep: finalizes all rows and all groups of an interleaved state in one sweep over their scores.
 
-An interleaved state may be sliced in several ways: a code of its words is a *cell*, which lies in one group of each
-*slicing*. All rows are group 0; then come the groups of the first slicing, and so on.
+An interleaved state may be sliced in several ways: the code in a word names a *cell*, which lies in one group of each
+*slicing*. Group 0 is all rows; the groups of the first slicing follow, then those of the second, and so on.
 
-A shard is an interval of scores. First the rows of every group above each shard are counted (`GroupSweep.tallied`);
-then shards are independent. Metrics see each shard as a `GroupSweepPart`: the scores of every group in it.
+A shard is an interval of scores. `GroupSweep.tallied` first counts the rows of every group above each shard; after that
+the shards are independent. Metrics see a shard as `GroupSweepPart`s: the scores of every group in it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 __all__ = ["WHOLE", "GroupSweep", "GroupSweepPart", "OneGroup", "counted", "sided"]
 
-WHOLE = (-1, b"")  # all rows, among the groups of a group sweep
+WHOLE = (-1, b"")  # key of all rows among the groups of a group sweep
 
-_LEAST = 1 << 16  # least rows of a shard, because each part costs time for each group
-_SHARE = 20  # bytes of scratch memory for each row of a shard, with two words; a row takes 64 while it is swept
-_COUNTS = 16  # tasks that count the rows of groups, which then visit several shards each
-_TALLY = 1 << 18  # shards times cells of such a task
+_LEAST = 1 << 16  # smallest number of rows of a shard, because each part takes time for each group
+_SHARE = 20  # scratch bytes of a row of a shard, besides two words; the row takes up to 64 bytes while it is swept
+_COUNTS = 16  # least number of tasks that count the rows of groups; each then visits several shards
+_TALLY = 1 << 18  # largest number of shards times cells of such a task
 _ITEMS = 1 << 21  # largest number of items of a part, except that a batch of counts is never split
 
 
 @dataclass(frozen=True, eq=False)
 class OneGroup:
-    """A group without its scores: its counts of rows, which metrics need besides the sums over scores."""
+    """The row counts of a group, which metrics need besides the sums over its scores."""
 
     spec: ScoreSpec
     neg: int
@@ -69,11 +69,11 @@ class GroupSweepPart:
     Attributes
     ----------
     spec : the inner spec
-    rows : sequence of SortedRows and Counts (of ascending wide words, which may repeat), in order; no score is in two
-        of them. For 64-bit scores it has one item; see `streameval.states.grouped.interleaved.words.tied`
+    rows : sequence of SortedRows, or of Counts of ascending wide words, which may repeat; in order, each score in one
+        item only. For 64-bit scores there is a single item, see `streameval.states.grouped.interleaved.words.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
-    before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
-    shard_end : the same above the end of the shard, which may have further parts after this one
+    before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
+    shard_end : as `before`, but above the end of the shard, which may have further parts after this one
     """
 
     spec: ScoreSpec
@@ -85,21 +85,21 @@ class GroupSweepPart:
 
     @property
     def areas(self) -> Array:
-        """Σ p·(2(N − F) − n) of each group in digits of 32 bits, lowest first, as an int64 array of (4, n_groups)."""
+        """Σ p·(2(N − F) − n) of each group in 32-bit digits, lowest first: an int64 array of shape (4, n_groups)."""
         return self._swept[0]
 
     @property
     def precisions(self) -> Array:
-        """Σ p·precision of each group in units of 2⁻⁶², as `areas`."""
+        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`."""
         return self._swept[1]
 
     @cached_property
     def _swept(self) -> tuple[Array, Array]:
-        """The sums of each group."""
+        """`areas` and `precisions`, by the fast loop over sorted words if their sums fit into 64 bits."""
         groups, run, negatives = self.total.shape[1], self.rows[0], self.total[0]
         most = max(1 << 30, int(negatives[0]))
         if len(self.rows) == 1 and isinstance(run, SortedRows) and run.words.size * most < sweep.MOST:
-            left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from the part on
+            left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from this part on
             end = self.shard_end if run.words.size == left else self.after
             state = np.zeros((groups, sweep.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, end[::-1].T
@@ -117,7 +117,7 @@ class GroupSweepPart:
 
     @cached_property
     def after(self) -> Array:
-        """Negatives and positives of each group in the part and above it."""
+        """Negatives and positives of each group in and above this part."""
         tally = self.before.copy()
         for each in map(counted, self.rows):
             cells = (each.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -128,7 +128,7 @@ class GroupSweepPart:
 
     @cached_property
     def ties(self) -> tuple[Array, Array, Array, Array]:
-        """Wide words, negatives and positives of all rows, and the table that `whole` takes."""
+        """Wide words with their negatives and positives, and the table of keys that `whole` reads."""
         counts = list(map(counted, self.rows))
         words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
         [rest] = [each.rest for each in counts] if counts[0].rest.shape[1] else [np.empty((0, 1), np.uint64)]
@@ -136,19 +136,19 @@ class GroupSweepPart:
         return words, neg, pos, rest[first, 0]
 
     def whole(self, keys: Array) -> Array:
-        """Whole rank keys from those in wide words; for 64-bit scores, these are indices into a table."""
+        """Rank keys from the keys in wide words, which for 64-bit scores are indices into a table."""
         table = self.ties[3]
         return table[keys] if table.size else keys.astype(np.uint64, copy=False)
 
     @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
-        """The start of each group, and n, p and rank key of each of its scores."""
+        """The first score of each group; n, p and key of each score, ordered by group."""
         moved: tuple[Array, Array, Array, Array] = kernels.by_group(*self.ties[:3], self.member, self.total.shape[1])
         return moved
 
     @property
     def present(self) -> list[int]:
-        """Groups with scores in the interval."""
+        """The groups that have scores in the interval."""
         groups: list[int] = np.flatnonzero(np.diff(self._by_group[0])).tolist()
         return groups
 
@@ -168,11 +168,11 @@ class GroupSweep(PlainState):
     Attributes
     ----------
     interleaved : Interleaved
-    slicings : for each slicing, the names of its groups and the facts of each as a float64 array
+    slicings : for each slicing, the names of its groups with their facts as float64 arrays
     member : see `GroupSweepPart`
-    offsets : number of the first group of all rows, of each slicing, and the number of groups
+    offsets : 0, the number of the first group of each slicing, and the number of groups
     intervals : the shards
-    before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and of all shards
+    before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, then of all shards
     """
 
     # policies apply to the groups: missing scores are halved in each group, not in the group sweep
@@ -200,7 +200,7 @@ class GroupSweep(PlainState):
         interleaved : Interleaved
         each : maps a function over the shards
         parts : for each slicing, a function from the name of a cell to the name of its group
-        budget : decides how many rows a shard has
+        budget : limits the number of rows of a shard
         """
         share = _SHARE + 2 * interleaved.keyed.layout.dtype.itemsize
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
@@ -230,13 +230,13 @@ class GroupSweep(PlainState):
         return cls(interleaved, slicings, member, offsets, intervals, np.cumsum(found, axis=0, out=found))
 
     def _group(self, number: int, facts: Array) -> OneGroup:
-        """One group with its facts, as its table has them."""
+        """A group, from its number and the facts in its table."""
         neg, pos = self.before[-1, :, number].tolist()
         return OneGroup(self.interleaved.inner, neg, pos, facts[:2].astype(np.int64))
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
-        """By slicing and name, the number of each group and its `OneGroup`; all rows are `WHOLE`."""
+        """By slicing and name, the number of each group and its `OneGroup`; `WHOLE` is the key of all rows."""
         found = {WHOLE: (0, self._group(0, self.interleaved.table.facts.sum(axis=0)))}
         for k, (first, slicing) in enumerate(zip(self.offsets[1:], self.slicings, strict=False)):
             for number, (name, facts) in enumerate(slicing.items(), start=first):
@@ -248,7 +248,7 @@ class GroupSweep(PlainState):
         return list(self.intervals)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupSweepPart]:
-        """The scores of a shard; several parts if an interval of one bucket has very many rows."""
+        """The scores of a shard, in several parts if a single bucket has very many rows."""
         at = list(self.intervals).index(shard)
         part = GroupSweepPart(
             self.interleaved.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1]
@@ -260,7 +260,7 @@ class GroupSweep(PlainState):
             yield part
 
     def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
-        """The rows of a shard, sorted, in runs that end between two scores."""
+        """The rows of a shard, sorted, in batches that no score is divided between."""
         if self.interleaved.words is not WIDE:
             yield from (
                 [rows] for rows in sorted_rows(self.interleaved.keyed, self.interleaved.inner.type, *shard, budget)
@@ -285,7 +285,7 @@ _OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digit
 
 
 def _digits(*values: Array) -> Array:
-    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `GroupSweepPart.areas`; values are nonnegative."""
+    """Σ values[i]·2³²ⁱ in 32-bit digits, as `GroupSweepPart.areas`; values must not be negative."""
     found = np.zeros((4, values[0].size), np.int64)
     found[: len(values)] = values
     for i in range(3):
@@ -300,6 +300,6 @@ def counted(rows: SortedRows | Counts) -> Counts:
 
 
 def sided(sides: Array) -> Totals:
-    """Rows of both classes, as `Totals`."""
+    """Negatives and positives, an array of shape (2,), as `Totals`."""
     neg, pos = sides.tolist()
     return Totals(neg, pos, float(neg), float(pos))

@@ -1,9 +1,9 @@
 """Several slicings of one score at once: rows are folded by the combination of their values.
 
-A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are interleaved, so
-that a row is stored once for any number of slicings, and without weights one sweep finalizes all of them
-(`streameval.states.grouped.group_sweep`). When a builder meets more cells, it folds further rows slicing by slicing.
-The layout does not change results.
+A combination that occurs is a *cell*; each group of a slicing is a union of cells. Up to 2¹⁵ cells are interleaved, so
+a row is stored once for any number of slicings, and one sweep finalizes all of them if there are no weights
+(`streameval.states.grouped.group_sweep`). A builder that meets more cells folds all further rows for each slicing
+separately. The layout does not change results.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class JointSpec(PlainSpec):
 
     @classmethod
     def fits(cls, inner: Any, keys: tuple[By, ...]) -> bool:
-        """Whether the slicings of a state are folded at once."""
+        """Whether the slicings of a state can be folded together."""
         return len(keys) > 1 and interleaves(inner, keys[0])
 
     def builder(self, budget: Budget, capacity: int) -> JointBuilder:
@@ -109,7 +109,7 @@ class Joint(Small):
     ----------
     spec : JointSpec
     interleaved : Interleaved, by cells
-    further : by slicing, the rows folded after 2¹⁵ cells; each slicing has all of these rows
+    further : by slicing, the rows folded after the limit of 2¹⁵ cells; every slicing has all of these rows
     """
 
     spec: JointSpec
@@ -207,14 +207,14 @@ class JointBuilder:
 def side_by_side(
     held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget | None = None
 ) -> list[GroupSweep | ClusterSweep]:
-    """Sweeps over all rows and all slices; empty if they are not stored in a form that one pass can read.
+    """Sweeps over all rows and all slices; empty if the layout of the states does not allow it.
 
     Parameters
     ----------
-    held : for each slicing, the state that holds it, computed on demand; one `Joint` may hold all
+    held : for each slicing, its state, computed lazily; a single `Joint` may hold all slicings
     keys : the slicings
     each : maps a function over items, as `Engine.each` does
-    budget : decides how many rows are swept at a time
+    budget : limits the number of rows that are swept at a time
     """
     states = iter(held)
     first = next(states)

@@ -1,13 +1,13 @@
 """Keys: how the rows of a batch are divided into groups.
 
-Every group has a *name* (`streameval.states.grouped.names`), which follows from its values alone.
+Every group has a *name* (`streameval.states.grouped.names`), which is determined by its values alone.
 
-Blocks for resampling are drawn by a keyed 64-bit hash of the unit's id: ``mix(w ^ K) % count``. ``mix`` is the
+The block of a unit, for resampling, is a keyed 64-bit hash of the unit's id: ``mix(w ^ K) % count``. ``mix`` is the
 finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
-string or binary as the first word of its MurmurHash3_x64_128. A row that is its own unit has w = ``mix(row ^ K) ^ f``,
-where row is its offset in the file, and f the first word of the hash of the file's path relative to the input. These
-definitions are permanent: blocks of different nights, scores and slices must line up. Evaluations record their version,
-`UNIT_HASH`.
+string or binary as the first word of its MurmurHash3_x64_128. If each row is a unit, w = ``mix(row ^ K) ^ f``, where
+row is its offset in the file and f is the first word of the hash of the file's path relative to the input's root. These
+definitions are permanent, because the blocks of different nights, scores and slices must line up. Evaluations record
+their version, `UNIT_HASH`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Split:
     Attributes
     ----------
     raw : uint32 array of shape (n,), a code for each row
-    places : int64 array of shape (n_codes,), for each code that occurs, the index of its group in `names`
-    names : large_binary Arrow array of length n_groups, distinct; each occurs
+    places : int64 array of shape (n_codes,), the index in `names` of the group of each code that occurs
+    names : large_binary Arrow array of length n_groups, distinct; every group has rows
     """
 
     raw: Array
@@ -79,19 +79,19 @@ class Key(Protocol):
         """The group of each row."""
 
     def group(self, name: bytes) -> Group:
-        """The group with a name, as `Grouped.groups` shows it."""
+        """The group with a name, in the form of `Grouped.groups`."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values, which `read_key` reads."""
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Raise `OptionError` if these are too many groups.
+        """Raise `OptionError` if there are too many groups.
 
         Parameters
         ----------
         found : number of groups
-        names : returns names of groups, for the message
-        more : whether there may be more groups
+        names : returns the names of the groups, for the message
+        more : whether there may be further groups
         """
 
 
@@ -102,9 +102,14 @@ class By:
     Parameters
     ----------
     columns : tuple of str
-        Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaN are one value.
+        Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaNs are one value.
     most : int, optional
-        More groups are refused while rows are folded; not part of the key's identity.
+        Largest number of groups, checked while rows are folded; not part of the key's identity.
+
+    Raises
+    ------
+    OptionError
+        If there are no columns, or a column is repeated.
 
     Examples
     --------
@@ -129,7 +134,7 @@ class By:
     def split(self, batch: Batch) -> Split:
         """The group of each row."""
         parts = [_codes_of(batch.columns[name], name, batch.name) for name in self.columns]
-        raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # of each code in the texts of each column
+        raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # for each code, indices into the texts of each column
         for more, texts in parts[1:]:
             raw, index = _paired(raw, index, more, len(texts))
         raw, found, places = _occurring(raw, index[0].size)
@@ -145,7 +150,7 @@ class By:
         return {"by": list(self.columns)}
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Raise `OptionError` if these are too many groups; see `Key`."""
+        """Raise `OptionError` if there are too many groups; see `Key`."""
         if self.most is not None and found > self.most:
             slices = f"{plural(found, 'slice')}{' or more' * more}{self._most_values(names())}"
             msg = (
@@ -156,7 +161,7 @@ class By:
             raise OptionError(msg, "max_slices")
 
     def _most_values(self, names: Iterable[bytes]) -> str:
-        """A note on which of several columns has the most values among these groups."""
+        """For several columns, a note for the message on the column with the most values; else empty."""
         values = [len(set(column)) for column in zip(*map(parts_of, names), strict=True)]
         if len(self.columns) == 1 or not values:
             return ""
@@ -170,10 +175,15 @@ class Blocks:
     Parameters
     ----------
     unit : str, optional
-        Column of ids whose rows stay together: a campaign, say. Integers, strings or binaries. Each row with
-        a null is a separate unit. Without a column every row is a unit.
+        Column of ids of the unit, such as a campaign: integers, strings or binaries. Rows with equal ids are in the
+        same block; each row with a null is a separate unit. Without a column, every row is a unit.
     count : int
         Number of blocks, from 2 to 65,536.
+
+    Raises
+    ------
+    OptionError
+        If `count` is out of its range.
 
     Examples
     --------
@@ -225,7 +235,7 @@ class Blocks:
         return read_only(found)
 
     def _hashed(self, array: pa.Array) -> Array:
-        """The block of each id; computed once per entry for a dictionary that repeats its entries."""
+        """The block of each id; of a dictionary, each entry is hashed once, unless it has more entries than rows."""
         if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
             found: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
             return found
@@ -236,7 +246,7 @@ class Blocks:
         return int(name.partition(b":")[2][1:])
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
-        """Accept any number, because the user chose it."""
+        """Do nothing: the number of blocks is the user's choice."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
@@ -255,7 +265,7 @@ def read_key(fields: dict[str, Any]) -> Key:
 
 
 def rank(group: Group) -> Any:
-    """Sort key for groups: numbers, NaN, texts, binaries, null."""
+    """Sort key for groups, which orders numbers first, then NaN, texts, binaries and null."""
     if not isinstance(group, tuple):
         return group
     kinds = ((value is None, isinstance(value, bytes), isinstance(value, str), value != value) for value in group)
@@ -263,7 +273,7 @@ def rank(group: Group) -> Any:
 
 
 def _of_rows(batch: Batch, count: int) -> Array:
-    """The block of each row as a unit, from its file and offset."""
+    """The block of each row, if rows are units, from its file and its offset in the file."""
     file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
     rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
     found: Array = row_blocks(batch.row, rows, file, count)
@@ -271,9 +281,9 @@ def _of_rows(batch: Batch, count: int) -> Array:
 
 
 def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
-    """Codes of rows, which are below `bound`; the codes that occur, ascending; and the index of each code among them.
+    """The codes of the rows, the distinct codes in ascending order, and the index of each code among these.
 
-    If there may be many codes, rows get new codes.
+    Codes are below `bound`; if it is large, rows get new, consecutive codes.
     """
     if bound > max(1 << 16, 4 * raw.size):
         found, raw = np.unique(raw, return_inverse=True)
@@ -284,7 +294,7 @@ def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
 
 
 def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Array, list[Array]]:
-    """Codes of pairs: of codes that stand for some values, and of further codes below `count`."""
+    """Combine two codes of each row into one: `raw`, whose values `index` describes, and `more`, below `count`."""
     bound = index[0].size * count
     if bound <= max(_DENSE, min(1 << 16, raw.size // 4)):
         raw = raw * np.uint32(count)
@@ -297,7 +307,7 @@ def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Ar
 
 
 def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
-    """The values of a column as uint32 codes, and the text of each code; all texts are distinct, some may not occur."""
+    """A uint32 code for each row, and the tagged text of each code; texts are distinct, and some may not occur."""
     tag = type_tag(array.type, column, file)
     if tag == b"i" and len(array) and not pa.types.is_dictionary(array.type) and not array.null_count:
         values = array.to_numpy()

@@ -1,8 +1,8 @@
-"""Names of groups.
+"""Names of groups: byte strings that encode the values of a group.
 
-A *name* is a byte string that follows from the values of a group alone: for each column the length of a tagged text, a
-colon and the text, such as ``3:sDE`` for the string ``DE`` or ``2:i7`` for the integer 7. Equal values have equal names
-in all files and on all workers, whatever the width of their type.
+For each column, a name has the length of a tagged text, a colon and the text: ``3:sDE`` for the string ``DE``, ``2:i7``
+for the integer 7. The tag is the kind of the value. Equal values have equal names in all files and on all workers,
+whatever the width of their type.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
     "value_of",
 ]
 
-_NAN = float("nan")  # one object, so that tuples containing it are equal
+_NAN = float("nan")  # a single object, so that tuples that contain it are equal
 
 
 @lru_cache(maxsize=1 << 15)
 def parts_of(name: bytes) -> tuple[bytes, ...]:
-    """The name of a group of several columns, column by column.
+    """Split the name of a group into the parts of its columns.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def parts_of(name: bytes) -> tuple[bytes, ...]:
 
 
 def tag_of(part: bytes) -> bytes:
-    """The tag of a value in a name, its kind, such as ``s`` for a text.
+    """The tag of one part of a name, such as ``s`` for a string.
 
     Examples
     --------
@@ -65,14 +65,14 @@ def tag_of(part: bytes) -> bytes:
 
 
 def slice_type(kind: pa.DataType, column: str, file: str) -> str:
-    """What determines the names of a column's values as slices; files in which it differs cannot be merged.
+    """The type that determines the names of a column's slices; files in which it differs cannot be merged.
 
-    This is the tag if names do not depend on the width of the type, else the type; empty for columns of nulls only.
+    It is the tag if names do not depend on the width of the type, else the Arrow type; empty for a column of nulls.
 
     Raises
     ------
     SchemaError
-        If the type has no plain values.
+        If rows cannot be grouped by values of the type.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def slice_type(kind: pa.DataType, column: str, file: str) -> str:
 
 
 def hashable(array: pa.Array) -> pa.Array:
-    """The array with a type that Arrow can hash."""
+    """The array in a type that Arrow can hash: float32 for float16."""
     return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
 
 
@@ -102,7 +102,7 @@ _TAGS: tuple[tuple[bytes, tuple[Any, ...]], ...] = (
 
 
 def type_tag(kind: pa.DataType, column: str, file: str) -> bytes:
-    """The tag of a type; raises `SchemaError` if it has no plain values."""
+    """The tag of a type; raises `SchemaError` for a type by which rows cannot be grouped."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     tag = next((tag for tag, tests in _TAGS if any(test(kind) for test in tests)), None)
     if tag is None:
@@ -123,7 +123,7 @@ def tagged(values: pa.Array, tag: bytes) -> pa.Array:
 
 
 def binary(value: bytes) -> pa.Scalar:
-    """Bytes as an Arrow scalar of the type of names."""
+    """Bytes as an Arrow scalar of type large_binary."""
     return pa.scalar(value, pa.large_binary())
 
 
@@ -133,7 +133,7 @@ def nulls(size: int) -> pa.Array:
 
 
 def framed(texts: pa.Array) -> pa.Array:
-    """Each text after its length and a colon."""
+    """Each text, preceded by its length and a colon."""
     lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.large_binary())
     return pc.binary_join_element_wise(lengths, texts, binary(b":"))
 

@@ -1,6 +1,6 @@
-"""Rests: all rows outside a group, for several groups of a group sweep, finalized in one pass over the scores.
+"""Rests: for several groups of a group sweep, all rows outside the group, finalized in one pass over the scores.
 
-The ties of all rows and of each group are computed once per part; their difference is the ties of the rest.
+The counts at each score are computed once per part, for all rows and for each group; the rest is their difference.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RestPart:
 
     @cached_property
     def _ties(self) -> tuple[Array, tuple[Array, Array, Array, Array]]:
-        """The distinct keys of all rows; the start of each group, and n, p and index of key of each of its ties."""
+        """The distinct keys of all rows; the first tie of each group; n, p and index of the key of each tie."""
         words, neg, pos, _ = self.part.ties
         keys = words >> _HALF
         first = np.append(True, keys[1:] != keys[:-1])[: keys.size]
@@ -58,7 +58,7 @@ class RestPart:
 
     @property
     def present(self) -> list[int]:
-        """Groups whose rest has rows in the interval."""
+        """The groups whose rest has rows in the interval."""
         _, (starts, n, p, _) = self._ties
         rows = np.append(0, np.cumsum(n + p))[starts]
         sizes = np.diff(rows)
@@ -94,7 +94,7 @@ class Rests(PlainState):
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
-        """By slicing and name, the number of each group and its rest."""
+        """By slicing and name, the number of each group and the row counts of its rest."""
         _, whole = self.group_sweep.groups[WHOLE]
         found = {}
         for name in self.names:
@@ -108,7 +108,7 @@ class Rests(PlainState):
         return self.group_sweep.shards(budget)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[RestPart]:
-        """The scores of a shard; several parts if an interval of one bucket has very many rows."""
+        """The scores of a shard, in several parts if a single bucket has very many rows."""
         chosen = [number for number, _ in self.groups.values()]
         for part in self.group_sweep.parts(shard, budget):
             yield RestPart(part, self.slicing, chosen)

@@ -1,8 +1,8 @@
-"""Rows of a batch as items of an exact state, for states of many groups.
+"""The rows of a batch as items of an exact state, for states with many groups.
 
-An *item* is a row of the state's table: the words of a key, and the side on which the row counts. Rows that the state
-counts outside its table, such as null scores, are *facts*. Score, cluster and contingency states have these forms;
-tests compare them with what the states' own builders fold.
+An *item* is a row of the state's table: the words of its key, and the column (*side*) in which it counts. Rows that the
+state counts outside its table, such as null scores, are *facts*. There is one function for score, cluster and
+contingency states each; tests compare the items with what the builders of these states fold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FORMS", "Fact", "Rows", "fact_sums"]
 
 
 class Fact(NamedTuple):
-    """Rows that a state counts outside its table: indices in the batch, sides, and amounts (None: 1 each)."""
+    """Rows that a state counts outside its table: indices in the batch, sides, and amounts (1 each if None)."""
 
     rows: Array
     side: Array
@@ -42,11 +42,11 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    rows : int64 array of shape (n,), rows of the batch that have an item
-    keys : uint64 array of shape (n, n_words): inverted flags of the table, then its words, both in the table's order
+    rows : int64 array of shape (n,), index in the batch of the row of each item
+    keys : uint64 array of shape (n, n_words): the flags of the table, inverted, then its words, in the table's order
     side : uint8 array of shape (n,), 0 or 1: the column of the table that counts the row
     weight : float64 array of shape (n,); empty without weights
-    facts : by name in the header
+    facts : by their name in the header
     """
 
     rows: Array
@@ -97,7 +97,7 @@ def _cells(spec: ContingencySpec, batch: Batch) -> Rows:
     middle = 1 + spec.keys.cluster
     keys[has_cluster, 1:middle] = _mixed_words(clusters, spec.cluster_type, spec.scope, batch.partition)
     words = np.column_stack(identify(_present(classes), spec.class_type))
-    words[:, 0] = np.where(has_cluster[has_class], words[:, 0], mixed(words[:, 0]))  # then the class decides
+    words[:, 0] = np.where(has_cluster[has_class], words[:, 0], mixed(words[:, 0]))  # the class is then the first word
     keys[has_class, middle:] = words
     rows = np.flatnonzero(both) if spec.nulls == "drop" else np.arange(batch.label.size)
     facts = {"label_rows": Fact(rows, batch.label[rows])}
@@ -108,7 +108,7 @@ def _cells(spec: ContingencySpec, batch: Batch) -> Rows:
 
 
 def _mixed_words(array: pa.Array, kind: str, scope: str, partition: str) -> Array:
-    """Words of the ids that are not null, the first one mixed, as a uint64 array of shape (n, n_words)."""
+    """Words of the ids that are not null, with the first word mixed, as a uint64 array of shape (n, n_words)."""
     first, rest = identify(_present(array), kind, scope, partition)
     return np.column_stack((mixed(first), rest))
 
@@ -128,7 +128,7 @@ def _present(array: pa.Array) -> pa.Array:
 
 
 def _refuse(spec: Any, batch: Batch, refused: object) -> None:
-    """Let the state's own builder raise if a policy refuses the batch."""
+    """If a policy refuses the batch, let the state's own builder raise the error."""
     if refused:
         spec.builder(Budget(), batch.label.size).update(batch)
 
@@ -141,7 +141,7 @@ FORMS: dict[type[Any], Callable[[Any, Batch], Rows]] = {
 
 
 def fact_sums(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
-    """Facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
+    """Sums of the facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
     columns = []
     for name in inner_facts(inner):
         sums = np.zeros(2 * groups)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cut_rows", "shared_rows"]
 
-_ITEMS = 1 << 19, 1 << 22  # least and largest number of rows that one thread gathers at a time
-_SHARE = 256  # bytes of the budget for each of these rows: up to 30 are gathered, and up to 30 compared
+_ITEMS = 1 << 19, 1 << 22  # smallest and largest number of rows that one thread gathers at a time
+_SHARE = 256  # bytes of the budget for each of these rows, of which up to 30 are gathered, and up to 30 compared
 _NO_REST = np.empty((0, 0), np.uint64)
 _LABEL = np.uint32(1)
 
@@ -31,7 +31,7 @@ _LABEL = np.uint32(1)
 def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | None = None) -> dict[Group, int]:
     """Rows of each group in clusters that also have rows of other groups.
 
-    Null ids share no cluster. Equal ids are one cluster, whether or not their rows have labels.
+    Null ids share no cluster. Rows with equal ids are in one cluster, whether or not they have labels.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | 
 def _collected(
     states: Sequence[KeyedCounts], starts: Array, interval: Interval, words: int, *, counted: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """The rows of some buckets: words, further words, counts and the numbers of their groups."""
+    """The rows of some buckets, bucket by bucket: words, further words, counts, and the numbers of their groups."""
     total, cursor, (start, stop) = int(starts[-1]), starts[:-1].copy(), interval
     columns = np.empty(total, np.uint64), np.empty((total, words), np.uint64), np.empty(total * counted, np.int64)
     owners = np.empty(total, np.int32)

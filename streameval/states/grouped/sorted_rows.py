@@ -1,4 +1,4 @@
-"""SortedRows: rows of narrow or long words, gathered from all segments and sorted once."""
+"""SortedRows: rows with narrow or long words, gathered from all segments and sorted once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SortedRows", "sorted_rows"]
 
-_SAMPLE = 64  # words sampled for each pass over a bucket
+_SAMPLE = 64  # words that are sampled for each pass over a bucket
 
 
 class SortedRows(NamedTuple):
@@ -32,9 +32,9 @@ class SortedRows(NamedTuple):
     Attributes
     ----------
     words : uint32 or uint64 array of shape (n,)
-    starts : int64 array of shape (n_buckets + 1,)
-    buckets : int64 array of shape (n_buckets,)
-    kind : type of the scores
+    starts : int64 array of shape (n_buckets + 1,), the first row of each bucket, then the end
+    buckets : int64 array of shape (n_buckets,), the buckets that have rows
+    kind : type of the scores, see `streameval.states.scores.types.score_type`
     form : form of the words
     """
 
@@ -45,7 +45,7 @@ class SortedRows(NamedTuple):
     form: Words
 
     def counts(self) -> Counts:
-        """As wide words with counts; keys ascend, words may repeat.
+        """The rows as wide words with counts; keys ascend, and words may repeat.
 
         See also `streameval.states.grouped.interleaved.words.tied`.
         """
@@ -55,7 +55,7 @@ class SortedRows(NamedTuple):
 def sorted_rows(
     keyed: KeyedCounts, kind: str, start: int, stop: int, budget: Budget | None = None
 ) -> Iterator[SortedRows | Counts]:
-    """The rows of some buckets of narrow or long words, sorted; a very large bucket is read in several passes."""
+    """The rows of the buckets `start` to `stop`, sorted; a single, very large bucket is read in several passes."""
     items = int(keyed.items_in(start, stop).sum())
     most = keyed.most(keyed.holding(budget))
     passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
@@ -76,9 +76,9 @@ def _run(keyed: KeyedCounts, kind: str, start: int, stop: int) -> SortedRows | C
 
 
 def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
-    """At most `passes` ranges of words with about equally many rows each; no key is in two ranges.
+    """At most `passes` ranges of words, each with about the same number of rows; no key is in two ranges.
 
-    They are cut at quantiles of sampled words, since scores near 1 or 0 crowd one end of their bucket.
+    The ranges end at quantiles of a sample of words, since scores near 1 or 0 crowd one end of their bucket.
     """
     step = max(1, int(keyed.items.sum()) // (_SAMPLE * passes))
     ends, some = [], []
@@ -106,7 +106,7 @@ def _between(keyed: KeyedCounts, low: int, high: int) -> KeyedCounts:
 
 
 def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> SortedRows:
-    """Uncounted rows of some buckets, sorted by key or, with `whole_words`, by whole words, so that equal ones meet."""
+    """Rows without counts of some buckets, sorted by key; with `whole_words` by word, so that equal words meet."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
     words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
     for codes, pieces, (given, *_) in keyed.slabs((start, stop)):

@@ -1,20 +1,25 @@
-"""Grouped: a state split by a key, the one combinator for slices, resampling blocks and nights.
+"""Grouped: a state split by a key, the common combinator for slices, resampling blocks and nights.
 
 ``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each is
-equal, bit for bit, to what the inner spec folds from those rows.
+equal, bit for bit, to the state that the inner spec folds from those rows.
 
-There are three layouts with one interface. Slices of scores are *interleaved* into one table in the order of their
-scores (`streameval.states.grouped.interleaved.scores`). Slices of clusters, and of clusters against classes, are
-interleaved into one table by cluster (`streameval.states.grouped.interleaved.clusters`,
-`streameval.states.grouped.interleaved.cells`). For other states, and where one table cannot hold all groups, the first
-groups that a task meets stand *apart*: each has its own inner state, folded at full speed, with the few bytes a row of
-that state. Rows of further groups have *composite* keys in one `KeyedCounts` (`streameval.states.grouped.composite`),
-which takes 16 more bytes a row and suits any number of groups. The layout of a group depends on the order of rows and
-on the budget and changes no result: states are compared by their canonical table, with groups in the order of their
-hashes.
+There are three layouts with one interface:
 
-Additional memory: the builder of a group apart takes about a megabyte, all builders at most a sixteenth of the budget;
-names and facts are stored for each group. States without counts by key, such as histograms, always stand apart.
+- *Interleaved*: the rows of all groups are in one table, with a code of the group in each row. Slices of scores are
+  interleaved in the order of their scores (`streameval.states.grouped.interleaved.scores`), slices of clusters and of
+  clusters against classes by cluster (`streameval.states.grouped.interleaved.clusters`,
+  `streameval.states.grouped.interleaved.cells`).
+- *Apart*: each group has its own inner state, folded at full speed. The first groups that a task meets are stored so
+  if the state is not interleaved, or has more groups than one table can hold. States without counts by key, such as
+  histograms, always stand apart.
+- *Composite*: the rows of all further groups are in one `KeyedCounts` whose keys begin with a hash of the group
+  (`streameval.states.grouped.composite`). This takes 16 more bytes a row and works for any number of groups.
+
+The layout of a group depends on the order of the rows and on the budget, and changes no result: states are compared by
+their canonical table, with groups in the order of their hashes.
+
+Additional memory: the builder of a group apart takes about a megabyte, and all builders together at most a sixteenth of
+the budget. Names and facts are stored for each group.
 """
 
 from __future__ import annotations
@@ -75,7 +80,9 @@ class GroupedSpec(PlainSpec):
     Parameters
     ----------
     inner : ScoreSpec, HistogramSpec, ClusterSpec or ContingencySpec
+        The spec of each group's state.
     key : By or Blocks
+        Divides the rows into groups.
 
     Raises
     ------
@@ -147,7 +154,7 @@ class GroupedSpec(PlainSpec):
         return self.inner if self._cells else None
 
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
-        """The state of blocks given by their inner states."""
+        """The state of blocks, from their inner states by number."""
         return Grouped(
             self, {self.key.named(block): state for block, state in groups.items()}, CompositeGroups.empty(self.inner)
         )
@@ -165,7 +172,13 @@ class GroupedSpec(PlainSpec):
         return Grouped(self, {}, CompositeGroups.empty(self.inner))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Any:
-        """The state that `Grouped.to_arrow` wrote; a few groups stand apart, further groups have composite keys."""
+        """The state that `Grouped.to_arrow` wrote: up to `APART` groups stand apart, more groups have composite keys.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not in the order of their groups.
+        """
         groups, items = GroupTable.read(iter(batches), self.schema, 2 * len(inner_facts(self.inner)))
         if self._cells:
             named = zip(groups.names.to_pylist(), groups.facts, strict=True)
@@ -202,9 +215,9 @@ class Grouped(Small):
     Attributes
     ----------
     spec : GroupedSpec
-    apart : inner states by the name of their group
-    composite : CompositeGroups, further groups; a group may have rows in both, if tasks met it at different times
-    interleaved : groups in one table, or None
+    apart : inner states of groups apart, by name
+    composite : CompositeGroups; a group may have rows both apart and here, if one task met it earlier than another
+    interleaved : CodedGroups, or None
     """
 
     spec: GroupedSpec
@@ -213,7 +226,7 @@ class Grouped(Small):
     interleaved: CodedGroups | None = None
 
     def merge(self, other: Grouped) -> Grouped:
-        """Groups of both inputs; groups with equal names are one."""
+        """Groups of both inputs; groups with equal names are merged."""
         mergeable(self, other)
         mine = self.interleaved
         if mine and other.interleaved and not mine.fits(other.interleaved):
@@ -225,7 +238,7 @@ class Grouped(Small):
         return Grouped(self.spec, apart, self.composite.merge(other.composite), interleaved)
 
     def parted(self) -> Grouped:
-        """The same groups, without interleaving."""
+        """The same groups without an interleaved table."""
         if self.interleaved is None:
             return self
         return Grouped(self.spec, *self.interleaved.parted()).merge(self._not_interleaved)
@@ -251,7 +264,7 @@ class Grouped(Small):
         return self
 
     def count(self, key: By) -> int:
-        """Number of groups of its slicing."""
+        """Number of groups."""
         return len(self._names)
 
     def total(self, budget: Budget | None = None) -> Any:
@@ -286,7 +299,7 @@ class Grouped(Small):
 
     @cached_property
     def _found(self) -> dict[str, dict[bytes, Any]]:
-        """The inner states of interleaved groups that have been requested."""
+        """Cache of the inner states of the interleaved groups."""
         return {}
 
     def without(self, *groups: Group, budget: Budget | None = None) -> Any:
@@ -299,7 +312,7 @@ class Grouped(Small):
     def _union(
         self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any], budget: Budget | None = None
     ) -> Any:
-        """The inner state of some groups apart, the marked groups under composite keys, and further states together."""
+        """Merge some groups apart, the marked groups under composite keys, and further inner states."""
         states = [*apart.values(), *([self.composite.restored(marks, budget)] if marks.any() else []), *others]
         return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
 
@@ -318,7 +331,7 @@ class Grouped(Small):
         return [(a, min(a + _CHUNK, count)) for a in range(0, count, _CHUNK)]
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
-        """Each group of a shard, or of all, with its inner state."""
+        """Each group of a shard, or of all shards, with its inner state."""
         groups = self.groups()[slice(*shard or (None,))]
         yield from zip(groups, self.several(groups, budget), strict=True)
 
@@ -369,7 +382,7 @@ class Grouped(Small):
         return object.__sizeof__(self) + sum(map(sys.getsizeof, held))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state, in any layout of groups. Not hashable, since that would be costly."""
+        """Whether both are the same state, in any layout."""
         if not isinstance(other, Grouped):
             return NotImplemented
         return same_table(self, other)

@@ -1,7 +1,8 @@
-"""The groups of a state: their names, the facts that each counts outside the state's table, and their rows in Arrow.
+"""The names and facts of the groups of a state, and the Arrow table of a grouped state.
 
-The table of a grouped state has one row for each group, with its name and facts, followed by the rows of the inner
-tables, each with the name of its group and no facts.
+The *facts* of a group are the rows that its state counts outside its table, such as null ids. The table of a grouped
+state begins with one row for each group, with its name and facts; the rows of the inner tables follow, each with the
+name of its group and without facts.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class GroupTable:
     def read(
         cls, batches: Iterator[pa.RecordBatch], schema: pa.Schema, width: int
     ) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
-        """The groups, which come first and have `width` facts each, and the rows of the inner tables."""
+        """Read the groups, which come first and have `width` facts each; returns them and the remaining batches."""
         own: list[pa.RecordBatch] = []
         items: list[pa.RecordBatch] = []
         while not items and (batch := next(batches, None)) is not None:
@@ -104,7 +105,7 @@ class GroupTable:
         """The index of each hash, given as a uint64 array of shape (n, 2); −1 for unknown groups."""
         places = np.searchsorted(self.words[:, 0], words[:, 0])
         ends = np.searchsorted(self.words[:, 0], words[:, 0], "right")
-        while (here := (places < ends).nonzero()[0]).size:  # one pass, unless first words are equal by chance
+        while (here := (places < ends).nonzero()[0]).size:  # a single pass, unless first words collide
             wrong = here[self.words[places[here], 1] != words[here, 1]]
             if not wrong.size:
                 break
@@ -122,7 +123,7 @@ class GroupTable:
 
 
 class TableBuilder:
-    """Builder of a table: batches are added up whenever they have as many groups as the table."""
+    """Builder of a table: added tables are merged once together they have more groups than the merged table."""
 
     def __init__(self) -> None:
         self._tables: list[GroupTable] = []
@@ -148,7 +149,7 @@ class TableBuilder:
 
 
 def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.RecordBatch]]:
-    """Split inner tables into stretches of one group: its name and its rows."""
+    """Split inner tables into stretches of one group each; yields its name and its rows."""
     for batch in batches:
         codes = batch.column("group").dictionary_encode().indices.to_numpy()
         inner = batch.select(batch.schema.names[2:])
@@ -157,7 +158,7 @@ def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Reco
 
 
 def tagged(names: pa.Array, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Part of an inner table, with the name of the group in each row; nothing if it has no rows."""
+    """Rows of an inner table, each with the name of its group; yields nothing if there are no rows."""
     if len(batch):
         facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
         yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=schema)

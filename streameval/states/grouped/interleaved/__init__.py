@@ -1,1 +1,1 @@
-"""Rows of all groups in one table, with the codes of their groups."""
+"""Interleaved groups: the rows of all groups in one table, each with the code of its group."""

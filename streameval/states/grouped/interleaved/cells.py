@@ -1,11 +1,11 @@
-"""Interleaved cells: rows of all groups of a contingency state in one table, by cluster, class and group.
+"""Interleaved cells: the rows of all groups of a contingency state in one table, by cluster, class and group.
 
-The code of the group is the last word of a row, 8 bytes more. The rows of all groups are spilled, merged and read as
-those of one state. The state of all rows has the same pieces without their last words, which are dropped when they are
-read. To take the groups apart, buckets are gathered a bounded number of rows at a time and ordered by group: every
-group then has one piece of a few large arrays, for each stretch of buckets, however many segments the rows came in.
+The code of the group is the last word of a row and takes 8 bytes. The rows of all groups are spilled, merged and read
+like those of one state. The state of all rows consists of the same pieces; the last word is dropped on reading. To
+separate the groups, a bounded number of rows is gathered at a time, bucket by bucket, and ordered by group. Each group
+then has one slice of a few large arrays for each stretch of buckets, however many segments there were.
 
-Up to `MOST_BLOCKS` groups are interleaved. Batches with a null id that counts as a singleton are not.
+Up to `MOST_BLOCKS` groups are interleaved. Batches with null ids that count as singletons are not interleaved.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
-_SHARE = 1 << 9  # bytes of the budget for each row that is gathered; with its copies by group it takes about a fifth
+_SHARE = 1 << 9  # bytes of the budget for each gathered row, which takes about a fifth of that with its copies
 
 
 def interleaves_cells(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are interleaved cells: slices; blocks are left out one by one.
+    """Whether groups of a state are stored as interleaved cells: slices are; blocks are not.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class InterleavedCells(CodedGroups):
     Attributes
     ----------
     inner : ContingencySpec
-    group_codes, table : as `CodedGroups`
+    group_codes, table : as in `CodedGroups`
     keyed : KeyedCounts, rows by cluster, class and group
     """
 
@@ -76,7 +76,7 @@ class InterleavedCells(CodedGroups):
 
     @classmethod
     def empty(cls, inner: ContingencySpec) -> InterleavedCells:
-        """No groups."""
+        """Without groups."""
         table = GroupTable.empty(2 * len(inner_facts(inner)))
         return cls(inner, GroupCodes(), table, KeyedCounts(coded_layout(inner)))
 
@@ -85,7 +85,7 @@ class InterleavedCells(CodedGroups):
         return self.shares(other, MOST_BLOCKS)
 
     def merge(self, other: InterleavedCells) -> InterleavedCells:
-        """The groups of both, which fit."""
+        """The groups of both inputs, for which `fits` must hold."""
         table, theirs = GroupTable.union([self.table, other.table]), other.keyed
         if other.group_codes is not self.group_codes:
             recode = partial(_recoded, self.group_codes.codes(other.group_codes.names).astype(np.uint64))
@@ -93,7 +93,7 @@ class InterleavedCells(CodedGroups):
         return InterleavedCells(self.inner, self.group_codes, table, self.keyed.merge(theirs))
 
     def total(self) -> Any:
-        """The inner state of all rows; no row is copied."""
+        """The inner state of all rows, without copying them."""
         segments = tuple(_computed(each, _plain, self.inner.layout.words - 1) for each in self.keyed.segments)
         return self._inner(segments, self.table.facts.sum(axis=0))
 
@@ -122,18 +122,19 @@ class InterleavedCells(CodedGroups):
         return self.alone(), CompositeGroups.empty(self.inner)
 
     def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
-        """The inner state of rows that have both ids."""
+        """An inner state without null ids, from its segments and facts."""
         spec, (label_rows, dropped) = self.inner, facts.astype(np.int64).reshape(-1, 2)
         cells, alone = KeyedCounts(spec.layout, segments), KeyedCounts(spec.class_layout)
         return ContingencyCounts(spec, cells, alone, label_rows, dropped)
 
     def _ordered(self, places: Array, count: int, budget: Budget) -> Iterator[dict[int, Segment]]:
-        """Stretches of buckets, a bounded number of rows at a time: the segment of each place that has rows there.
+        """For each stretch of buckets with a bounded number of rows, the segments of the places that have rows there.
 
         Parameters
         ----------
         places : int64 array, the place of each code; rows of codes with a negative place are left out
         count : number of places
+        budget : owns the segments, and limits the number of rows of a stretch
         """
         room = max(1, min(SLAB, budget.limit // _SHARE))
         for start, stop in self.keyed.intervals(room):
@@ -149,12 +150,12 @@ class InterleavedCells(CodedGroups):
 def _by_place(
     buckets: Array, words: Array, rest: Array, counts: Array, places: Array, count: int, budget: Budget
 ) -> dict[int, Segment]:
-    """The rows of each place as a segment: a part of arrays that hold those of all places.
+    """The rows of each place as a segment, which is a slice of arrays with the rows of all places.
 
-    `buckets`, of each row, ascend.
+    `buckets` has the bucket of each row, ascending; `places` and `count` are as in `InterleavedCells._ordered`.
     """
     at = places[rest[:, -1]]
-    order, ends = ordered(at + 1, count + 1)  # rows to leave out come first
+    order, ends = ordered(at + 1, count + 1)  # the rows that are left out come first
     order, ends = order[ends[1] :], ends[1:] - ends[1]
     buckets, at = buckets[order], at[order]
     first = np.flatnonzero((np.diff(buckets, prepend=-1) != 0) | (np.diff(at, prepend=-1) != 0))
@@ -168,7 +169,7 @@ def _by_place(
 
 
 def _computed(segment: Segment, made: Callable[[Array], Array], words: int | None = None) -> Segment:
-    """A segment whose further words, `words` of them if given, are computed when they are read."""
+    """A segment whose further words, `words` columns if given, are computed by `made` on reading."""
     rest: Any = segment.rest
     shape = rest.shape if words is None else (rest.shape[0], words)
     return replace(segment, rest=Computed(shape, rest.dtype, lambda start, stop: made(rest.read(start, stop))))
@@ -201,7 +202,7 @@ class InterleavedCellsBuilder(CodedBuilder):
         self._rows = RowBuilder(layout, budget, capacity, (inner, key))
 
     def update(self, batch: Batch, split: Split) -> bool:
-        """Fold a batch whose groups are known; False, and nothing is done, if it is not to be interleaved."""
+        """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
         inner, names = self._inner, split.names.to_pylist()
         arrays = [plain_nulls(batch.columns[name]) for name in inner.columns]
         whole = not any(array.null_count for array in arrays)
@@ -222,7 +223,7 @@ class InterleavedCellsBuilder(CodedBuilder):
         return True
 
     def interleaved(self) -> InterleavedCells:
-        """Everything folded; the builder is spent."""
+        """Everything folded; the builder must not be used afterwards."""
         empty = replace(InterleavedCells.empty(self._inner), group_codes=self._group_codes)
         keyed = KeyedCounts(empty.keyed.layout, self._rows.finish())
         return replace(empty, table=self._table.built() or empty.table, keyed=keyed)

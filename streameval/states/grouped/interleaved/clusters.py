@@ -1,11 +1,11 @@
-"""Interleaved clusters: rows of all groups of a cluster state in one table, by cluster.
+"""Interleaved clusters: the rows of all groups of a cluster state in one table, by cluster.
 
-A row is the key of its cluster with a code of its group, as in `streameval.states.grouped.cluster_blocks`: one word for
-integer ids, two for others. Folding a row costs as much for a thousand groups as for one and takes no more memory than
-in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sweep`). The states of all
-rows and of each group are computed from the table.
+The key of a row is the key of its cluster with the code of its group, as in `streameval.states.grouped.cluster_blocks`:
+one word for integer ids, two for others. Folding a row takes the same time for a thousand groups as for one, and the
+same memory as in the state of all rows. One pass counts all groups (`streameval.states.grouped.cluster_sweep`). The
+states of all rows and of each group are computed from the table.
 
-Codes are those of a `GroupCodes`, at most 1,024. Batches with more groups are folded in the other layouts.
+A `GroupCodes` assigns at most 1,024 codes. Batches with further groups are folded in the other layouts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay i
 
 
 def interleaves_clusters(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are interleaved clusters: slices; blocks have a separate state.
+    """Whether groups of a state are stored as interleaved clusters: slices are; blocks have a separate state.
 
     Examples
     --------
@@ -62,8 +62,8 @@ class InterleavedClusters(CodedGroups):
     Attributes
     ----------
     inner : ClusterSpec
-    group_codes : as `CodedGroups`
-    table : GroupTable; the last two facts are the rows with an id
+    group_codes : as in `CodedGroups`
+    table : GroupTable; the last two facts are the rows with an id, by label
     keyed : KeyedCounts, rows by cluster and group
     """
 
@@ -78,7 +78,7 @@ class InterleavedClusters(CodedGroups):
 
     @classmethod
     def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> InterleavedClusters:
-        """Groups given by their inner states, at most `MOST_BLOCKS`, without copying rows."""
+        """The groups of some inner states, at most `MOST_BLOCKS`, without copying rows."""
         group_codes, names = GroupCodes(apart), pa.array(apart, pa.large_binary())
         facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
         segments: list[Segment] = []

@@ -1,4 +1,4 @@
-"""Group codes: the numbers that stand for groups in memory; no code enters a result."""
+"""Group codes: consecutive numbers that represent groups in memory; they never enter a result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def shared_codes(budget: Budget, key: Any) -> GroupCodes:
 
 @dataclass(frozen=True, eq=False)
 class CodedGroups(ABC):
-    """Groups of a state in one table, in which each row has the code of its group.
+    """The rows of all groups of a state in one table; each row has the code of its group.
 
     Attributes
     ----------
@@ -101,11 +101,11 @@ class CodedGroups(ABC):
 
     @abstractmethod
     def fits(self, other: Any) -> bool:
-        """Whether one table can hold the groups of both, with codes from this one's `group_codes`."""
+        """Whether one table can hold the groups of both, with codes from `group_codes` of `self`."""
 
     @abstractmethod
     def merge(self, other: Any) -> Any:
-        """The groups of both inputs, which fit; groups with equal names are one."""
+        """The groups of both inputs, for which `fits` must hold; groups with equal names are merged."""
 
     @abstractmethod
     def total(self) -> Any:
@@ -124,12 +124,12 @@ class CodedGroups(ABC):
         """The same groups in the other layouts: apart, and under composite keys."""
 
     def shares(self, other: CodedGroups, most: int) -> bool:
-        """Whether both have the same codes, or at most `most` groups together, which then have codes in these."""
+        """Whether both have the same codes, or at most `most` groups together; these are then given codes here."""
         same = other.group_codes is self.group_codes
         return same or self.group_codes.few(other.group_codes.names, most) is not None
 
     def marks(self, names: Iterable[bytes]) -> Array:
-        """Whether each code stands for one of these names, as a bool array."""
+        """Whether the name of each code is among `names`, as a bool array of shape (n_codes,)."""
         names = set(names)
         return np.array([name in names for name in self.group_codes.names], np.bool_)
 
@@ -148,7 +148,7 @@ class CodedGroups(ABC):
 
 
 class CodedBuilder(ABC):
-    """Builder of coded groups; owned by one task, shares its codes with the other builders of the budget.
+    """Builder of coded groups; owned by one task. It shares its codes with the other builders of the budget.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class CodedBuilder(ABC):
 
     @property
     def known(self) -> int:
-        """Number of groups that the builders of the budget have seen."""
+        """Number of groups that all builders of the budget have seen."""
         return len(self._group_codes)
 
     @abstractmethod

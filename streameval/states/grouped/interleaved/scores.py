@@ -1,16 +1,16 @@
-"""Interleaved groups: rows of all groups in one table in the order of their scores.
+"""Interleaved scores: the rows of all groups of a score state in one table, in the order of their scores.
 
-The table is that of `ScoreCounts`, with words that also hold a code of the group: folding a row costs as much for a
-thousand groups as for one. The state of all rows has the same pieces in the same places. Without weights all groups are
-finalized in one sweep (`streameval.states.grouped.group_sweep`). With weights each group is extracted first, because
+The table is that of `ScoreCounts`, with words that also hold the code of the group, so folding a row takes the same
+time for a thousand groups as for one. The state of all rows consists of the same pieces. Without weights, all groups
+are finalized in one sweep (`streameval.states.grouped.group_sweep`). With weights, each group is extracted first: its
 rounded sums equal those of its rows alone only if they are computed over the same stretches of scores.
 
-For 32-bit scores a word has 32 bits: the lower half of the rank key, and the code. With more than 2¹⁵ groups words have
-64 bits: the whole key, and the code. 64-bit scores have long words (`streameval.states.scores.long_words`), for up to
-2¹⁵ groups.
+For 32-bit scores, a word has 32 bits: the lower half of the rank key, and the code. With more than 2¹⁵ groups, a word
+has 64 bits: the whole key, and the code. 64-bit scores have long words (`streameval.states.scores.long_words`), for up
+to 2¹⁵ groups.
 
-A `GroupCodes` maps groups to codes. Builders that share a budget share it; when states with different codes are merged,
-such as those of other processes, one of them is recoded. No code enters a result.
+A `GroupCodes` maps groups to codes, and is shared by the builders of a budget. If states with different codes are
+merged, for example from different processes, one of them is recoded. No code enters a result.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CELLS", "Interleaved", "InterleavedBuilder", "interleaves"]
 
-MOST_CELLS = 1 << CELL_BITS  # groups that narrow words can tell apart
+MOST_CELLS = 1 << CELL_BITS  # number of groups that narrow and long words can distinguish
 
 
 def interleaves(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are interleaved: slices, which are finalized together; blocks are left out one by one.
+    """Whether groups of a state are interleaved: slices are, as they are finalized together; blocks are not.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def interleaves(inner: Any, key: Key) -> bool:
 
 
 def _row_bytes(layout: Layout) -> int:
-    """Bytes that a builder takes for a row: twice the word and its weight, and its code."""
+    """Bytes that a builder takes for a row: its word and weight twice, and its code."""
     return 2 * (layout.dtype.itemsize + 8 * layout.weighted) + 4
 
 
@@ -94,14 +94,14 @@ class Interleaved(CodedGroups):
         return WORDS[replace(self.keyed.layout, weighted=False)]
 
     def fits(self, other: Interleaved) -> bool:
-        """Whether one table can hold the groups of both, with codes from this one's `group_codes`.
+        """Whether one table can hold the groups of both, with codes from `group_codes` of `self`.
 
-        Long words can tell `MOST_CELLS` groups apart, other words any number.
+        Long words distinguish `MOST_CELLS` groups; other words can be widened for any number.
         """
         return self.words is not LONG or self.shares(other, MOST_CELLS)
 
     def merge(self, other: Interleaved) -> Interleaved:
-        """The groups of both inputs; groups with equal names are one."""
+        """The groups of both inputs; groups with equal names are merged."""
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
         if theirs.group_codes is not mine.group_codes:
             theirs = theirs.recoded(mine.group_codes, theirs.group_codes.names)
@@ -111,7 +111,7 @@ class Interleaved(CodedGroups):
         return Interleaved(self.inner, mine.group_codes, table, mine.keyed.merge(theirs.keyed))
 
     def widened(self) -> Interleaved:
-        """The same groups with wide words."""
+        """The same groups with wide words instead of narrow ones."""
         if self.words is not NARROW:
             return self
         segments = (
@@ -121,13 +121,13 @@ class Interleaved(CodedGroups):
         return replace(self, keyed=KeyedCounts(WIDE.stored(self.inner), tuple(segments)))
 
     def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
-        """The rows by larger groups: `part` gives the name of the larger group."""
+        """The rows by larger groups; `part` maps the name of a group to that of the larger group."""
         names = list(map(part, self.group_codes.names))
         table = GroupTable.of(pa.array(map(part, self.table.names.to_pylist()), pa.large_binary()), self.table.facts)
         return replace(self.recoded(GroupCodes(), names), table=table)
 
     def recoded(self, group_codes: GroupCodes, names: Sequence[bytes]) -> Interleaved:
-        """The rows under other codes, where each old code stands for one of `names`; facts are not renamed."""
+        """The rows with the codes of `group_codes`; `names` has the name of each old code. The table is unchanged."""
         table = group_codes.codes(names)
         wide = self if len(group_codes) <= MOST_CELLS else self.widened()
         recode, kind = partial(wide.words.recoded, table), wide.keyed.layout.dtype
@@ -135,7 +135,7 @@ class Interleaved(CodedGroups):
         return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
     def total(self) -> Any:
-        """The inner state of all rows: the same pieces, whose words are computed without the codes on reading."""
+        """The inner state of all rows: the same pieces, from whose words the codes are removed on reading."""
         segments = (replace(each, words=self.words.inner_words(self.inner.type, each)) for each in self.keyed.segments)
         return self._inner(tuple(segments), self.table.facts.sum(axis=0))
 
@@ -146,7 +146,7 @@ class Interleaved(CodedGroups):
         return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def _kept(self, segment: Segment, marks: Array, budget: Budget) -> Segment | None:
-        """The rows of marked groups, as the inner state has them; None if there are none."""
+        """The rows of marked groups as a segment of the inner state; None if there are none."""
         words, kind = segment.words.read(), self.keyed.layout.dtype.type
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         kept, kept_counts = np.empty(words.size + 1, self.inner.layout.dtype), np.empty(counts.size + 1, np.int64)
@@ -176,7 +176,7 @@ class Interleaved(CodedGroups):
         }
 
     def _parted(self, segment: Segment, budget: Budget) -> Iterator[tuple[int, Segment]]:
-        """The rows of each group of a segment, as the inner state has them."""
+        """The rows of each group of a segment, as a segment of the inner state."""
         words, kind = segment.words.read(), self.keyed.layout.dtype.type
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         weights = segment.weights.read() if segment.weights else NO_WEIGHTS
@@ -212,7 +212,7 @@ class Interleaved(CodedGroups):
         return CompositeGroups(self.inner, self.table, KeyedCounts.built(builder))
 
     def _rows(self) -> Iterator[tuple[Segment, Array, Array]]:
-        """Each segment with the rank keys and the groups of its words."""
+        """Each segment with the rank keys and the group codes of its words."""
         for each in self.keyed.segments:
             yield each, *self.words.keys_and_cells(self.inner.type, each)
 
@@ -243,8 +243,8 @@ class InterleavedBuilder(CodedBuilder):
     def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved.
 
-        32-bit scores are interleaved unless words would have to be wide and may not `grow`; 64-bit scores if long words
-        have room for their keys and groups. Weighted batches with missing scores are not interleaved, because the inner
+        32-bit scores are interleaved, with wide words only if `grow` allows it. 64-bit scores are interleaved if their
+        keys and groups fit into long words. Weighted batches with missing scores are not interleaved, because the inner
         state sums the weights of missing scores.
         """
         codes = self._few(split.names)
@@ -268,7 +268,7 @@ class InterleavedBuilder(CodedBuilder):
         return self._last[1]
 
     def _encoder(self, batch: Batch, split: Split, table: Array, words: Words) -> _Encoded | None:
-        """How to encode the rows; `table` has the codes of their groups. None if a key does not fit into a word."""
+        """The rows with a function to encode them; `table` has the code of each group. None if a key does not fit."""
         inner, encode = self._inner, None
         values = _complete(batch.columns[inner.column], inner.type)
         if values is None and inner.weighted:
@@ -294,7 +294,7 @@ class InterleavedBuilder(CodedBuilder):
 
 
 class _Encoded(NamedTuple):
-    """Rows to fold: their number, the function that fills words and codes, weights, and the facts of each group."""
+    """Rows to fold: their number, the function that fills words and codes, their weights, the facts of each group."""
 
     size: int
     encode: Callable[..., None]
@@ -303,7 +303,7 @@ class _Encoded(NamedTuple):
 
 
 def _complete(score: pa.Array, kind: str) -> Array | None:
-    """Scores as numbers; None if any is missing."""
+    """Scores as numbers; None if a score is missing or the column is a dictionary."""
     if pa.types.is_dictionary(score.type) or score.null_count:
         return None
     values = numbers(score, kind)

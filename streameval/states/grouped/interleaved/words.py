@@ -1,8 +1,9 @@
-"""Words of interleaved groups: a part of a score's key, above the code of a group, a *cell*.
+"""Words of interleaved groups: part of a score's rank key in the high bits, the code of a group (*cell*) in the low.
 
-Narrow words have 32 bits: the lower half of a 32-bit key, and 15 bits for the cell. Wide words have the whole key and
-32 bits for the cell. Long words have 64-bit keys, as distances from the bases of their buckets, and 15 bits for the
-cell (`streameval.states.scores.long_words`).
+*Narrow* words have 32 bits: the lower half of a 32-bit key, and 15 bits for the cell. *Wide* words have 64 bits: a
+whole 32-bit key, and 32 bits for the cell. *Long* words have 64 bits: the distance of a 64-bit key from the base of its
+bucket, and 15 bits for the cell (`streameval.states.scores.long_words`). Narrow and long words have one spare bit,
+for the label.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _CELL = np.uint64((1 << CELL_BITS) - 1)
 
 @dataclass(frozen=True)
 class Words:
-    """Words of 32-bit keys.
+    """A form of words, for 32-bit keys.
 
     Attributes
     ----------
-    layout : Layout
-    cell_bits : bits of a cell
+    layout : layout of segments with these words, without weights
+    cell_bits : number of bits of a cell
     encode_f4, encode_keys : loops that fill words and codes, from the bits of float32 scores and from keys
     """
 
@@ -68,7 +69,7 @@ class Words:
         return replace(self.layout, weighted=inner.weighted)
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
-        """Function that encodes rows from scores; `raw` and `table` give their cells. None if a key does not fit."""
+        """A function that encodes rows from their scores and cells, ``table[raw]``; None if a key does not fit."""
         bits = values.view(np.uint32)
         return lambda i, *out: self.encode_f4(bits[i], raw[i], table, label[i], *out)
 
@@ -81,11 +82,11 @@ class Words:
         return segment.words.computed(partial(_upper, self.cell_bits), np.uint16)
 
     def bases(self, kind: str, segment: Segment) -> Array:
-        """What each piece adds to the key in its words, as a uint64 array."""
+        """For each piece, the number to add to the keys in its words, as a uint64 array."""
         return np.zeros(segment.codes.size, np.uint64)
 
     def wide_words(self, segment: Segment, start: int = 0, stop: int | None = None) -> Array:
-        """Wide words for some words of a segment."""
+        """The words `start` to `stop` of a segment as wide words."""
         words = segment.words.read(start, stop)
         if self.layout.bits == 64:
             return words
@@ -103,7 +104,7 @@ class Words:
         sweep.sort_words(words, starts, spare, low)
 
     def counted(self, words: Array, starts: Array, buckets: Array, kind: str) -> Counts:
-        """Sorted labelled words of some buckets as wide words with counts."""
+        """Sorted words of some buckets, with labels, as wide words with counts."""
         keys, neg, pos = sweep.narrow_ties(words, starts, buckets)
         return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
 
@@ -117,10 +118,10 @@ class Words:
 
 
 class _LongWords(Words):
-    """Words of 64-bit keys."""
+    """The form of words for 64-bit keys."""
 
     def of_numbers(self, values: Array, raw: Array, table: Array, label: Array, kind: str) -> Encode | None:
-        """From float64 scores."""
+        """As `Words.of_numbers`, from float64 scores."""
         if not long.fit_f8(values.view(np.uint64)):
             return None
 
@@ -131,7 +132,7 @@ class _LongWords(Words):
         return encode
 
     def of_keys(self, keys: Array, raw: Array, table: Array, label: Array, inner: ScoreSpec) -> Encode | None:
-        """From rank keys of 64 bits."""
+        """As `Words.of_keys`, from 64-bit rank keys."""
         buckets = near_buckets(inner, keys)
         if buckets is None:
             return None
@@ -179,12 +180,12 @@ WORDS = {words.layout: words for words in (NARROW, WIDE, LONG)}
 
 
 def first_words(inner: ScoreSpec) -> Words:
-    """The words to start with, for few groups."""
+    """The form of words for few groups: narrow for 32-bit scores, long for 64-bit scores."""
     return NARROW if inner.layout.bits == 16 else LONG
 
 
 def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
-    """Rows of ascending 64-bit keys as wide words: the index of the key, then the cell; further words are the keys.
+    """Rows of ascending 64-bit keys as wide words of the key's index and the cell; the further word is the key.
 
     Examples
     --------
@@ -204,6 +205,6 @@ def _by_label(segment: Segment) -> tuple[Array, Array]:
 
 
 def _upper(shift: int, words: Array) -> Array:
-    """The key's bits above the cell, of which words of a bucket keep 16."""
+    """The 16 bits of the key above the cell."""
     found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
     return found
