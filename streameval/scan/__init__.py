@@ -1,12 +1,12 @@
 """Scan: inputs → partitions → record batches. Nothing else in the library opens data.
 
-A scan has two halves. `plan` looks at the inputs (paths, globs, directories, URIs, datasets, tables, readers), reads
-Parquet footers once and returns a `Scan`: the schema that all inputs share and the pieces to read. `read` opens one
-piece and yields its record batches in that schema. Planning reads no data page; reading touches only the requested
+A scan has two halves. `plan` inspects the inputs (paths, globs, directories, URIs, datasets, tables, readers), reads
+Parquet footers once and returns a `Scan`: the schema that all inputs share, and the pieces to read. `read` opens one
+piece and yields its record batches in that schema. Planning reads no data pages; reading touches only the requested
 columns. A piece holds no open file, so it can be sent to another process.
 
-No row counts twice, and none that is gone: every file is read once, Delta tables are read by their log, and a file that
-changes between planning and its last read is an error.
+No row is counted twice, and no deleted row is counted: every file is read once, Delta tables are read by their log, and
+a file that changes between planning and its last read is an error.
 
 ::
 
@@ -14,24 +14,25 @@ changes between planning and its last read is an error.
     datasets ─► fragments ──────┼─► holdings ─► one schema, many pieces ─► read ─► record batches
     tables, readers ────────────┘
 
-The modules, in the order the data meet them:
+The modules, in the order in which data pass through them:
 
-- ``paths``: names and patterns, on any file system, to files; ``walk``: directories, links and hidden names;
-- ``tables``: Delta tables by their log, other table formats refused;
-- ``listing``: sizes and modification times of files, from which a store tells what changed;
-- ``footers``: files to row groups, types and sizes; ``layout``: where the columns are in a file;
-- ``deferred_footers``: small objects, planned by their sizes and one footer;
-- ``datasets``: Arrow datasets to files, or to fragments of other formats;
-- ``in_memory``: tables, frames, readers and fragments that are not Parquet;
-- ``lazy``: partitions that Dask has yet to compute;
-- ``columns`` and ``fields``: the requested columns of an input, fields of structs included;
-- ``widen``: the smallest type that holds every file's values, and the cast to it;
-- ``pieces``: units of work, and how each kind is opened; ``versions``: whether a file changed; ``ranges``: whether an
-  object store answered in full;
-- ``where``: filters of rows, and pieces that they leave out; ``derived``: columns made from those that are read;
-- ``planning`` and ``reading``: the two halves themselves.
+- ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories and follows
+  links; ``files.tables`` reads the logs of Delta tables and refuses other table formats;
+- ``files.listing`` gets sizes and modification times, from which a store tells which files changed;
+- ``footers`` reads row groups, types and sizes; ``layout`` locates the requested columns in a file;
+- ``deferred_footers`` plans small objects by their sizes and a single footer;
+- ``datasets`` resolves Arrow datasets to files, or to fragments of other formats;
+- ``in_memory`` takes tables, frames, readers, and fragments that are not Parquet;
+- ``lazy`` takes partitions that Dask has yet to compute;
+- ``columns`` and ``fields`` find the requested columns of an input, including fields of structs;
+- ``widen`` finds the smallest type that holds every file's values, and casts to it;
+- ``pieces`` defines the units of work and opens them; ``versions`` detects files that change, ``ranges`` truncated
+  answers of object stores;
+- ``where`` filters rows and prunes pieces; ``derived`` computes columns from those that are read;
+- ``planning`` and ``reading`` are the two halves themselves.
 
-Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
+Memory: a plan takes about a kilobyte per piece. A read holds the compressed column chunks of one row group, and one
+batch.
 """
 
 from streameval.scan.deferred_footers import DeferredFile, LayoutError

@@ -1,7 +1,7 @@
-"""Columns: the requested columns of an input, and errors that name what is missing.
+"""Columns: the types of the requested columns of an input, and errors that name what is missing.
 
-A field of a struct is named with dots (``meta.cluster``), unless a column has just that name. It is null where the
-struct is. A column that the file does not have may be a Hive key of its path.
+A field of a struct is named with dots (``meta.cluster``), unless a top-level column has exactly that name. It is null
+where the struct is null. A column that is not in the file may be a Hive key of its path.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Holding", "find"]
 
-LISTED = 40  # column names shown in a message
+LISTED = 40  # largest number of column names in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one file, table or stream holds of the requested columns.
+    """The requested columns of one file, table or stream.
 
     Parameters
     ----------
     name : str
-        The input in messages.
+        Name of the input in messages.
     kinds : tuple of pyarrow.DataType
         The type of each requested column, in order.
     pieces : tuple of Piece
-        The work it makes.
+        The pieces to read.
     """
 
     name: str
@@ -58,15 +58,15 @@ def find(
     Parameters
     ----------
     schema : pyarrow.Schema
-        Of the file or table.
+        Schema of the file or table.
     columns : sequence of str
         The requested columns.
     name : str
-        The file or table in messages.
+        Name of the file or table in messages.
     keys : mapping of str to Constant, optional
-        Columns that the path gives.
+        Columns whose values come from the path.
     also : sequence of str, optional
-        All columns there are, where `schema` holds only the requested ones.
+        All existing columns, for messages, if `schema` has only the requested ones.
 
     Returns
     -------
@@ -75,9 +75,9 @@ def find(
     Raises
     ------
     MissingColumnError
-        A column is not there.
+        If a column does not exist.
     SchemaError
-        A column is there twice, or nested.
+        If two columns have the requested name, or a column is nested.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def find(
 
 
 def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
-    """The type of one column, or the reason why it cannot be used."""
+    """The type of one column; raises `SchemaError` if it cannot be used."""
     if len(schema.get_all_field_indices(column)) > 1:
         msg = f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
         raise SchemaError(msg)
@@ -116,7 +116,7 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
 
 
 def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) -> MissingColumnError:
-    """The error for a column that is not there: the nearest name, and all names."""
+    """The error for a column that does not exist, with the most similar name and a list of names."""
     parent = column.split(".")[0]
     if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
         msg = f"{name}: no field {column!r}; {parent!r} is {_short(schema.field(parent).type)}"
@@ -128,6 +128,6 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
 
 
 def _short(kind: pa.DataType) -> str:
-    """A type's name, cut to a readable length."""
+    """The name of a type, truncated to 60 characters."""
     text = str(kind)
     return text if len(text) <= 60 else f"{text[:57]}..."

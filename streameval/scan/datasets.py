@@ -1,6 +1,6 @@
-"""Datasets: Parquet fragments of Arrow datasets as files, other fragments for Arrow's own scanner.
+"""Datasets: Parquet fragments of Arrow datasets become files; other fragments are read by Arrow's own scanner.
 
-Imported only when a dataset is given or footers are slow: `pyarrow.dataset` imports pandas where that is
+The module is imported only if a dataset is given or footers are slow, because `pyarrow.dataset` imports pandas if it is
 installed, which takes longer than planning a few thousand files.
 """
 
@@ -35,14 +35,15 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
     Parameters
     ----------
     dataset : pyarrow.dataset.Dataset
-        Of files, in memory, or a union. One with a filter has no fragments and is scanned by Arrow as a whole.
+        A dataset of files or of tables in memory, or a union. A dataset with a filter has no fragments, and is scanned
+        by Arrow as one input.
 
     Yields
     ------
     File
-        For a Parquet fragment, which is then read like any file.
+        For a Parquet fragment, which is then read like any other file.
     Fragment
-        For any other. One in memory counts its rows; a file is not read for that.
+        For any other fragment. Rows in memory are counted; the rows of a file are unknown until it is read.
     """
     try:
         fragments = list(dataset.get_fragments())
@@ -61,12 +62,12 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
 
 
 def prefetched(files: Sequence[File]) -> list[File]:
-    """The files as fragments whose footers Arrow has read side by side.
+    """The files as fragments whose footers Arrow has read in parallel.
 
     Parameters
     ----------
     files : sequence of File
-        A file whose footer cannot be read comes back without one; reading it alone then gives an error that names it.
+        A file whose footer cannot be read is returned without it; reading it later raises an error that names it.
     """
     layout = pads.ParquetFileFormat()
     fragments = [
@@ -78,7 +79,7 @@ def prefetched(files: Sequence[File]) -> list[File]:
 
 
 def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
-    """A fragment as a file, with the partition keys that the dataset gives it."""
+    """A fragment as a file, with the partition keys of the dataset."""
     keys = pads.get_partition_keys(fragment.partition_expression)
     kinds = {key: plain(schema.field(key).type) for key in keys if key in schema.names}
     constants = tuple((key, Constant(keys[key], kind)) for key, kind in kinds.items())

@@ -1,16 +1,16 @@
-"""Deferred footers: objects that are planned without reading their footers.
+"""Deferred footers: planning objects in object storage without reading their footers.
 
-The footer of an object is a request, and thousands of them take longer than the run. A plan needs little of them: the
-types of the columns, and rows and bytes to cut tasks of about equal size. Objects small enough to be one piece are
-therefore planned by the size that the listing told: types, and rows and bytes for a byte of the file, are taken from
-one footer, that of the largest object. The task that reads a file also reads its footer and compares it with what the
-plan assumed. If the plan would have been another with the file's own types, it raises `LayoutError`, and the caller
-plans again from all footers. Results and type errors are therefore those of a plan that has read every footer,
-whatever the order of the files.
+Reading the footer of an object takes a request, and thousands of requests take longer than the run. A plan needs little
+from footers: the types of the columns, and rows and bytes to form tasks of about equal size. Objects small enough to be
+one piece are therefore planned by the sizes in the listing; the types, and the rows and bytes per byte of a file, come
+from one footer, that of the largest object. The task that reads a file also reads its footer and compares it with the
+plan. If the types of the file would have changed the plan, the task raises `LayoutError`, and the caller plans again
+from all footers. Results and type errors are therefore those of a plan from all footers, whatever the order of the
+files.
 
-*Why comparing with one file is enough.* The plan takes the type that holds every file's values. Let ``widen([p, k])``
-be ``widen([p])`` for the type p of the one file and the type k of every other: then each k is a type of p's family that
-is not wider, or null, or an encoding of p's values, none of which changes what any set with p in it widens to.
+*Why comparing with one file suffices.* The plan takes the type that holds every file's values. Suppose ``widen([p, k])
+== widen([p])`` for the type p of the one file and the type k of each other file. Then each k is a type of p's family
+that is not wider, or null, or an encoding of p's values; none of these changes the type to which a set with p widens.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DeferredFile", "LayoutError", "Sample", "fits"]
 
-SMALL = 64 << 20  # bytes; larger files are asked for their footers
-ASKED = 16  # files whose footers are read, at most, until one has rows
+SMALL = 64 << 20  # bytes; footers of larger files are read
+ASKED = 16  # largest number of files whose footers are read in search of one with rows
 
 
 class LayoutError(Exception):
-    """A file differs from the one that the plan was made from: all footers must be read."""
+    """A file differs from the one that the plan assumed; the scan must be planned again from all footers."""
 
 
 def fits(kind: pa.DataType, planned: pa.DataType) -> bool:
-    """Whether a plan that knows a column as `planned` is the same with a file that has it as `kind`.
+    """Whether a file with a column of type `kind` leaves a plan for type `planned` unchanged.
 
     Examples
     --------
@@ -63,12 +63,12 @@ class DeferredFile:
 
     Attributes
     ----------
-    filesystem, path : where it is
-    name : the file in messages
-    columns, kinds : the requested columns and their types in the file that the plan was made from
-    absent : those that the path gives
-    keys : what the path gives
-    planned : its size and the time of its last change, as listed
+    filesystem, path : location of the file
+    name : name of the file in messages
+    columns, kinds : the requested columns, and their types in the file from which the plan was made
+    absent : requested columns that are not in the file, so must be keys of its path
+    keys : keys of the path, with their values
+    planned : size and modification time of the file, as listed
     """
 
     filesystem: Any
@@ -81,7 +81,15 @@ class DeferredFile:
     planned: tuple[int | None, int | None]
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the file's rows; the file is closed when the iterator is."""
+        """Yield the file's rows; the file is closed with the iterator.
+
+        Raises
+        ------
+        LayoutError
+            If the file differs from the plan.
+        OSError
+            If the footer and the row groups disagree about the number of rows.
+        """
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = footer_of(handle)
             groups = list(self._checked(footer).groups(footer)) if footer.num_rows else []
@@ -97,7 +105,7 @@ class DeferredFile:
                 raise OSError(msg)
 
     def _checked(self, footer: Any) -> Layout:
-        """The file's layout, if it agrees with the plan."""
+        """The file's layout; raises `LayoutError` if it does not agree with the plan."""
         try:
             layout = Layout.of(footer, self.columns, self.name, dict(self.keys))
         except (MissingColumnError, SchemaError) as error:
@@ -109,14 +117,14 @@ class DeferredFile:
 
 @dataclass(frozen=True)
 class Sample:
-    """One file whose footer is known, from which rows and types of similar files are estimated.
+    """A file whose footer is known, from which the rows and types of similar files are estimated.
 
     Attributes
     ----------
     columns : the requested columns
-    layout : of the file
-    rows, nbytes : of the file, for a byte of its size
-    most : rows of a file that is one piece
+    layout : layout of the file
+    rows, nbytes : rows, and bytes of the requested columns, per byte of the file
+    most : largest number of rows of a file that is one piece
     """
 
     columns: tuple[str, ...]
@@ -146,7 +154,7 @@ class Sample:
         return _listed(file) and self._rows(file) <= self.most
 
     def holding(self, file: File, partition: str, origin: str) -> Holding:
-        """What the file holds if it is like this one."""
+        """The holding of another file, assumed to be like this one."""
         keys = file.keys
         given = tuple(keys.items())
         absent = self.layout.absent
@@ -172,6 +180,6 @@ class Sample:
 
 
 def _listed(file: File) -> bool:
-    """Whether a file is remote, of known size, and small."""
+    """Whether a file is remote, has a known size, and is small."""
     remote = not isinstance(file.filesystem, fs.LocalFileSystem)
     return remote and file.size is not None and file.size <= SMALL and not (file.fragment or file.deleted)

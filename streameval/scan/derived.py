@@ -1,4 +1,4 @@
-"""Derived columns: parts of a time, and numbers by edges, computed batch by batch from the columns that are read.
+"""Derived columns: parts of a time, and bins of a number, computed batch by batch from the columns that are read.
 
 ===========================  =====================================================================
 ``hour(sent_at)``            hour of the day, 0 to 23
@@ -8,7 +8,8 @@
 ``length=0,20,80``           ``<0``, ``[0, 20)``, ``[20, 80)``, ``>=80``; ``nan`` for a NaN
 ===========================  =====================================================================
 
-Times with a time zone are taken in their zone. A null stays null. Hive keys whose values are all dates are dates.
+Times with a time zone are interpreted in their zone. A null stays null. A Hive key whose values are all dates is read
+as a column of dates.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Derived:
 
     Attributes
     ----------
-    name : as it was asked for, such as ``hour(sent_at)``
+    name : the requested name, such as ``hour(sent_at)``
     column : the column that is read
-    part : ``hour``, ``day``, ``week`` or ``month``; empty with edges
-    edges : ascending, as they were written
+    part : ``hour``, ``day``, ``week`` or ``month``; empty for bins
+    edges : edges of bins, ascending, as texts; empty for a part of a time
 
     Examples
     --------
@@ -61,12 +62,12 @@ class Derived:
 
     @classmethod
     def of_text(cls, text: str) -> Derived | None:
-        """The column that a text describes; None where it is the name of a column itself.
+        """The derived column that a text describes; None if the text is the name of a column.
 
         Raises
         ------
         OptionError
-            If there is no such part, or edges are not ascending numbers.
+            If the part of a time is unknown, or the edges are not ascending numbers.
         """
         call = _CALL.fullmatch(text)
         if call:
@@ -85,7 +86,7 @@ class Derived:
         return cls(text, column.strip(), edges=edges)
 
     def check(self, field: pa.Field, name: str) -> None:
-        """Raise `SchemaError` if the column has another type; `name` is the file in the message."""
+        """Raise `SchemaError` if the type of the column does not fit; `name` is the file in the message."""
         kind = self._read_as(field)
         kind = kind.value_type if types.is_dictionary(kind) else kind
         numbers = types.is_integer(kind) or types.is_floating(kind)
@@ -97,13 +98,13 @@ class Derived:
             raise SchemaError(msg)
 
     def _read_as(self, field: pa.Field) -> pa.DataType:
-        """The column's type; int64 for a key of integers that edges divide, date32 for a key of dates."""
+        """The type as which the column is read: int64 for binned Hive keys of integers, date32 for those of dates."""
         if self.edges:
             return pa.int64() if is_integer_key(field) else field.type
         return pa.date32() if is_date_key(field) else field.type
 
     def of(self, batch: pa.RecordBatch, name: str = "input") -> pa.Array:
-        """The derived column of a batch."""
+        """The derived column of a batch; raises `SchemaError` if the type of the column does not fit."""
         field = batch.schema.field(self.column)
         self.check(field, name)
         array = batch.column(self.column).cast(self._read_as(field))
@@ -126,14 +127,14 @@ class Derived:
 
 
 def _formatted(array: pa.Array, layout: str) -> pa.Array:
-    """Times as texts; each distinct time is formatted once."""
+    """Times formatted as texts; each distinct time is formatted once."""
     encoded = array.dictionary_encode()
     texts = pc.strftime(encoded.dictionary, layout)
     return pa.DictionaryArray.from_arrays(encoded.indices, texts)
 
 
 def _number(edge: str) -> float:
-    """An edge; NaN, which no order holds for, where it is not a number.
+    """An edge as a number; NaN, which compares false with everything, if the text is not a number.
 
     >>> _number("20"), _number("x")
     (20, nan)
@@ -153,7 +154,7 @@ def _last_edge(text: str) -> float:
 
 
 def _reached(array: pa.Array, edge: str) -> pa.Array:
-    """Whether each number is at least an edge; exact for integers of any size."""
+    """Whether each number is at least `edge`; exact for integers of any size."""
     number: Any = _number(edge)
     if types.is_floating(array.type):
         return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))
@@ -165,7 +166,7 @@ def _reached(array: pa.Array, edge: str) -> pa.Array:
 
 
 def slicing(text: str) -> Iterator[str]:
-    """The columns of a slicing, which commas part; numbers after edges are edges.
+    """Split a slicing at commas into its columns; numbers after an edge are further edges.
 
     Examples
     --------

@@ -14,7 +14,7 @@ __all__ = ["column_of", "nested_path"]
 
 
 def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
-    """Names from a top-level column down to the field that is meant; none if there is no such field.
+    """The path from a top-level column down to a field, as a tuple of names; empty if there is no such field.
 
     >>> import pyarrow as pa
     >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
@@ -33,6 +33,6 @@ def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
 
 
 def column_of(data: Any, column: str) -> Any:
-    """A column of a table or record batch, or the field of a struct that is named with dots."""
+    """A column of a table or record batch, or a field of a struct that is named with dots."""
     top, *below = nested_path(data.schema, column) or (column,)
     return pc.struct_field(data.column(top), below) if below else data.column(top)

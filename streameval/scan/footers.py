@@ -1,12 +1,12 @@
-"""Footers: files to row groups, types and sizes.
+"""Footers: the row groups, types and sizes of files.
 
-Footers are read once, here, except those of small objects (`streameval.scan.deferred_footers`). From a local disk one
-after the other takes 0.1 ms each. When a block of them turns out to be slow (a network mount), or the file system is
-remote, the next blocks are fetched on Arrow's own I/O threads: a dataset that counts its rows reads its files' footers
-in parallel and keeps them. Files of one writer share a layout, which is worked out once.
+Footers are read once, here, except those of small objects (`streameval.scan.deferred_footers`). From a local disk, they
+are read one by one in 0.1 ms each. If a block of footers turns out to be slow (a network mount), or the file system is
+remote, the next blocks are fetched on Arrow's I/O threads: counting the rows of a dataset reads the footers of its
+files in parallel and keeps them. Files of one writer share a layout, which is computed once.
 
-A piece is a row group, or neighbours gathered to about a million rows, because a task of a few thousand rows costs more
-than it computes.
+A piece is a row group, or neighbouring row groups of up to about a million rows together, because the overhead of a
+task exceeds the work on a few thousand rows.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 __all__ = ["GATHER_ROWS", "holdings"]
 
-GATHER_ROWS = 1 << 20  # rows to which small row groups are gathered
-BLOCK_FILES = 256  # footers read together
-SLOW_FOOTER = 2e-3  # seconds a footer beyond which the next blocks are read in parallel
+GATHER_ROWS = 1 << 20  # largest number of rows to which small row groups are combined
+BLOCK_FILES = 256  # number of footers read together
+SLOW_FOOTER = 2e-3  # seconds per footer above which the next blocks are read in parallel
 
 
 def holdings(
     files: Sequence[File], columns: Sequence[str], *, skip: bool, parallel: bool = True, estimate: bool = False
 ) -> Iterator[Holding | tuple[str, str]]:
-    """The holding of every file (without pieces if it has no rows), or its name and why it is left out.
+    """The holding of every file (without pieces if it has no rows), or its name and the reason why it is left out.
 
     Parameters
     ----------
     files : sequence of File
-        In the order of the scan.
+        Files in the order of the scan.
     columns : sequence of str
         The requested columns.
     skip : bool
-        Whether a file whose footer cannot be read is left out instead of raised.
+        Whether a file whose footer cannot be read is left out instead of raising an error.
     parallel : bool
         Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
@@ -71,7 +71,7 @@ def holdings(
         try:
             if isinstance(footer, Exception):
                 raise footer
-            # a damaged footer may say 0 rows where its row groups hold some
+            # a damaged footer may give 0 rows although its row groups have some
             if footer.num_rows or any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
                 groups = _groups(file, footer, layout)
@@ -88,7 +88,7 @@ def holdings(
 
 
 def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, Any]]:
-    """Every file with its footer, or with the error that reading it gave."""
+    """Every file with its footer, or with the exception that reading it raised."""
     slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
     for start in range(0, len(files), BLOCK_FILES):
         block = files[start : start + BLOCK_FILES]
@@ -103,7 +103,7 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, A
 
 
 def _footer(file: File) -> Any:
-    """A file's footer, or the error to raise for it."""
+    """A file's footer, or the exception to raise for it."""
     try:
         if file.fragment is not None:
             return file.fragment.metadata
@@ -113,7 +113,7 @@ def _footer(file: File) -> Any:
 
 
 def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
-    """The file's row groups that are wanted."""
+    """The row groups of the file that are in its fragment; raises `OSError` if rows do not add up."""
     wanted = None if file.fragment is None else {group.id for group in file.fragment.row_groups}
     groups = list(layout.groups(footer, wanted, partial(_dictionary, file)))
     held = sum(group.rows for group in groups)
@@ -124,7 +124,7 @@ def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
 
 
 def _dictionary(file: File, chunk: Any) -> Dictionary:
-    """The dictionary of a column chunk; of an object it is not asked for, since that takes a request."""
+    """The dictionary of a column chunk of a local file; empty for an object, since reading it takes a request."""
     if not isinstance(file.filesystem, fs.LocalFileSystem):
         return Dictionary()
     with pa.OSFile(file.path) as handle:
@@ -134,10 +134,10 @@ def _dictionary(file: File, chunk: Any) -> Dictionary:
 def _pieces(
     file: File, footer: Any, layout: Layout, groups: Sequence[Group], partition: str, origin: str
 ) -> Iterator[Piece]:
-    """The file's pieces: runs of neighbouring row groups of about `GATHER_ROWS` rows."""
+    """The file's pieces: neighbouring row groups of up to `GATHER_ROWS` rows together."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)
     runs = list(_runs(groups))
-    # Arrow does not notice a short answer from an object store: the footer is read again with the data and compared
+    # Arrow does not notice a short answer from an object store, so the footer of an object is read again with its data
     kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
         rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)
@@ -156,7 +156,7 @@ def _pieces(
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """Neighbours gathered as long as they stay within `GATHER_ROWS` rows."""
+    """Combine neighbouring row groups while they have at most `GATHER_ROWS` rows together."""
     run: list[Group] = []
     for group in groups:
         adjoins = run and run[-1].row + run[-1].rows == group.row

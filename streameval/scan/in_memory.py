@@ -1,7 +1,7 @@
-"""In memory: tables, frames and readers as holdings, and datasets that are not Parquet.
+"""In memory: holdings of tables, frames and readers, and of datasets that are not Parquet.
 
-Tables are cut into slices without a copy, so that threads share them. Rows are numbered through all tables of a scan,
-so that (partition ``""``, row) identifies a row. A stream is one piece. Only the requested columns of a pandas frame
+Tables are divided into slices without a copy, so that threads can share them. Rows are numbered across all tables of a
+scan, so (partition ``""``, row) identifies a row. A stream is one piece. Only the requested columns of a pandas frame
 are converted; pandas is never imported here.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows"]
 
-SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
+SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Fragment:
     ----------
     data : pyarrow.dataset.Fragment or pyarrow.dataset.Dataset
     schema : pyarrow.Schema
-        The columns it can give.
+        Its columns.
     rows : int
-        −1 when unknown.
+        Number of rows, −1 if unknown.
     place : File or None
-        Where it is and its partition keys; None in memory.
+        Its location and partition keys; None in memory.
     """
 
     data: Any
@@ -61,7 +61,14 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
     columns : sequence of str
         The requested columns.
     first_row : int
-        Rows of the tables before it.
+        Number of rows of the preceding tables.
+
+    Raises
+    ------
+    OptionError
+        If `item` is nothing that can be read.
+    MissingColumnError, SchemaError
+        If a column does not exist, or cannot be used.
     """
     name = f"the {type(item).__name__}"
     if isinstance(item, Fragment):
@@ -82,12 +89,12 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
 
 
 def as_table(data: Any) -> pa.Table:
-    """A table, or a record batch as one, without a copy."""
+    """A table unchanged, or a record batch as a table, without a copy."""
     return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
 
 def holds_rows(data: object) -> bool:
-    """Whether `data` is rows that can be read, not a path to them.
+    """Whether `data` holds rows itself, rather than naming files that do.
 
     Examples
     --------
@@ -105,7 +112,7 @@ def _is_frame(data: object) -> bool:
 
 
 def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
-    """The requested columns that a frame has; its index is not one."""
+    """The requested columns that exist in a frame; its index does not count as a column."""
     arrays, names = [], []
     for i, column in enumerate(frame.columns):
         if column not in columns:
@@ -125,9 +132,9 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
     Raises
     ------
     MissingColumnError
-        If it lacks one.
+        If a requested column does not exist.
     SchemaError
-        If an array has several types, or arrays have different lengths.
+        If an array mixes types, or arrays have different lengths.
     """
     arrays: dict[str, Any] = {}
     for column in (column for column in columns if column in data):
@@ -149,7 +156,7 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
 def _table_holding(
     table: pa.Table, columns: Sequence[str], name: str, first_row: int, names: Sequence[str] | None = None
 ) -> Holding:
-    """Slices of a table, of about `SLICE_ROWS` rows; `names` are those of the frame it came from."""
+    """A table in slices of at most `SLICE_ROWS` rows; `names` are the columns of the frame it came from, if any."""
     kinds = find(table.schema, columns, name, also=names)
     table = pa.table({column: column_of(table, column) for column in columns})
     rows, size = table.num_rows, table.nbytes
@@ -163,7 +170,7 @@ def _table_holding(
 
 
 def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) -> Holding:
-    """The single piece of a fragment or dataset."""
+    """A fragment or dataset as one piece."""
     place = item.place
     name = place.name if place else "the dataset"
     keys = place.keys if place else {}

@@ -1,4 +1,4 @@
-"""Layout: where the requested columns are in a Parquet file, and its row groups; worked out from the footer."""
+"""Layout: the positions of the requested columns in a Parquet file, and its row groups, from the footer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Layout", "encoded_in"]
 
 
-_PLAIN_BYTES = 4  # a text that is not written as a code takes at least the bytes of its length
-_LONG = 64  # mean bytes of the texts of a dictionary from which they are kept as codes, however few rows share one
+_PLAIN_BYTES = 4  # a text that is not dictionary-encoded takes at least the 4 bytes of its length
+_LONG = 64  # mean text length of a dictionary from which its column is read as codes, however few rows share a text
 
 
 class Group(NamedTuple):
@@ -30,11 +30,11 @@ class Group(NamedTuple):
 
     Attributes
     ----------
-    number, row, rows : its number, first row and number of rows
+    number, row, rows : its number, the offset of its first row in the file, and its number of rows
     nbytes : compressed bytes of the requested columns
-    encoded : names of the columns of texts that are read as codes
-    row_text : mean bytes of the other texts in a row, without compression
-    dictionaries : bytes of dictionaries of long texts, without compression
+    encoded : names of the text columns that are read as codes
+    row_text : mean uncompressed bytes of all other texts in a row
+    dictionaries : uncompressed bytes of the dictionaries of long texts
     """
 
     number: int
@@ -48,15 +48,15 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the requested columns are in a file, and their types; the same for all files of one writer.
+    """Positions and types of the requested columns in a file; the same for all files of one writer.
 
     Attributes
     ----------
-    writer : what tells one writer from another
+    writer : schema, Arrow schema and path keys, by which files of one writer are recognised
     kinds : type of each requested column
-    leaves : positions of the columns among the file's
-    texts : those of them that hold strings or binaries of any length, by position
-    absent : names that its path must give
+    leaves : positions of the requested columns among the leaf columns of the file
+    texts : names of the leaves with strings or binaries of variable length, by position
+    absent : requested columns that are not in the file, so must be keys of its path
     """
 
     writer: tuple[Any, ...]
@@ -69,12 +69,12 @@ class Layout:
     def of(
         cls, footer: Any, columns: Sequence[str], name: str, keys: Mapping[str, Constant], known: Layout | None = None
     ) -> Layout:
-        """The layout of a file: the known one if the same writer made both files.
+        """The layout of a file; `known` itself if the same writer wrote the file.
 
         Raises
         ------
         MissingColumnError, SchemaError
-            A column is not there, or cannot be used; the message names the file.
+            If a column does not exist, or cannot be used; the message names the file.
         """
         given = {key: constant.kind for key, constant in keys.items()}
         writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), given)
@@ -95,11 +95,16 @@ class Layout:
         wanted: set[int] | None = None,
         dictionary: Callable[[Any], Dictionary] = lambda _: Dictionary(),
     ) -> Iterator[Group]:
-        """The row groups that have rows, of those wanted where not all are.
+        """The row groups that have rows.
 
-        A column of texts is *encoded* if it was written as a dictionary and codes. A writer that gives up on a
-        dictionary goes on with plain texts, which the footer does not always tell, but its bytes do. How many of them
-        a dictionary takes is told by `dictionary`, if it reads the file.
+        A text column is *encoded* if it was written as a dictionary and codes. A writer that abandons a dictionary
+        continues with plain texts. The footer does not always record this, but the size of the column chunk shows it.
+
+        Parameters
+        ----------
+        footer : pyarrow.parquet.FileMetaData
+        wanted : numbers of the row groups to include; all if None
+        dictionary : returns the size of a chunk's dictionary, which it may read from the file
         """
         row = 0
         for number in range(footer.num_row_groups):
@@ -109,7 +114,7 @@ class Layout:
             row += group.num_rows
 
     def _group(self, number: int, row: int, group: Any, dictionary: Callable[[Any], Dictionary]) -> Group:
-        """What a row group holds of the requested columns."""
+        """A row group, with sizes of the requested columns."""
         chunks = {leaf: group.column(leaf) for leaf in self.leaves}
         coded = {leaf for leaf in self.texts if _is_encoded(chunks[leaf], dictionary)}
         plain = {leaf for leaf, chunk in chunks.items() if chunk.physical_type == "BYTE_ARRAY"} - coded
@@ -122,23 +127,23 @@ class Layout:
         return Group(number, row, group.num_rows, nbytes, encoded, -(-texts // group.num_rows), long)
 
     def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
-        """The types of the requested columns where some of them are read as codes."""
+        """The types of the requested columns; those of `encoded` columns are dictionaries."""
         pairs = zip(columns, self.kinds, strict=True)
         return tuple(pa.dictionary(pa.int32(), kind) if column in encoded else kind for column, kind in pairs)
 
 
 def encoded_in(groups: Sequence[Group]) -> frozenset[str]:
-    """The columns that are encoded in every one of some row groups."""
+    """The columns that are encoded in all of the row groups."""
     return frozenset.intersection(*(group.encoded for group in groups)) if groups else frozenset()
 
 
 def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
-    """Whether the texts of a column chunk were written as codes."""
+    """Whether the texts of a column chunk are read as codes."""
     if not chunk.has_dictionary_page:
         return False
     if _is_short(chunk):
         return True
-    if chunk.num_values * chunk.total_uncompressed_size <= TEXT_BYTES:  # however it was written
+    if chunk.num_values * chunk.total_uncompressed_size <= TEXT_BYTES:  # decoding is cheap in any case
         return False
     found = dictionary(chunk)
     codes = chunk.total_uncompressed_size - found.nbytes
@@ -146,5 +151,5 @@ def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
 
 
 def _is_short(chunk: Any) -> bool:
-    """Whether a chunk has fewer bytes than plain texts take."""
+    """Whether a chunk has fewer bytes than plain texts would take, so it must be dictionary-encoded."""
     return bool(chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values)

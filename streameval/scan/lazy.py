@@ -1,11 +1,11 @@
 """Lazy: inputs that Dask has yet to compute, partition by partition.
 
-Such an input is a `dask.dataframe` of any source, or a list of `delayed` Arrow tables. Each partition is one piece. On
-threads, the task that folds it computes it; on a cluster, a separate task does so before. The client never holds a
-partition. A frame's types are known from its plan; those of delayed tables are the types of the first, which is
-computed once more for that.
+Such an input is a `dask.dataframe` from any source, or a list of `delayed` Arrow tables. Each partition is one piece.
+On threads, the task that folds a partition also computes it; on a cluster, a separate task computes it first. The
+client never holds a partition. The types of a frame are known from its plan. Delayed tables are assumed to have the
+types of the first one, which is computed an additional time to find them.
 
-Dask is never imported here: whoever passes such an input has imported it.
+Dask is never imported here: a caller that passes such an input has imported it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["LazySource", "are_delayed", "holdings", "is_frame", "uncomputable"]
 class LazySource:
     """A partition: the Dask object that computes it, or the computed data.
 
-    It is pickled without its graph: on a cluster, another task computes the partition, and the worker fills it in.
+    It is pickled without its graph, because on a cluster another task computes the partition and passes it on.
     """
 
     data: Any
@@ -43,7 +43,7 @@ class LazySource:
         return LazySource, (self.data if self.computed else None, self.name, self.computed)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the partition's rows."""
+        """Yield the partition's rows; raises `CorruptFileError` if computing them fails."""
         data = self.data
         if not self.computed:
             try:
@@ -57,7 +57,7 @@ class LazySource:
 
 
 def uncomputable(name: str, error: BaseException) -> CorruptFileError:
-    """The exception for a partition whose code failed."""
+    """The exception for a partition whose computation failed."""
     return CorruptFileError(f"{name}: cannot be computed: {type(error).__name__}: {reason(error)}")
 
 
@@ -100,7 +100,7 @@ def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | 
 
 
 def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
-    """The schema of a delayed table."""
+    """The schema of a delayed table, which is computed; raises `SchemaError` if it is not a table."""
     schema = part.schema  # delayed as well
     try:
         return compute(schema) if compute else schema.compute(scheduler="synchronous")
@@ -110,7 +110,7 @@ def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
 
 
 def _frame_schema(frame: Any) -> pa.Schema:
-    """Types of a Dask frame's columns according to its plan; object columns are taken for strings."""
+    """Types of a Dask frame's columns according to its plan; object columns are assumed to hold strings."""
     from pandas import Series
 
     kinds = {}

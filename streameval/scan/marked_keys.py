@@ -1,10 +1,10 @@
 """Marked keys: Hive keys whose values are all integers, or all dates.
 
-A path says no type, so every Hive key is a column of texts; a type worked out from the values would change with the
-files at hand (``hour=unknown`` tomorrow). As texts, though, '10' is below '9'. So the schema of a scan marks a key
-whose values are all integers: conditions and edges of numbers read it as int64, and where texts would be ordered
-otherwise than the integers that they spell, the comparison is refused. A key whose values are all dates is marked as
-well: days, weeks and months of it read it as dates. Keys of a dataset or a Delta table have a type, which stands.
+A path gives no types, so every Hive key is a text column; a type inferred from the values would depend on the files at
+hand (tomorrow, there may be ``hour=unknown``). As texts, however, '10' sorts before '9'. The schema of a scan therefore
+marks a key whose values are all integers. Comparisons with numbers, and bins, read such a key as int64; a comparison
+with a text that would sort differently from the integer it spells is refused. A key whose values are all dates is
+marked as well, so that its days, weeks and months can be computed. Keys of a dataset or Delta table keep their type.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["as_integers", "is_date_key", "is_integer_key", "mark", "orders_as_text"]
 
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as int64 spells it: another spelling of a number would be another key
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # canonical spelling only: other spellings are different keys
 
 
 def mark(values: Iterable[str | None]) -> dict[bytes, bytes] | None:
-    """The metadata of a key's field; None for texts that are neither all integers nor all dates.
+    """The metadata of a key's field; None unless the values are all integers or all dates.
 
-    For integers it tells the number of digits if all values have the same, else 0.
+    For integers, the metadata give the number of digits if all values have the same number, else 0.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def is_integer_key(field: pa.Field) -> bool:
 
 
 def orders_as_text(field: pa.Field, text: str) -> bool:
-    """Whether the text orders among a marked key's texts as it does among its integers, or is not an integer.
+    """Whether `text` compares with a marked key's texts as it does with its integers, or is not an integer.
 
     Examples
     --------
@@ -74,5 +74,5 @@ def orders_as_text(field: pa.Field, text: str) -> bool:
 
 
 def as_integers(field: pa.Field) -> pa.Field:
-    """The field read as int64, with its mark."""
+    """The field with type int64 and its mark."""
     return field.with_type(pa.int64())

@@ -1,4 +1,4 @@
-"""Messages: how errors name paths, and what they say about files that cannot be read."""
+"""Messages for files that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streameval.errors import CorruptFileError, DataError, MissingInputError
 
 __all__ = ["READ_ERRORS", "reason", "unreadable"]
 
-READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
+READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # exceptions that Arrow raises for damaged files
 
 
 def reason(error: BaseException) -> str:
@@ -28,7 +28,7 @@ def unreadable(name: str, error: BaseException) -> DataError:
     name : str
         The file, as the user named it.
     error : exception
-        What Arrow or the operating system said; the caller raises from it.
+        Exception of Arrow or the operating system; the caller raises the result from it.
     """
     if isinstance(error, FileNotFoundError):
         return MissingInputError(f"{name}: no such file or directory; check the path")

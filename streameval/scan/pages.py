@@ -1,8 +1,8 @@
-"""Dictionary pages: how large they are, and how many rows to decode at a time where their texts are long.
+"""Dictionary pages: their size, and how many rows to decode at a time if their texts are long.
 
-A footer tells the bytes of a column chunk, not how long its texts are. A chunk that repeats one text of a megabyte
+A footer gives the bytes of a column chunk, but not the length of its texts. A chunk that repeats one text of a megabyte
 takes little more than a megabyte, but decodes to gigabytes. Such a chunk stores each distinct text once, in its first
-page. The header of that page tells its size and its number of texts, and the page itself their lengths.
+page. The header of that page gives its size and its number of texts, and the page itself their lengths.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TEXT_BYTES", "Dictionary", "decodable_rows", "fitting_rows"]
 
-TEXT_BYTES = 1 << 23  # largest texts of a batch of more than one row
-_HEADER = 64  # bytes; a header of a dictionary page takes about 20
+TEXT_BYTES = 1 << 23  # bytes that the texts of a batch of several rows may take
+_HEADER = 64  # bytes to read; the header of a dictionary page takes about 20
 _STOP, _FLAGS, _INTEGER, _STRUCT = 0, (1, 2), 5, 12  # types of Thrift's compact protocol
 _DICTIONARY_PAGE = 2
-_CODECS = {"LZ4": "lz4_raw"}  # names that differ from those of Arrow's codecs
-_TYPE, _SIZE, _STORED, _TEXTS = (0, 1), (0, 2), (0, 3), (7, 1)  # fields of a page's header, and of the struct in it
+_CODECS = {"LZ4": "lz4_raw"}  # Parquet's names that differ from those of Arrow's codecs
+_TYPE, _SIZE, _STORED, _TEXTS = (0, 1), (0, 2), (0, 3), (7, 1)  # (enclosing struct or 0, field) in a page's header
 
 
 class Dictionary(NamedTuple):
@@ -34,7 +34,7 @@ class Dictionary(NamedTuple):
 
     Attributes
     ----------
-    nbytes : size without compression; 0 if there is no dictionary
+    nbytes : uncompressed size; 0 if there is no dictionary
     texts : number of texts
     start, stored : offset and size of the page in the file, without its header
     """
@@ -61,7 +61,7 @@ class Dictionary(NamedTuple):
         return cls(found.get(_SIZE, 0), found.get(_TEXTS, 0), start + size, found.get(_STORED, 0))
 
     def longest(self, handle: Any, chunk: Any) -> int:
-        """Bytes of the longest text; of all texts where the page cannot be read."""
+        """Bytes of the longest text; those of all texts together if the page cannot be decompressed."""
         if self.nbytes <= 0 or self.stored <= 0:
             return 0
         handle.seek(self.start)
@@ -75,9 +75,9 @@ class Dictionary(NamedTuple):
 
 
 def _integers(header: bytes) -> tuple[dict[tuple[int, int], int], int]:
-    """The integers of a page's header and its size, 0 if it is not understood.
+    """Parse a page's header: its integers, and its size in bytes, which is 0 if the header is not understood.
 
-    An integer is found by the field of the struct that it is in, 0 outside, and its own field.
+    The key of an integer is the field of the enclosing struct (0 if there is none) and its own field.
     """
     found: dict[tuple[int, int], int] = {}
     inside = field = at = 0
@@ -97,7 +97,7 @@ def _integers(header: bytes) -> tuple[dict[tuple[int, int], int], int]:
 
 
 def _integer(header: bytes, at: int) -> tuple[int, int]:
-    """The integer that begins at an offset, seven bits a byte, zigzag, and the offset after it."""
+    """Decode the zigzag varint at an offset; returns it and the offset behind it."""
     value = shift = 0
     while at < len(header):
         value, shift, at = value | (header[at] & 127) << shift, shift + 7, at + 1
@@ -107,7 +107,7 @@ def _integer(header: bytes, at: int) -> tuple[int, int]:
 
 
 def decodable_rows(arrays: Iterable[pa.Array]) -> int:
-    """Rows of these columns whose dictionaries of texts decode to at most `TEXT_BYTES`, at least one.
+    """Number of rows of these columns whose dictionaries decode to at most `TEXT_BYTES` of text; at least 1.
 
     >>> decodable_rows([pa.array(["a" * 1000, "b"]).dictionary_encode()]) == TEXT_BYTES // 1000
     True
@@ -118,14 +118,16 @@ def decodable_rows(arrays: Iterable[pa.Array]) -> int:
 
 
 def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Collection[str], most: int) -> int:
-    """Rows to decode at a time so that texts take at most `TEXT_BYTES`, by the longest one in each dictionary.
+    """Number of rows to decode at a time, so that their texts take at most `TEXT_BYTES`; from 1 to `most`.
+
+    It is computed from the longest text in each dictionary.
 
     Parameters
     ----------
-    handle, footer : of the file
+    handle, footer : handle and footer of the file
     groups : numbers of the row groups
-    columns : those whose texts are decoded to plain values
-    most : the most rows to decode at a time
+    columns : columns whose texts are decoded to plain values
+    most : largest number of rows
     """
     longest = 0
     for number in groups:
@@ -135,7 +137,7 @@ def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Colle
 
 
 def _doubtful(group: Any, columns: Collection[str], rows: int) -> Iterator[Any]:
-    """Chunks of texts whose dictionaries may decode to more than `TEXT_BYTES` in that many rows."""
+    """Text chunks of which `rows` rows may decode to more than `TEXT_BYTES`."""
     for i in range(group.num_columns):
         chunk = group.column(i)
         texts = chunk.physical_type == "BYTE_ARRAY" and chunk.path_in_schema in columns

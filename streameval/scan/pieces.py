@@ -1,12 +1,12 @@
 """Pieces: units of work, and how each kind is opened.
 
-A `Piece` says what it is (partition, file, offset, rows, bytes) and holds a *source* that yields raw record batches:
-row groups of a Parquet file, a slice of a table, a dataset's fragment, or a stream. Sources know nothing of the unified
-schema; `streameval.scan.reading` brings their batches into it.
+A `Piece` describes some rows (partition, file, offset, rows, bytes) and has a *source* that yields them as raw record
+batches: row groups of a Parquet file, a slice of a table, a fragment of a dataset, or a stream. Sources do not know the
+unified schema; `streameval.scan.reading` casts their batches to it.
 
-Row groups are read with Arrow's own threads off, because the caller runs one piece a thread; only the chunks of objects
-are fetched side by side (`streameval.scan.ranges`). Column chunks are read whole, unless they are so large that a
-buffered stream takes less memory. Checksums of pages are verified where the writer left them.
+Row groups are read without Arrow's own threads, because the caller runs one piece per thread; only the chunks of
+objects are fetched in parallel (`streameval.scan.ranges`). Column chunks are read at once, unless they are so large
+that a buffered stream takes less memory. Checksums of pages are verified if the writer stored them.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ __all__ = [
     "row_groups",
 ]
 
-LARGE_CHUNK = 64 << 20  # bytes of one row group's columns beyond which they are streamed, not read whole
-STREAM_BUFFER = 4 << 20  # bytes of each column's read buffer then
+LARGE_CHUNK = 64 << 20  # bytes of the columns of a row group above which they are streamed
+STREAM_BUFFER = 4 << 20  # bytes of the read buffer of each streamed column
 
 
 class Source(Protocol):
-    """Yields raw record batches, again on every call (a stream: once)."""
+    """Yields raw record batches on every call; a stream does so only once."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield batches that hold at least `columns`, of at most `batch_rows` rows where the source can tell."""
+        """Yield batches with at least `columns`, of at most `batch_rows` rows if the source can limit them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A column with one value throughout a file: a Hive key, or a partition key of a dataset or Delta table.
+    """A column with the same value in all rows of a file: a Hive key, or a partition key of a dataset or Delta table.
 
-    The value stays a Python object until it is read, because making an Arrow scalar imports pandas. A path says no
-    type: a Hive key is a text whose `typed` is false.
+    The value is a Python object until it is read, because creating an Arrow scalar imports pandas. A path gives no
+    type, so a Hive key is a text whose `typed` is false.
     """
 
     value: Any
@@ -71,7 +71,7 @@ class Constant:
     typed: bool = True
 
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
-        """The column, widened to `kind`."""
+        """The column of `rows` rows, cast to `kind`."""
         return pa.repeat(pa.scalar(self.value, self.kind).cast(kind), rows)
 
 
@@ -83,23 +83,23 @@ class Piece:
     ----------
     partition : str
         Path relative to the input's root: the leaf directory of a Hive tree (``night=2026-01-01``), otherwise the
-        file; ``""`` for data in memory. Two inputs share one only if they are the same place.
+        file; ``""`` for data in memory. Two inputs share a partition only if it is the same directory or file.
     name : str
-        The file as a user would name it in a message.
+        Name of the file in messages.
     row : int
-        Offset of the first row in its file; over all tables, for data in memory.
+        Offset of the first row in its file; for data in memory, in all tables of the scan.
     rows : int
-        Number of rows, −1 when it is not known before reading.
+        Number of rows, −1 if unknown before reading.
     nbytes : int
         Bytes to read for the requested columns: compressed sizes from the footer, or the size in memory.
     origin : str
         The file's path relative to the input's root. With `row`, it identifies a row however the files are read.
     source : Source
-        How to open it.
+        Yields the rows.
     constants : tuple of (str, Constant)
-        Columns that are not in the file but in its path: Hive keys.
+        Columns whose values come from the path or the dataset, not from the file.
     estimated : bool
-        Whether `rows` and `nbytes` are estimates from the size of the file, whose footer has not been read.
+        Whether `rows` and `nbytes` are estimated from the size of the file, whose footer has not been read.
     """
 
     partition: str
@@ -115,23 +115,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Scan:
-    """What `plan` found: one schema, the pieces in order, and their totals.
+    """The result of `plan`: one schema, the pieces in order, and their totals.
 
     Parameters
     ----------
     schema : pyarrow.Schema
-        The requested columns, in the requested order, widened without loss over all inputs.
+        The requested columns in the requested order, widened without loss over all inputs.
     pieces : tuple of Piece
-        In the order of the inputs and of the sorted paths within each.
+        Pieces in the order of the inputs and, within an input, of the sorted paths.
     rows, nbytes : int
-        Totals; −1 rows when a piece does not know.
+        Totals; −1 rows if those of a piece are unknown.
     skipped : tuple of (str, str)
-        Files left out under ``on_error="skip"``: name and reason.
+        Name of each file left out under ``on_error="skip"``, and the reason.
     splittable : bool
-        False when some piece is a stream that can be read once only, by one thread.
+        False if a piece is a stream, which one thread must read, once.
     estimated : bool
-        Whether rows and bytes of some piece are estimates, and its types those of another file; reading a piece that
-        is different raises `LayoutError`, after which the scan is planned again without estimates.
+        Whether rows and bytes of some piece are estimates, and its types those of another file. Reading a piece whose
+        types differ raises `LayoutError`; the scan is then planned again without estimates.
     """
 
     schema: pa.Schema
@@ -145,21 +145,21 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Row groups of one Parquet file; picklable, holds no open handle.
+    """Row groups of one Parquet file; picklable, without an open handle.
 
-    Within a process, pieces of one file share its parsed footer. It is not pickled, since it would outweigh the pieces;
-    another process reads it again.
+    Within a process, the pieces of a file share its parsed footer. The footer is not pickled, since it would be larger
+    than the piece; another process reads it again.
 
     Attributes
     ----------
-    filesystem, path : where it is
+    filesystem, path : location of the file
     groups : numbers of the row groups
-    sizes : compressed bytes of the requested columns in each of them
-    planned : size and time of the last change of the file, as listed
-    encoded : columns to read as dictionaries: decoding a code costs a fifth of what a string costs
-    footer : where it is kept
-    row_text : mean bytes of texts that are not encoded in a row, of the row group where they are longest
-    dictionaries : bytes of dictionaries of long texts, of the row group where they are largest
+    sizes : compressed bytes of the requested columns in each row group
+    planned : size and modification time of the file, as listed
+    encoded : columns to read as dictionaries, since decoding a code takes a fifth of the time of decoding a string
+    footer : the parsed footer, if it is kept
+    row_text : mean bytes of texts in a row that are not encoded, in the row group where it is largest
+    dictionaries : bytes of the dictionaries of long texts, in the row group where they are largest
     """
 
     filesystem: Any
@@ -177,14 +177,14 @@ class RowGroups:
         return RowGroups, (*given, None, self.row_text, self.dictionaries)
 
     def read_footer(self) -> Any:
-        """The file's footer: the one that is kept, else read again."""
+        """The file's footer: the kept one if there is one, else read again."""
         if self.footer:
             return self.footer
         with opened(self.filesystem, self.path, *self.planned) as handle:
             return footer_of(handle)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the row groups' rows; the file is closed when the iterator is."""
+        """Yield the rows of the row groups; the file is closed with the iterator."""
         local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer if local or self.footer else footer_of(handle)
@@ -204,9 +204,18 @@ def row_group_batches(
     local: bool,
     encoded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of some row groups of an open file, `nbytes` in all; the footer may be None for a local file.
+    """Batches of some row groups of an open file.
 
-    Columns that are `encoded` are dictionaries; where texts of others are long, batches have fewer rows.
+    Parameters
+    ----------
+    handle : pyarrow.NativeFile
+    footer : its footer; may be None for a local file
+    groups : numbers of the row groups
+    nbytes : compressed bytes of the columns in all of them
+    columns : columns to read
+    batch_rows : largest number of rows of a batch; batches with long texts have fewer
+    local : whether the file is on a local disk
+    encoded : columns to read as dictionaries
     """
     large = nbytes > LARGE_CHUNK * len(groups)
     if not local:
@@ -227,19 +236,19 @@ def row_group_batches(
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Row groups without the rows that a table format has deleted.
+    """Row groups without the rows that a Delta table has deleted.
 
     Attributes
     ----------
     source : the row groups
-    deleted : bits of the deleted rows among theirs, as `numpy.packbits` packs them
+    deleted : one bit for each of their rows, set if the row is deleted, packed by `numpy.packbits`
     """
 
     source: RowGroups
     deleted: bytes
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are left."""
+        """Yield the rows that are not deleted."""
         keep = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0
         row = 0
         for batch in self.source.batches(columns, batch_rows):
@@ -249,25 +258,25 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """A slice of a table in memory: no copy."""
+    """A slice of a table in memory, without a copy."""
 
     table: pa.Table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Carry the slice alone: Arrow would send all that it is a slice of."""
+        """Pickle the slice only; Arrow would pickle the entire buffers behind it."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
             stream.write_table(self.table)
         return _received, (sink.getvalue(),)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the table's chunks, cut to `batch_rows`."""
+        """Yield the table's chunks, divided into batches of at most `batch_rows`."""
         table = pa.table({name: column_of(self.table, name) for name in columns})
         yield from table.to_batches(max_chunksize=batch_rows)
 
 
 def _received(stream: pa.Buffer) -> TableSource:
-    """The source that another process sent."""
+    """The source from a pickled slice."""
     return TableSource(pa.ipc.open_stream(stream).read_all())
 
 
@@ -278,7 +287,7 @@ class FragmentSource:
     fragment: Any
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield what Arrow's own scanner yields."""
+        """Yield the batches of Arrow's own scanner."""
         schema = getattr(self.fragment, "physical_schema", None) or self.fragment.schema
         fields = {name: pc.field(*(nested_path(schema, name) or (name,))) for name in columns}
         yield from self.fragment.to_batches(columns=fields, batch_size=batch_rows, use_threads=False)
@@ -286,14 +295,14 @@ class FragmentSource:
 
 @dataclass(slots=True)
 class StreamSource:
-    """One pass over an Arrow stream; a reader is exhausted by it, other objects may offer a new stream each time."""
+    """One pass over an Arrow stream. It exhausts a reader; other objects may return a new stream each time."""
 
     data: Any
     name: str
     spent: bool = False
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the stream's batches in their own sizes."""
+        """Yield the stream's batches unchanged; raises `MissingInputError` if a reader has been read before."""
         if isinstance(self.data, pa.RecordBatchReader):
             if self.spent:
                 msg = f"{self.name} can be read only once, and has been; pass a table or a path to read it again"
@@ -315,7 +324,7 @@ def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     Returns
     -------
     tuple of Piece
-        The same rows in the same order, in as few pieces as possible. Only row groups join.
+        The same rows in the same order, in as few pieces as possible. Only row groups can be joined.
     """
     joined: list[Piece] = []
     for piece in pieces:
@@ -349,12 +358,12 @@ def row_groups(piece: Piece) -> Iterator[Piece]:
     Parameters
     ----------
     piece : Piece
-        Row groups gathered by the plan. Where the plan did not keep their file's footer, it is read once more.
+        Row groups that the plan combined. If their piece does not keep the footer, it is read again.
 
     Raises
     ------
     DataError
-        If the footer cannot be read now, or the file was changed since it was planned; the message names the file.
+        If the footer cannot be read, or the file has changed since it was planned; the message names the file.
     """
     source = piece.source
     if not isinstance(source, RowGroups) or len(source.groups) == 1:

@@ -1,4 +1,4 @@
-"""Planning: all inputs, to one schema and a list of pieces."""
+"""Planning: one schema and a list of pieces from all inputs."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def plan(
     Parameters
     ----------
     data : path, pattern, URI, dataset, table, reader or frame, or a list of those
-        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned, or a Delta table, or neither), a
-        glob, or a URI of `pyarrow.fs`. A `deltalake.DeltaTable` stands for its version. In memory: `pyarrow.Table`,
-        `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a pandas frame, and whatever offers
-        ``__arrow_c_stream__``. What Dask computes: a `dask.dataframe`, or a list of delayed Arrow tables.
+        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned, a Delta table, or neither), a glob,
+        or a URI of `pyarrow.fs`. A `deltalake.DeltaTable` is read in its version. In memory: `pyarrow.Table`,
+        `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a pandas frame, and any object with
+        ``__arrow_c_stream__``. Computed by Dask: a `dask.dataframe`, or a list of delayed Arrow tables.
     columns : sequence of str
-        The requested columns; repeated names count once.
+        The requested columns; duplicates are ignored.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
-        1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
+        With 1, planning uses this thread only; otherwise slow footers are read on Arrow's I/O threads.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
     estimate : bool
-        Whether small objects are planned by their sizes and the footer of one, where all inputs are files; see
+        Whether small objects are planned by their sizes and a single footer, if all inputs are files; see
         `Scan.estimated`.
     delta_version : int, optional
         Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.files.tables`.
@@ -63,12 +63,18 @@ def plan(
     Returns
     -------
     Scan
-        Pieces in the order of the inputs, and of the sorted paths within each.
+        Pieces in the order of the inputs and, within an input, of the sorted paths.
 
     Raises
     ------
-    MissingInputError, MissingColumnError, SchemaError, CorruptFileError
-        See `streameval.errors`; each names the file.
+    MissingInputError
+        If an input does not exist, or there are no rows.
+    MissingColumnError, SchemaError
+        If a column does not exist, or its types in two files have no common type.
+    CorruptFileError
+        If a file cannot be read.
+    OptionError
+        If no column is named, or an option does not fit the inputs.
 
     Examples
     --------
@@ -109,9 +115,9 @@ def plan(
 def _holdings(
     items: Sequence[Any], columns: Sequence[str], *, estimate: bool, **how: bool
 ) -> Iterator[Holding | tuple[str, str]]:
-    """What every input holds, in order. Files are planned together, tables count their rows through.
+    """The holding of every input, in order. Files are planned together; rows are numbered across all tables.
 
-    Estimates are for files alone: another plan reads everything again, which a stream among them may not allow.
+    Estimates are allowed only if all inputs are files, because a second plan must be able to read all of them again.
     """
     files = [item for item in items if isinstance(item, File)]
     from_files = footers.holdings(files, columns, estimate=estimate and len(files) == len(items), **how)
@@ -126,7 +132,7 @@ def _holdings(
 
 
 def _items(data: Any, tables: Tables) -> Iterator[Any]:
-    """Files, fragments and things in memory, one by one."""
+    """Files, fragments and inputs in memory, one by one."""
     table = as_uri(data)
     if table is not None:
         uri, version = table
@@ -151,13 +157,13 @@ def _items(data: Any, tables: Tables) -> Iterator[Any]:
 
 
 def _are_alike(data: Sequence[Any]) -> bool:
-    """Whether a list is one table in parts."""
+    """Whether a list consists of tables and batches with equal schemas, which are read as one table."""
     in_memory = data and all(isinstance(item, pa.Table | pa.RecordBatch) for item in data)
     return bool(in_memory and all(item.schema.equals(data[0].schema) for item in data))
 
 
 def _is_dataset(data: object) -> bool:
-    """Whether `data` is a dataset, without importing `pyarrow.dataset`: it imports pandas, in 0.3 s."""
+    """Whether `data` is a dataset, without importing `pyarrow.dataset`, which imports pandas and takes 0.3 s."""
     loaded = sys.modules.get("pyarrow.dataset")
     return loaded is not None and isinstance(data, loaded.Dataset)
 
@@ -177,7 +183,7 @@ def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
 
 
 def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | None:
-    """The mark of a Hive key of integers or dates; None if a file, a dataset or a table tells its type."""
+    """The mark of a Hive key of integers or dates; None if the column has a type from a file, dataset or table."""
     values = set()
     for piece in itertools.chain.from_iterable(holding.pieces for holding in holdings):
         key = next((constant for name, constant in piece.constants if name == column), None)
@@ -188,7 +194,7 @@ def _marked(holdings: Sequence[Holding], column: str) -> dict[bytes, bytes] | No
 
 
 def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
-    """The error for two files whose types no type holds."""
+    """The error for two files whose types have no common type."""
     pairs = itertools.combinations(first.items(), 2)
     (kind, one), (other, two) = next(((a, b) for a, b in pairs if widen([a[0], b[0]]) is None), list(first.items())[:2])
     return SchemaError(
@@ -198,7 +204,7 @@ def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
 
 
 def _describe(data: Any) -> str:
-    """The input in a message about the whole of it."""
+    """The name of all inputs together, for a message."""
     if isinstance(data, list | tuple):
         more = f" and {len(data) - 1} more" if len(data) > 1 else ""
         return f"{_describe(data[0])}{more}" if data else "the input"

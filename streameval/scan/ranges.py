@@ -1,9 +1,9 @@
-"""Ranges: the column chunks of an object, fetched side by side, each checked to have the length asked for.
+"""Ranges: the column chunks of an object, fetched in parallel, each checked for its length.
 
-Arrow assumes that an object store answers with as many bytes as were requested. If a proxy cuts an answer short, Arrow
-decodes whatever was in memory. Footers and chunks are therefore fetched here: nearby chunks in one request, requests
-side by side on as many threads as Arrow uses for I/O, each into memory that ends with random bytes. If these have not
-been overwritten, the answer was short, and the request is repeated once.
+Arrow assumes that an object store answers with as many bytes as were requested. If a proxy truncates an answer, Arrow
+decodes whatever was in memory. Footers and chunks are therefore fetched here: nearby chunks in one request, and
+requests in parallel on as many threads as Arrow uses for I/O. Each answer is written into a buffer that ends with
+random bytes. If these have not been overwritten, the answer was truncated, and the request is repeated once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_of"]
 
 GUARD = 16  # random bytes that every answer must overwrite
-HOLE = 8 << 10  # bytes between two chunks below which one request fetches both
-LARGEST = 32 << 20  # bytes of a request
+HOLE = 8 << 10  # gap in bytes up to which one request fetches two chunks
+LARGEST = 32 << 20  # bytes up to which chunks are fetched in one request
 
 
 class RangeFile(io.RawIOBase):
-    """A file with some ranges in memory; others are fetched when they are read.
+    """A read-only file with some ranges in memory; other ranges are fetched when they are read.
 
     Parameters
     ----------
     handle : pyarrow.NativeFile
     ranges : sequence of (int, int)
-        First byte and length of what to fetch.
+        Offset and length of each range to prefetch, ascending.
     """
 
     def __init__(self, handle: Any, ranges: Sequence[tuple[int, int]]) -> None:
@@ -49,11 +49,11 @@ class RangeFile(io.RawIOBase):
                 self._data = list(pool.map(lambda one: exactly(handle, *one), ranges))
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def tell(self) -> int:
@@ -61,16 +61,16 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to an offset."""
+        """Set the offset of the next byte, relative to the start (0), the current offset (1) or the end (2)."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def read(self, size: int = -1) -> Any:
-        """The next bytes."""
+        """The next `size` bytes, or all remaining bytes."""
         return self.read_buffer(size).to_pybytes()
 
     def read_buffer(self, size: int = -1) -> pa.Buffer:
-        """The next bytes, without a copy where they are in memory."""
+        """The next `size` bytes, or all remaining bytes; without a copy if they are in memory."""
         size = self._size - self._at if size is None or size < 0 else max(0, min(size, self._size - self._at))
         start, self._at = self._at, self._at + size
         i = bisect.bisect_right(self._starts, start) - 1
@@ -80,17 +80,17 @@ class RangeFile(io.RawIOBase):
 
 
 def footer_of(handle: Any) -> Any:
-    """The footer of an open object."""
+    """The footer of an open file, whose bytes are checked to be complete."""
     return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
 
 
 def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
-    """`length` bytes of a file from `start`.
+    """Read `length` bytes of a file from `start`.
 
     Raises
     ------
     OSError
-        The answer was shorter, twice.
+        If the answer was too short twice.
     """
     data = np.empty(length, np.uint8)
     guard = np.frombuffer(os.urandom(min(GUARD, length)), np.uint8)
@@ -104,7 +104,7 @@ def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
 
 
 def chunk_ranges(footer: Any, groups: Iterable[int], columns: Sequence[str]) -> list[tuple[int, int]]:
-    """First byte and length of the chunks of some columns, and of all fields below them."""
+    """Offset and length of the chunks of some columns, and of all fields below them."""
     found = []
     wanted = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     leaves = [i for path, i in wanted.items() if any(path == name or path.startswith(f"{name}.") for name in columns)]
@@ -119,7 +119,7 @@ def chunk_ranges(footer: Any, groups: Iterable[int], columns: Sequence[str]) -> 
 
 
 def coalesced(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges with their near neighbours as one, up to a size.
+    """Combine ranges that are at most `HOLE` bytes apart, up to `LARGEST` bytes together.
 
     >>> coalesced([(200_000, 10), (4, 100), (104, 50)])
     [(4, 150), (200000, 10)]

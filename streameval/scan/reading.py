@@ -1,8 +1,8 @@
-"""Reading: one piece, to record batches in the scan's schema.
+"""Reading: the record batches of one piece, in the scan's schema.
 
-Large batches are cut to `batch_rows` and small neighbours combined, so that the overhead of a batch does not depend on
-how the data were written. Casts are lossless by the plan's choice of types; a batch of the right type is passed on
-without one.
+Large batches are divided into batches of `batch_rows`, and small neighbours combined, so that the overhead of batches
+does not depend on how the data were written. Casts are lossless by the plan's choice of types; a column that already
+has the right type is not cast.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     Parameters
     ----------
     piece : Piece
-        Of a `Scan`.
+        A piece of a `Scan`.
     schema : pyarrow.Schema
-        That scan's schema.
+        The schema of the scan.
     batch_rows : int
-        No batch has more rows.
+        Largest number of rows of a batch.
 
     Yields
     ------
@@ -47,9 +47,11 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     Raises
     ------
     CorruptFileError
-        The file is damaged, or was replaced or changed since it was planned.
+        If the file is damaged, or was replaced or changed since it was planned.
+    DataError
+        If an input in memory cannot be read.
     LayoutError
-        The file differs from the one that the plan was made from; see `Scan.estimated`.
+        If the types of the file differ from the plan's estimate; see `Scan.estimated`.
 
     Examples
     --------
@@ -84,7 +86,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
 
 
 def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant]) -> pa.RecordBatch:
-    """The batch in the scan's schema."""
+    """The batch in the scan's schema, with its constant columns."""
     arrays = [
         constants[field.name].array(field.type, batch.num_rows)
         if field.name in constants
@@ -95,20 +97,20 @@ def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Cons
 
 
 def _shortened(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose texts take at most `TEXT_BYTES`, if dictionaries of them are decoded by the schema."""
+    """Divide a batch so that texts in dictionaries that the schema decodes take at most `TEXT_BYTES` per part."""
     pairs = zip(batch.schema.names, batch.columns, strict=True)
     rows = decodable_rows(array for name, array in pairs if _is_plain(schema, name))
     yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
 def _is_plain(schema: pa.Schema, name: str) -> bool:
-    """Whether the schema has a column of that name that is not a dictionary."""
+    """Whether the schema has a column `name` that is not a dictionary."""
     at = schema.get_field_index(name)
     return at >= 0 and not pa.types.is_dictionary(schema.field(at).type)
 
 
 def _sized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most `batch_rows`, small neighbours put together, unless their texts are long."""
+    """The same rows in batches of at most `batch_rows`; small neighbours are combined unless their texts are long."""
     small: list[pa.RecordBatch] = []
     held = texts = 0
     for whole in batches:
@@ -127,10 +129,10 @@ def _sized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
 
 
 def _text_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of the plain texts of a batch."""
+    """Bytes of the texts of a batch that are not in dictionaries."""
     return sum(array.nbytes for array in batch.columns if is_text(array.type))
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches as one, or as few as their buffers allow."""
+    """Combine batches into one, or into as few as the size limit of Arrow's buffers allows."""
     return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()

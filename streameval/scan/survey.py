@@ -1,4 +1,4 @@
-"""A survey of files by their footers: their columns with types, numbers of nulls, and ranges."""
+"""Survey of files from their footers: columns with types, numbers of nulls, and ranges."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["ColumnFacts", "survey"]
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column of files.
+    """A column of some files.
 
     Attributes
     ----------
-    name, kind : its name and type; types that differ between files are all named
-    rows : rows of the files that have it
-    nulls : its nulls; None if a file does not say
-    low, high : its smallest and largest value; None if a file does not say
+    name, kind : its name and type; types that differ between files are joined by "or"
+    rows : number of rows of the files that have it
+    nulls : number of nulls; None if the statistics of a file lack it
+    low, high : smallest and largest value; None if the statistics of a file lack them, or types differ
     """
 
     name: str
@@ -45,7 +45,7 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
     Raises
     ------
     MissingInputError
-        If they name no file.
+        If no file is found, or the files have no flat columns.
     DataError
         If a footer cannot be read; the message names the file.
     """
@@ -93,7 +93,7 @@ def _range(said: list[Any]) -> tuple[Any, Any]:
 
 
 def _joined(name: str, parts: list[tuple[str, int, int | None, Any, Any]]) -> ColumnFacts:
-    """The facts of several files as one."""
+    """Combine the facts of several files about a column."""
     kinds, rows, nulls, lows, highs = zip(*parts, strict=True)
     known = all(_plain(end) for end in (*lows, *highs)) and len(dict.fromkeys(kinds)) == 1
     return ColumnFacts(
@@ -107,5 +107,5 @@ def _joined(name: str, parts: list[tuple[str, int, int | None, Any, Any]]) -> Co
 
 
 def _plain(end: Any) -> bool:
-    """Whether an end of a range is there and has an order."""
+    """Whether an end of a range is known and not NaN."""
     return end is not None and not (isinstance(end, float) and math.isnan(end))

@@ -1,9 +1,9 @@
-"""Versions: whether a file is the one that was planned, before it is read and after its last read.
+"""Versions: checks that a file is the planned one, before it is read and after its last read.
 
-A plan keeps the size and modification time that the listing told. A reader compares them with the open file and, after
-its last read, the open file with the one that now has the name: on a local disk size, time and inode, in object storage
-size, time and ETag (one request more a read). A file that was replaced, truncated, extended or removed is an error;
-otherwise all reads saw one version of it.
+A plan keeps the size and modification time of each file from the listing. A reader compares them with the open file
+and, after its last read, compares the open file with the file that now has its name: by size, time and inode on a local
+disk; by size, time and ETag in object storage (one more request per read). A file that was replaced, truncated,
+extended or removed is an error; without an error, all reads saw the same version.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ SECOND = 10**9  # nanoseconds
 
 
 class ChangedFileError(OSError):
-    """A file is not the one that was planned."""
+    """A file has changed since it was planned."""
 
 
 @contextmanager
 def opened(filesystem: Any, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
-    """Open a file that must not change until the end.
+    """Open a file that must not change until the context ends.
 
     Parameters
     ----------
-    filesystem, path : where it is
-    size, mtime : bytes and nanoseconds since 1970, as planned; None where the plan does not know
+    filesystem, path : location of the file
+    size, mtime : planned size in bytes and modification time in nanoseconds since 1970; None if unknown
 
     Raises
     ------
     ChangedFileError
-        It is another file than planned, or became another before the end; a read that fails is put down to that, too.
+        If the file is not the planned one, or has changed when the context ends; also in place of an error that was
+        raised while reading.
     """
     local = isinstance(filesystem, fs.LocalFileSystem)
     with pa.OSFile(path) if local else filesystem.open_input_file(path) as handle:
@@ -60,7 +61,7 @@ def _local(found: os.stat_result) -> tuple[Any, ...]:
 
 
 def _remote(handle: Any) -> tuple[Any, ...]:
-    """Size, time and ETag of an object, as far as the storage tells."""
+    """Size, time and ETag of an object; None for what the storage does not report."""
     told = handle.metadata() or {}
     time = told.get(b"Last-Modified") or told.get("Last-Modified")
     etag = told.get(b"ETag") or told.get("ETag")
@@ -68,7 +69,7 @@ def _remote(handle: Any) -> tuple[Any, ...]:
 
 
 def _nanoseconds(time: bytes | str) -> int | None:
-    """Nanoseconds since 1970 of a time in a header; None for one that is not spelled as S3 does."""
+    """A time in a header as nanoseconds since 1970; None if it is not in the format of S3."""
     try:
         text = time.decode() if isinstance(time, bytes) else time
         return int(datetime.fromisoformat(text).timestamp()) * SECOND
@@ -77,7 +78,7 @@ def _nanoseconds(time: bytes | str) -> int | None:
 
 
 def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> None:
-    """Raise if an open file is not the planned one; headers tell whole seconds."""
+    """Raise `ChangedFileError` if an open file is not the planned one; times in headers are in whole seconds."""
     exact = len(found) > 3
     same = mtime is None or found[1] is None or (found[1] == mtime if exact else found[1] // SECOND == mtime // SECOND)
     if size not in (None, found[0]):
@@ -89,7 +90,7 @@ def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> Non
 
 
 def _refuse_change(filesystem: Any, path: str, before: tuple[Any, ...], cause: BaseException | None = None) -> None:
-    """Raise if the file of this name is not the open one any more."""
+    """Raise `ChangedFileError` if the file at `path` is no longer the open one."""
     try:
         if isinstance(filesystem, fs.LocalFileSystem):
             now = _local(Path(path).stat())

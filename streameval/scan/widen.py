@@ -1,17 +1,17 @@
 """Widening: the smallest type that holds every file's values without loss, and the cast to it.
 
-A column may be int8 in one night's file and int32 in the next, plain here and dictionary-encoded there. The files are
-read together if one type holds all values exactly:
+A column may be int8 in one night's file and int32 in the next, or plain in one and dictionary-encoded in another. Files
+are read together if one type holds all their values exactly:
 
-- integers: the widest; signed with unsigned the smallest signed type that holds both (uint64 with signed: none);
-- integers with floats: a float whose significand holds every integer (16 bits in float32, 32 bits in float64);
-- decimals: as many digits before and after the point as any of them, 76 at most;
-- strings, large strings and string views: large strings when they differ; binary likewise;
-- dictionaries of strings stay dictionaries when every file has them, and are decoded otherwise;
-- null columns fit anything; every other type fits only itself.
+- integers: the widest type; for signed and unsigned, the smallest signed type that holds both (none for uint64);
+- integers and floats: a float whose significand holds every integer (16 bits in float32, 32 bits in float64);
+- decimals: as many digits before and after the point as any of them, at most 76;
+- strings, large strings and string views: large strings if they differ; likewise for binaries;
+- dictionaries of strings stay dictionaries if every file has one, and are decoded otherwise;
+- null columns fit any type; every other type fits only itself.
 
 The result depends on the *set* of types, not on the order of the files: uint32, int32 and float32 widen to float64,
-though uint32 and int32 alone would widen to int64, which no float holds.
+although uint32 and int32 alone would widen to int64, which no float holds.
 
 >>> import pyarrow as pa
 >>> widen([pa.uint32(), pa.int32()])
@@ -51,7 +51,7 @@ def widen(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
     Returns
     -------
     pyarrow.DataType or None
-        None when no type holds them all.
+        None if no type holds all values.
     """
     distinct = {_stored(kind) for kind in kinds} - {pa.null()}
     if not distinct:
@@ -63,7 +63,7 @@ def widen(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type of the values: dictionaries and runs decoded, extension types as they are stored.
+    """The type of the values: without dictionary and run-end encoding, and with the storage type of extensions.
 
     >>> plain(pa.dictionary(pa.int8(), pa.int64()))
     DataType(int64)
@@ -74,12 +74,12 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """`array` as `kind`; the same array when it is so already.
+    """Cast an array to a unified type; an array that already has it is returned unchanged.
 
     Parameters
     ----------
     array : pyarrow.Array
-        Of a type that `widen` accepted for `kind`.
+        An array of one of the types that `widen` combined to `kind`.
     kind : pyarrow.DataType
         The unified type.
     """
@@ -99,7 +99,7 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def occurring(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The array with a dictionary of those values alone that occur in it.
+    """The array with a dictionary of only those values that occur in it.
 
     >>> occurring(pa.DictionaryArray.from_arrays([2, 2, 0], ["a", "b", "c"])).dictionary.to_pylist()
     ['c', 'a']
@@ -109,7 +109,7 @@ def occurring(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """The type without extensions and runs, which say nothing about a value's identity."""
+    """The type without extensions and run-end encoding; dictionaries are kept."""
     return kind if types.is_dictionary(kind) else plain(kind)
 
 
@@ -119,7 +119,7 @@ def _is_text_dictionary(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether `kind` is of strings or binaries of any length; not of views, whose dictionaries Arrow cannot decode.
+    """Whether `kind` is a string or binary of variable length; false for views, whose dictionaries Arrow cannot decode.
 
     >>> is_text(pa.string()), is_text(pa.binary(4)), is_text(pa.string_view())
     (True, False, False)
@@ -151,21 +151,21 @@ def _widen_plain(kinds: set[pa.DataType]) -> pa.DataType | None:
 
 
 def _widen_integers(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """The widest of one signedness, else the smallest signed type with a spare bit for the unsigned ones."""
+    """The widest type if all are signed or all unsigned, else the smallest signed type that holds both; or None."""
     signed = max((kind.bit_width for kind in kinds if types.is_signed_integer(kind)), default=0)
     unsigned = max((kind.bit_width for kind in kinds if types.is_unsigned_integer(kind)), default=0)
     return SIGNED.get(max(signed, 2 * unsigned)) if signed else UNSIGNED[unsigned]
 
 
 def _widen_floats(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """The widest float, and wide enough for the integers: twice their width."""
+    """The smallest float that is as wide as the widest float and twice as wide as the widest integer; or None."""
     floats = max(kind.bit_width for kind in kinds if types.is_floating(kind))
     integers = max((kind.bit_width for kind in kinds if types.is_integer(kind)), default=0)
     return FLOATS.get(max(floats, 2 * integers))
 
 
 def _widen_decimals(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """As many digits before and after the point as any; 128 bits to 38 digits, 256 bits to 76."""
+    """The decimal with as many digits before and after the point as any; None if that is more than 76 digits."""
     scale = max(kind.scale for kind in kinds)
     digits = max(kind.precision - kind.scale for kind in kinds) + scale
     if digits > 76:
