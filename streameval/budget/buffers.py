@@ -48,7 +48,7 @@ class SpillFile:
         )
 
     def write(self, array: Array) -> int:
-        """Append `array`; returns its offset."""
+        """Append `array`; returns its offset. A write that fails takes no space."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         with self._lock:
             start = self._end
@@ -58,8 +58,16 @@ class SpillFile:
             while done < len(data):
                 done += os.pwrite(self._file.fileno(), data[done : done + (1 << 30)], start + done)
         except OSError as error:
+            self._withdraw(start, start + len(data))
             raise self._failure(error, "written") from error
         return start
+
+    def _withdraw(self, start: int, stop: int) -> None:
+        """Give back the disk space of a failed write that is the last of the file."""
+        with self._lock:
+            if self._end == stop:
+                self._end = start
+                os.ftruncate(self._file.fileno(), start)
 
     def read(self, offset: int, out: Array) -> None:
         """Fill `out` from `offset`."""

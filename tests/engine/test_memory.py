@@ -30,6 +30,7 @@ from strategies import SUBJECTS, Subject, difference
 from streameval import budget as memory
 from streameval import evaluate, scan
 from streameval.budget import Budget, parse_bytes
+from streameval.budget.buffers import SpillFile
 from streameval.engine import fold, scratch
 from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
@@ -409,6 +410,18 @@ def test_a_full_spill_directory_is_named(tmp_path: Path) -> None:
     assert caught.value.errno in {errno.EFBIG, errno.ENOSPC}
     _assert_names(caught.value, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_failed_write_takes_no_space(tmp_path: Path) -> None:
+    """What an array wrote before the disk was full is given back, so that a smaller one fits."""
+    file, small = SpillFile(tmp_path), np.arange(10_000)
+    with pytest.raises(SpillError, match="is full"):
+        file.write(np.zeros(100_000))
+    assert os.fstat(file._file.fileno()).st_size == 0
+    out = np.empty_like(small)
+    file.read(file.write(small), out)
+    assert out.tolist() == small.tolist()
 
 
 def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path) -> None:
