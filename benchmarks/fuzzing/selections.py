@@ -153,7 +153,7 @@ def _client() -> Any:
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)  # a refusal is no failure
-    made = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, memory_limit=0)
+    made = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", memory_limit=0)
     return Client(made, set_as_default=False)
 
 

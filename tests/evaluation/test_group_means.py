@@ -179,7 +179,7 @@ def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table]) -> None:
     folder, _ = large
     options: dict[str, Any] = {"score": "score", "mean_over": "user", "metrics": NAMES}
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         there = evaluate(folder, client=client, **options)
