@@ -11,11 +11,12 @@ negatives and positives of a tie, F and T those above it, and N all negatives.
 
 Labelled words are swept from the worst score to the best, and within each tie from positives to negatives. So a
 positive knows the denominator of its precision, and a negative knows the positives of its tie: no tie has to be closed,
-only the first positive of a tie needs extra work, and a negative (there are many more of them) is little more than
-counted. The state of a group is one cache line (`STATE` integers): the key of the last positive, the numbers of
-positives and negatives not yet passed, the number of positives at the start of that key, and four sums. The state of
-all rows, group 0, is kept in registers. Words with counts are swept from the best score to the worst: a group has the
-key of its current tie, n and p of the tie, and F and T (`TALLY` integers), and 128-bit sums.
+and a negative (there are many more of them) is little more than counted. Whether a score ties with the one before it is
+hard to predict, so that positives, and negatives of all rows, do not branch on it. The state of a group is one cache
+line (`STATE` integers): the key of the last positive, the numbers of positives and negatives not yet passed, the number
+of positives at the start of that key, and four sums. The state of all rows, group 0, is kept in registers. Words with
+counts are swept from the best score to the worst: a group has the key of its current tie, n and p of the tie, and F and
+T (`TALLY` integers), and 128-bit sums.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.digits import DIGIT, by_digit, insert
+from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
 from streameval.kernels.keys import rank_f4
 
 __all__ = [
@@ -103,15 +104,14 @@ def sort_words(words, starts, spare, low):
 
     `spare` is scratch of the same size; `low` is uint32.
     """
-    places = np.zeros(DIGIT + 1, np.int64)
+    places = np.zeros((2, DIGIT + 1), np.int64)
     for j in range(starts.size - 1):
         a, b = starts[j], starts[j + 1]
         if b - a <= _SHORT:
             insert(words, a, b, low)
             continue
         for shift in range(low, 32, 16):
-            by_digit(words, spare, a, b, np.uint32(shift), places)
-            by_digit(spare, words, a, b, np.uint32(shift + 8), places)
+            by_two_digits(words, spare, a, b, np.uint32(shift), places)
 
 
 @jit
@@ -174,9 +174,8 @@ def sweep_words(words, starts, buckets, member, state):
                 left -= 1
                 for k in range(1, member.shape[1]):
                     g = np.uint64(member[cell, k])
-                    if state[g, _PASSED] != key:
-                        state[g, _PASSED], state[g, _START] = key, state[g, _LEFT]
-                    T, F = state[g, _START], state[g, _OTHERS]
+                    T, F = state[g, _START] if state[g, _PASSED] == key else state[g, _LEFT], state[g, _OTHERS]
+                    state[g, _PASSED], state[g, _START] = key, T
                     state[g, AREA] += F
                     share = np.int64(T / (T + F) * _UNIT)
                     state[g, UPPER] += share >> _HALF_WORD
@@ -184,11 +183,7 @@ def sweep_words(words, starts, buckets, member, state):
                     state[g, _LEFT] -= 1
             else:
                 others -= 1
-                if passed != key:
-                    for k in range(1, member.shape[1]):
-                        state[np.uint64(member[cell, k]), _OTHERS] -= 1
-                    continue
-                tied += start - left
+                tied += (start - left) * np.int64(passed == key)  # whether scores tie is hard to predict: no branch
                 for k in range(1, member.shape[1]):
                     g = np.uint64(member[cell, k])
                     state[g, _OTHERS] -= 1

@@ -1,4 +1,4 @@
-"""Steps that sorts share: choosing how many leading bits to use, sorting by one digit, and insertion sort."""
+"""Steps that sorts share: choosing how many leading bits to use, sorting by two digits, and insertion sort."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from streameval.kernels.jit import inlined
 
-__all__ = ["DIGIT", "MOST_BITS", "SHORT", "by_digit", "insert", "shift_of"]
+__all__ = ["DIGIT", "MOST_BITS", "SHORT", "by_two_digits", "insert", "shift_of"]
 
 SHORT = 16  # items that are sorted by insertion
-DIGIT = 0xFF  # largest digit of `by_digit`
+DIGIT = 0xFF  # largest digit of `by_two_digits`
 MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache
 
 _EACH = 1  # log2 of the mean number of items of a place
 _ONE = np.uint64(1)
-_MASK = np.uint32(DIGIT)
+_MASK, _BITS = np.uint32(DIGIT), np.uint32(8)
 
 
 @inlined
@@ -46,15 +46,21 @@ def insert(words, a, b, low):
 
 
 @inlined
-def by_digit(given, taken, a, b, shift, places):
-    """Sort 32-bit words stably by their 8-bit digit at `shift`, from `given` to `taken`."""
+def by_two_digits(words, spare, a, b, shift, places):
+    """Sort 32-bit words stably by the 16 bits at `shift`, 8 at a time; `places` is scratch for the places of digits."""
     places[:] = 0
     for i in range(a, b):
-        places[(given[i] >> shift) & _MASK] += 1
-    before = a
-    for digit in range(places.size):
-        before, places[digit] = before + places[digit], before
+        places[0, np.uint64((words[i] >> shift) & _MASK)] += 1
+        places[1, np.uint64((words[i] >> (shift + _BITS)) & _MASK)] += 1
+    low, high = a, a
+    for digit in range(places.shape[1]):
+        low, places[0, digit] = low + places[0, digit], low
+        high, places[1, digit] = high + places[1, digit], high
     for i in range(a, b):
-        digit = (given[i] >> shift) & _MASK
-        taken[np.uint64(places[digit])] = given[i]
-        places[digit] += 1
+        digit = np.uint64((words[i] >> shift) & _MASK)
+        spare[np.uint64(places[0, digit])] = words[i]
+        places[0, digit] += 1
+    for i in range(a, b):
+        digit = np.uint64((spare[i] >> (shift + _BITS)) & _MASK)
+        words[np.uint64(places[1, digit])] = spare[i]
+        places[1, digit] += 1

@@ -11,7 +11,7 @@ import numpy as np
 
 from streameval.kernels.exact import compensated
 from streameval.kernels.jit import jit
-from streameval.kernels.keyed.digits import DIGIT, by_digit, insert
+from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
 from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
 
@@ -68,7 +68,7 @@ def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight
     int64, the number of distinct keys
     """
     most = items.max()
-    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(DIGIT + 1, np.int64)
+    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
     own, counts = np.empty(most), np.empty(most, np.int64)
     n = 0
     for b in range(items.size):
@@ -85,8 +85,7 @@ def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight
         if size <= _FEW:
             insert(order, 0, size, _PLACE_BITS)
         else:
-            by_digit(order, spare, 0, size, np.uint32(16), places)
-            by_digit(spare, order, 0, size, np.uint32(24), places)
+            by_two_digits(order, spare, 0, size, np.uint32(16), places)
         high = np.uint64(buckets[b]) << _WORD_BITS
         i = 0
         while i < size:
