@@ -18,7 +18,7 @@ from streameval.budget import Budget
 from streameval.errors import ClusterError
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import add_at
-from streameval.states.keyed.layout import BucketCounts, Layout, Segment, SegmentAddresses, Side
+from streameval.states.keyed.layout import FEW, BucketCounts, Layout, Segment, SegmentAddresses, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = ["Bucketed", "check_items"]
-
-_FEW = 16  # if fewer than one code in 16 occurs, no arrays over all codes are allocated
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Bucketed:
     def _codes(self) -> Array:
         """The codes that occur, ascending."""
         found = [segment.codes[np.diff(segment.starts) > 0] for segment in self.segments]
-        if sum(codes.size for codes in found) * _FEW < self.layout.codes:
+        if sum(codes.size for codes in found) * FEW < self.layout.codes:
             return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
         occurs = np.zeros(self.layout.codes, np.bool_)
         for codes in found:
@@ -118,7 +116,7 @@ class Bucketed:
 
     def _total(self, value: Callable[[Segment], Array]) -> Array:
         """Total over the segments for each code that occurs."""
-        few = self._codes.size * _FEW < self.layout.codes
+        few = sum(segment.codes.size for segment in self.segments) * FEW < self.layout.codes
         total = np.zeros(self._codes.size if few else self.layout.codes, np.int64)
         for segment in self.segments:
             if few:

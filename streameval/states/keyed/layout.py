@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
+    "FEW",
     "NO_COUNTS",
     "NO_WEIGHTS",
     "BucketCounts",
@@ -34,6 +35,7 @@ __all__ = [
 
 Interval = tuple[int, int]  # of buckets
 
+FEW = 16  # if segments have fewer than one piece for 16 codes, no arrays over all codes are allocated
 NO_COUNTS = np.empty(0, np.int64)  # each item is one row
 NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
@@ -200,13 +202,20 @@ class SegmentAddresses:
         width = 2 * (stop - start) if places is None else places.size
         columns, starts = [], np.zeros((len(segments), width + 1), np.int64)
         addresses, first = np.zeros((4, len(segments)), np.uint64), np.uint32(2 * start)
-        for r, segment in enumerate(segments):
-            a, b = segment.between(start, stop)
+        spans = [segment.between(start, stop) for segment in segments]
+        table = None  # the place of each code, faster than a search for each
+        if places is not None and sum(b - a for a, b in spans) * FEW >= 2 * (stop - start):
+            table = np.zeros(2 * (stop - start), np.int64)
+            table[places - 2 * start] = np.arange(places.size)
+        for r, (segment, (a, b)) in enumerate(zip(segments, spans, strict=True)):
             if a == b:
                 continue
             pieces = segment.starts[a : b + 1]
             codes = segment.codes[a:b]
-            at = codes - first if places is None else places.searchsorted(codes)
+            if table is None:
+                at = codes - first if places is None else places.searchsorted(codes)
+            else:
+                at = table[codes - first]
             starts[r, at + 1] = pieces[1:] - pieces[:-1]
             given = segment.words, segment.rest, segment.counts, segment.weights
             for address, column in zip(addresses, given, strict=True):
