@@ -400,7 +400,7 @@ def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
         Accumulator.load(tmp_path)
     for state in tmp_path.glob("*.parquet"):
         state.unlink()
-    with pytest.raises(FormatError, match=r"is not there any more; save the accumulator again$"):
+    with pytest.raises(FormatError, match=r"no longer exists; save the accumulator again$"):
         Accumulator.load(tmp_path)
 
 

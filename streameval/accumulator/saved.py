@@ -117,5 +117,5 @@ def _types(text: str) -> pa.Schema:
 
 def read_states(folder: Path, index: dict[str, Any], budget: Budget) -> list[Any]:
     """Read the states that an index lists."""
-    files = StateFiles(Location.of(str(folder)), "save the accumulator again", "is not there any more; ")
+    files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
     return [files.read(name, budget) for name in index["states"]]

@@ -201,7 +201,7 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
 @click.argument("store")
 @options("diagnose")
 def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
-    """Report what is unusual in nights of STORE, by default in those that fail.
+    """Report what is unusual in nights of STORE, by default in those that fail or are undecided.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
     of the last 7 good nights, largest change first. If the store keeps a unit, metrics are compared as well, with

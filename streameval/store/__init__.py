@@ -1,4 +1,4 @@
-"""The store: nightly partitions, folded once, evaluated together at any time.
+"""The store: nightly partitions are folded once, and any set of them is evaluated from the states.
 
 ::
 
@@ -7,7 +7,7 @@
       states/    one immutable Parquet file for each partition and state
       merged/    states of several nights merged into larger files (compaction); derived
       checks/    a Delta table: judgements of nights by rules; not derived
-      history/   a Delta table: the cache of results, each metric night by night, and whole evaluations; derived
+      history/   a Delta table: the cache of results, of single nights and of whole evaluations; derived
 
 An update folds the partitions that are new or changed, writes their states, and then adds them to the ledger in one
 commit. An update killed before the commit leaves the store unchanged, with unreferenced files; killed after it, the
@@ -18,14 +18,15 @@ name; damaged derived data is computed again.
 
 The modules, from the bottom up:
 
-- ``files``: ``location`` (where a store is), ``published`` (files that are named by their content), ``states`` (states
-  in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
-- ``nights``: ``partitions`` (what is new in the data), ``facts`` (of a night, kept with its states), ``configuration``
-  (what a store keeps), ``fold`` (partitions to states, here or on a cluster), ``merge`` (states to an evaluation);
-- ``results``: ``cache``, ``nightly`` (cached results), ``history``, ``judgements`` (kept verdicts of rules), ``gate``
-  (which nights the rules judge), ``diagnosis`` (what is unusual in a night), ``info``;
+- ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content), ``states``
+  (states in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
+- ``nights``: ``partitions`` (find new and changed data), ``facts`` (facts of a night, stored with its states),
+  ``configuration`` (columns and policies), ``fold`` (partitions to states, in this process or on a cluster), ``merge``
+  (states to an evaluation);
+- ``results``: ``cache``, ``nightly`` (cached results), ``history``, ``judgements`` (stored verdicts of rules), ``gate``
+  (select the nights to judge), ``diagnosis`` (unusual facts of a night), ``info``;
 - ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``evaluate``, ``query`` (night by
-  night) and ``vacuum``; ``store`` offers them all.
+  night) and ``vacuum``; ``store`` combines them.
 """
 
 from streameval.store.ingest import Update

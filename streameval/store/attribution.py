@@ -1,6 +1,7 @@
-"""Attribution from a store: what lowers the score of some nights, from their states alone.
+"""Attribution from a store: the clusters, classes and slices that cost most in some nights, from their states.
 
-States hold 64-bit ids. The texts of hashed ids, and examples, are read from the nights' files if these are given.
+States hold integer ids, and hashes of other ids. The texts of hashed ids, and examples, are read from the files of the
+nights if these are given.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ _FIXED = (
     "nulls",
     "unlabelled",
     "cluster_scope",
-)  # options whose values the store fixes
-_REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors say why
+)  # options that the configuration of the store fixes
+_REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors explain why
 _SLICED = ("score", "by", "ci", "unit")
 ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
@@ -59,7 +60,7 @@ ATTRIBUTED = (*_FIXED, *_REFUSED, *_SLICED, "metric", "aul_threshold", "top", "e
 def attribute(
     context: StoreContext, data: Any, as_of: Any, selection: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Attribution:
-    """The costliest groups of the partitions of a selection; see `Store.attribute`."""
+    """Attribute the selected partitions; see `Store.attribute`."""
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
@@ -74,7 +75,7 @@ def attribute(
 def _of_clusters(
     context: StoreContext, configuration: Configuration, entries: Sequence[Entry], data: Any, asked: Mapping[str, Any]
 ) -> Attribution:
-    """What clusters and classes cost."""
+    """The costs of clusters and classes."""
     read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
     attributed = partial(
         _attributed,
@@ -91,7 +92,7 @@ def _of_clusters(
 def _with_slices(
     result: Attribution | None, evaluated: Callable[[Mapping[str, Any]], Evaluation], asked: Mapping[str, Any]
 ) -> Attribution:
-    """The result with the slices that fall short; `evaluated` evaluates the nights with some options."""
+    """Add the table of slices; `evaluated` evaluates the selected nights with the given options."""
     options = {name: of_slices(asked)[name] for name in ("score", "by", "metrics")}
     found = evaluated({**options, "ci": asked["ci"]})
 
@@ -110,7 +111,7 @@ def _attributed(
     files: Compaction,
     place: str,
 ) -> Attribution:
-    """The costliest groups of some partitions; `read` reads their files, or is None if no data were given."""
+    """The costliest groups of some partitions; `read` is the run over their files, or None without data."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
     kept = states_of(entries, configuration, engine, files, **ALL_STATES)
@@ -136,7 +137,13 @@ def _attributed(
 
 
 def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The options of `streameval.attribute`; the store decides those that its states fix."""
+    """The options of `streameval.attribute`, with those that the states of the store fix.
+
+    Raises
+    ------
+    OptionError
+        If the store cannot honour an option.
+    """
     if given.get("changed_from"):
         msg = "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)"
         raise OptionError(msg, "changed_from")
@@ -176,9 +183,9 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
 def costs(
     context: StoreContext, configuration: Configuration, entry: Entry, usual: Sequence[Entry]
 ) -> tuple[Finding, ...]:
-    """The clusters and classes of a night whose cost rose most against usual nights, from their states.
+    """The clusters and classes of a night whose cost rose most compared with usual nights, from their states.
 
-    A column is left out if the night, or every usual night, lacks its states or has labels of only one class.
+    A column is left out if the night, or all usual nights, lack its states or have labels of only one class.
     """
     found: list[Finding] = []
     by_night = configuration.options["cluster_scope"] == "partition"  # ids are only valid within their night
@@ -232,12 +239,12 @@ def _dropped(
 def _files(
     data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, entries: Sequence[Entry]
 ) -> Run:
-    """The run that reads the files of these partitions, planned here; it goes to a worker without data and engine.
+    """Plan the run over the files of these partitions; it is sent to a worker without data and engine.
 
     Raises
     ------
     OptionError
-        If the data lack one of the partitions, or have other rows of it than were folded.
+        If the data lack a partition, or have another number of rows in it than was folded.
     """
     run, filtered = Run.of(data, asked, engine), asked["where"] is not None
     names = [entry.partition for entry in entries if entry.rows or not filtered]
@@ -255,7 +262,7 @@ def _files(
 
 
 def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:
-    """Raise `OptionError` if files have other rows than were folded, as far as their footers tell."""
+    """Raise `OptionError` if the number of rows in the footers differs from the number that was folded."""
     rows = sum(piece.rows for piece in pieces)
     if entry.incomplete or rows == entry.rows or any(piece.estimated or piece.rows < 0 for piece in pieces):
         return

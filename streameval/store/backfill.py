@@ -1,4 +1,4 @@
-"""Backfill: fold nights again, only for the states that they lack."""
+"""Backfill: fold nights again for the states that they lack, and no others."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["Backfill", "Place", "backfill", "due_files"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the files of nights are.
+    """The location of the files of nights.
 
     Attributes
     ----------
-    data : paths; None where they were folded from
-    delta_version : version of Delta tables, None for the current one
+    data : paths; None for the paths that they were folded from
+    delta_version : version of Delta tables; None for the current one
     """
 
     data: Any = None
@@ -48,10 +48,10 @@ class Backfill:
 
     Attributes
     ----------
-    configuration : the store's, with the new columns
+    configuration : configuration of the store, with the new columns
     entries : all nights
-    folded : names of those that were folded
-    gone, without : nights whose files are gone, or lack the columns
+    folded : names of the nights that were folded
+    gone, without : names of the nights whose files no longer exist, or lack the columns
     """
 
     configuration: Configuration
@@ -71,16 +71,16 @@ def backfill(
     files: StateFiles,
     workers: Workers | None = None,
 ) -> Backfill:
-    """Fold nights for the additional states of a store only.
+    """Fold nights for the additional states of a store.
 
     Parameters
     ----------
-    before, widened : configuration until now, and from now on
+    before, widened : the old and the new configuration
     entries : all nights
-    chosen : those to fold
-    place : where their files are
-    engine, workers : fold the nights here, or on a cluster
-    files : keep the states
+    chosen : the nights to fold
+    place : the location of their files
+    engine, workers : fold the nights in this process, or on a cluster
+    files : writes the states
 
     Raises
     ------
@@ -120,14 +120,14 @@ def backfill(
 def due_files(
     before: Configuration, widened: Configuration, chosen: Sequence[Entry], place: Place
 ) -> tuple[Configuration, list[Partition]]:
-    """What a backfill of these nights would fold: the configuration of the states they lack, and their files."""
+    """Forecast a backfill: the configuration of the states that these nights lack, and their partitions."""
     _, lacking = _lacked(_relaxed(before, widened), widened, chosen)
     due = [entry for entry in chosen if lacking[entry.partition]]
     return narrowed(widened, frozenset().union(*lacking.values())), _there(due, place)[0] if due else []
 
 
 def _relaxed(before: Configuration, widened: Configuration) -> Configuration:
-    """The configuration until now with the policies for nulls and NaN from now on."""
+    """The old configuration with the new policies for nulls and NaN."""
     policies = {name: widened.options[name] for name in ("nan", "nulls")}
     return replace(before, options=active(before.options | policies))
 
@@ -138,7 +138,7 @@ def _restated(
     engine: ThreadEngine,
     files: StateFiles,
 ) -> Entry:
-    """The night with states under the new policies: without the nulls that were refused, these do not matter."""
+    """The night with its states relabelled for the new policies, which change nothing: nulls were refused before."""
     states = []
     for kept in entry.states:
         specs = changed.get((kept.group, kept.of))
@@ -154,14 +154,14 @@ def _restated(
 def _lacked(
     before: Configuration, widened: Configuration, entries: Sequence[Entry]
 ) -> tuple[set[tuple[str, str]], dict[str, frozenset[tuple[str, str]]]]:
-    """States that are other ones from now on, and those that each night lacks."""
+    """The states whose spec changes, and the states that each night lacks."""
     states = widened.changed(before)
     stale = {key for key, changed in states.items() if changed}
     return stale, {entry.partition: _lacks(entry, states, stale) for entry in entries}
 
 
 def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """The states that a night does not have."""
+    """The states that a night lacks, including those whose spec changes."""
     return frozenset(key for key in states if entry.rows and (key in stale or entry.state(*key) is None))
 
 
@@ -173,7 +173,7 @@ def _folded(
     files: StateFiles,
     workers: Workers | None,
 ) -> dict[str, Entry]:
-    """The new states of nights; files left out of a night before stay out."""
+    """Fold the new states of nights; files that were left out of an incomplete night may be left out again."""
     folded: list[Night] = []
     bad: list[Bad] = []
     for skip in (False, True):
@@ -187,7 +187,13 @@ def _folded(
 
 
 def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
-    """The nights whose files exist, and the names of the others."""
+    """The partitions whose files exist, and the names of the other nights.
+
+    Raises
+    ------
+    DataError
+        If the files of a night changed since it was folded.
+    """
     roots = {entry.root for entry in entries}
     data, version = place.data, place.delta_version
     at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
@@ -205,7 +211,7 @@ def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], lis
 
 
 def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
-    """A night in its original place; None if it is gone."""
+    """The partition of a night at its original path; None if it no longer exists."""
     try:
         found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
     except MissingInputError:
@@ -219,7 +225,7 @@ def _has(partition: Partition, configuration: Configuration, engine: ThreadEngin
 
 
 def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
-    """What a night lacks, rows or columns; empty if it has them."""
+    """The reason why a night cannot be folded, missing rows or columns; empty if it can."""
     try:
         scan.plan(list(partition.files), configuration.folding.columns, on_error="skip", threads=engine.threads)
     except (MissingColumnError, MissingInputError) as error:
@@ -230,7 +236,13 @@ def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngi
 def _with(
     entry: Entry, folded: Entry | None, lacking: frozenset[tuple[str, str]], stale: set[tuple[str, str]]
 ) -> Entry:
-    """The entry with its new states in place of those that they replace."""
+    """The entry with its new states added, and stale states removed.
+
+    Raises
+    ------
+    DataError
+        If the labels differ from those that were folded.
+    """
     kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
         return entry if kept == entry.states else replace(entry, states=kept)

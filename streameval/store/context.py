@@ -1,4 +1,4 @@
-"""A store that is open: its parts, and the options of the run that its verbs share."""
+"""An open store: its parts, and the run options that its verbs share."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class StoreContext:
         return found
 
     def computed(self, function: Callable[[Any, Engine], Any], item: Any) -> Any:
-        """What a function makes of an item with an engine: that of one worker if there is a client, or one here."""
+        """Call ``function(item, engine)``, on one worker if there is a client, otherwise in this process."""
         workers = self.workers() if self.client is not None else None
         return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
-        """The snapshot of a store, and what it keeps.
+        """A snapshot of the store, and its configuration.
 
         Raises
         ------
@@ -83,17 +83,17 @@ class StoreContext:
         """
         snapshot = self.ledger.read(as_of)
         if snapshot.version < 0:
-            msg = f"{self.location.name}: there is no store; begin it with update"
+            msg = f"{self.location.name}: there is no store; create it with update"
             raise StoreError(msg)
         return snapshot, self.configuration(snapshot)
 
     def configuration(self, snapshot: Snapshot) -> Configuration:
-        """What a snapshot keeps.
+        """The configuration of a snapshot.
 
         Raises
         ------
         StoreError
-            If this version does not understand it.
+            If this version of streameval cannot read it.
         """
         try:
             configuration = Configuration.read(snapshot.configuration)
@@ -104,11 +104,11 @@ class StoreContext:
         return configuration
 
     def cache(self) -> ResultCache:
-        """The cached results, as they are now."""
+        """The cache of results, in its current version."""
         return ResultCache(self.location.child("history"))
 
     def judgements(self) -> Judgements:
-        """The kept judgements of nights."""
+        """The stored judgements of nights."""
         return Judgements(self.location.child("checks"))
 
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
@@ -129,19 +129,19 @@ class StoreContext:
         action: str,
         evaluations: Mapping[str, Evaluation | None] | None = None,
     ) -> Snapshot:
-        """Commit a new version of the ledger, and bring derived data up to it: cached results and merged files.
+        """Commit a new version of the ledger, and update derived data: cached results and merged files.
 
-        Derived data can be computed again, so a failure there changes no number and does not fail the update.
+        Derived data can be computed again. A failure to update it changes no result and does not fail the commit.
 
         Parameters
         ----------
         before : Snapshot
             The version that was read.
-        configuration, entries : what the new version keeps
+        configuration, entries : the content of the new version
         action : str
-            What was done, for people.
+            Description of the change, for users.
         evaluations : mapping of str to Evaluation, optional
-            Nights whose results are at hand.
+            Results of nights that were just folded, by name.
         """
         snapshot = self.ledger.commit(before, configuration.to_dict(), entries, action)
         self.derive(before, snapshot, configuration, evaluations or {})
@@ -154,7 +154,7 @@ class StoreContext:
         configuration: Configuration,
         evaluations: Mapping[str, Evaluation | None],
     ) -> None:
-        """Bring derived data up to a version."""
+        """Update derived data to a new version."""
         nightly = self.nightly(snapshot, configuration)
         for name, evaluation in evaluations.items():
             if evaluation is not None:

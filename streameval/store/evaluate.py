@@ -1,4 +1,4 @@
-"""Evaluate some nights of a store together: all rows, slices, other nights to compare with."""
+"""Evaluate selected nights of a store: all rows, slices, and differences from other nights."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def evaluate(
     selection = dict(selection)
     against = selection.pop("against", None)
     if against is not None and options.get("ci") is None:
-        options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
+        options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     some = _Selected(context, snapshot, configuration, chosen(snapshot.entries, **selection), options, as_of is None)
     kept = [text for text in by if kept_key(configuration, list(slicing(text)))]
@@ -72,22 +72,23 @@ def evaluate(
         options=recorded(some.request.options) | ({"by": list(by)} if by else {}),
         skipped=tuple(lost for entry in some.entries for lost in entry.left_out),
         source=store_source("show", context.location.name, len(some.entries), told, some.request.options, options),
-        _more=None if some.filtered else partial(nights, context, as_of, selection),  # all rows of each night
+        _more=None if some.filtered else partial(nights, context, as_of, selection),  # its values cover all rows
     )
 
 
 def evaluator(context: StoreContext) -> Callable[..., Evaluation]:
-    """The function that evaluates partitions: on a worker of the store's client, or in this process."""
+    """The function that evaluates partitions, on a worker of the store's client or in this process."""
     workers = context.workers() if context.client is not None else None
     return evaluated if workers is None else partial(evaluated_on_worker, workers)
 
 
 def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequence[str]) -> None:
-    """Refuse what a store cannot answer together.
+    """Refuse combinations of options that a store cannot answer.
 
     Raises
     ------
     OptionError
+        If a filter is combined with slices or other nights, or rests are requested without stored slices.
     """
     if filtered and (against not in (None, REST) or by):
         msg = (
@@ -102,14 +103,14 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
 
 @dataclass(frozen=True)
 class _Selected:
-    """Some nights of a store, with what to evaluate.
+    """Selected nights of a store, and the options to evaluate them.
 
     Attributes
     ----------
+    context, snapshot, configuration : the store
     entries : the nights
     options : metrics and their options, if they differ from the store's
-    newest : bool
-        Whether the snapshot is that of the newest version, whose results are cached.
+    newest : whether the snapshot is the newest version, whose results are cached
     """
 
     context: StoreContext
@@ -121,7 +122,7 @@ class _Selected:
 
     @property
     def filtered(self) -> bool:
-        """Whether only rows that meet a filter count."""
+        """Whether there is a filter of the rows."""
         return self.options.get("where") is not None
 
     @cached_property
@@ -141,7 +142,7 @@ class _Selected:
         return not self.request.selection.own and not self.filtered
 
     def whole(self) -> Evaluation:
-        """The results of all rows; they are cached, but for a user's own metrics and filters."""
+        """The evaluation of all rows, from the cache if possible; user-defined metrics and filters are not cached."""
         key = _key(self.configuration, self.request, self.entries)
         where = self.entries, self.configuration, self._engine, self.context.compaction
         if self._cached and (known := self._nightly.recall(key)) is not None:
@@ -152,12 +153,12 @@ class _Selected:
         return found
 
     def against(self, found: Evaluation, span: str) -> tuple[Scalar, ...]:
-        """The differences from other nights, given the results of these and a span of dates."""
+        """The differences of these nights, whose evaluation is `found`, from the nights of a span of dates."""
         there = _span(self.snapshot, span), self.configuration, self._engine, self.context.compaction
         return compare_named(evaluator(self.context)(*there, **self.options), found, (span, "these nights"))
 
     def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
-        """The results of groups of nights, as slices."""
+        """The results of groups of nights, with the values of their keys as slices."""
         if not groups:
             return []
         self._nightly.evaluated = evaluator(self.context)
@@ -167,7 +168,7 @@ class _Selected:
         return [replace(one, slice=named) for (named, _), row in zip(groups, rows, strict=True) for one in row]
 
     def of_slices(self, text: str, *, rest: bool) -> Sequence[Scalar]:
-        """The results of the slices that the store keeps, by a slicing; with differences from all other rows."""
+        """The results of the stored slices of a slicing; with `rest`, also their differences from all other rows."""
         of_text = partial(
             slices_of,
             configuration=self.configuration,
@@ -188,7 +189,7 @@ def _by_keys(
     Raises
     ------
     OptionError
-        If a partition has no such key; the message also says which slices the store keeps.
+        If a partition has no such key; the message also lists the slices that the store keeps.
     """
     try:
         return by_keys(entries, names)
@@ -203,9 +204,9 @@ def _by_keys(
 def _recalled(
     known: tuple[Any, Any, Any], request: Request, where: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Evaluation:
-    """The evaluation whose results and dropped rows are cached; `where` and `options` are the arguments of `evaluated`.
+    """An evaluation from cached results, dropped rows and counts; `where` and `options` are arguments of `evaluated`.
 
-    Its states are read where a curve is drawn. Replicates are not cached: comparisons and bands make it once more.
+    States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
     labels = labels_of(where[0], request.label)
     states: Any = states_of(*where, **options)
@@ -227,12 +228,12 @@ def _recalled(
 
 
 def _span(snapshot: Snapshot, against: str) -> list[Entry]:
-    """The nights of a span of dates.
+    """The nights of a span of dates, ``FROM..TO``.
 
     Raises
     ------
     OptionError
-        If it is not a span of dates.
+        If the text is not a span of dates.
     """
     since, dots, until = against.partition("..")
     if not (since and dots and until):
@@ -242,6 +243,6 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
 
 
 def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:
-    """The key of an evaluation: every option that decides it, labels, and contents of states."""
+    """The cache key of an evaluation: the options that affect it, the labels, and the contents of the states."""
     facts = ((entry.partition, entry.labels, *(c for s in entry.states for c in s.content)) for entry in entries)
     return key_of(__version__, repr(configuration.to_dict()), result_key(request.options), *chain.from_iterable(facts))

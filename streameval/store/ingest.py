@@ -1,4 +1,4 @@
-"""The verbs that change which partitions count: fold them, write their states, commit once."""
+"""The verbs that change the partitions of a store: fold them, write their states, commit once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Update:
 
     Attributes
     ----------
-    version : version of the ledger after it
-    new, changed, removed : partitions that were folded for the first time, folded again, removed
-    unchanged : number of partitions that were compared and left alone
-    gone : partitions that still count although their data are gone, or lack the columns that join
-    lacking : those of them that lack the columns
-    rows : rows folded
-    suspected : partitions that a dry run would fold again only to see whether they differ
-    incomplete : partitions from which files were left out, now or before, of those that the data name
-    joined, left : columns, metrics and policies that the store keeps from now on, or no longer
-    keeps : what the store keeps of every night, in words; only for its first update
+    version : version of the ledger after the update
+    new, changed, removed : names of the partitions that were folded for the first time, folded again, removed
+    unchanged : number of partitions that were compared and left unchanged
+    gone : partitions of the store whose data no longer exist, or lack the added columns
+    lacking : the partitions among `gone` that lack the columns
+    rows : number of rows folded
+    suspected : partitions that a dry run would fold again to see whether they differ
+    incomplete : partitions of the data from which files were left out, now or earlier
+    joined, left : columns, metrics and policies that were added or removed
+    keeps : the configuration of the store in words; only for its first update
     """
 
     version: int
@@ -65,7 +65,7 @@ class Update:
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
-        parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "taken out")) if names]
+        parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "removed")) if names]
         parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{'' if parts else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
@@ -85,7 +85,7 @@ def update(
     on_error: str,
     delta_version: int | None,
 ) -> Update:
-    """Fold what is new or changed; see `Store.update`."""
+    """Fold new and changed partitions; see `Store.update`."""
     skip = _skips(on_error)
     snapshot, configuration, found = sought(context, data, options, delta_version)
     keeps = str(configuration) if snapshot.version < 0 else ""
@@ -134,7 +134,7 @@ def replace(context: StoreContext, data: Any, on_error: str, delta_version: int 
 
 
 def _counted(nights: Mapping[str, Night]) -> dict[str, Any]:
-    """Rows of nights that were folded, and which of these are incomplete, as an `Update` has them."""
+    """The fields `rows` and `incomplete` of an `Update` for folded nights."""
     return {
         "rows": sum(night.entry.rows for night in nights.values()),
         "incomplete": tuple(name for name, night in nights.items() if night.entry.incomplete),
@@ -144,7 +144,7 @@ def _counted(nights: Mapping[str, Night]) -> dict[str, Any]:
 def sought(
     context: StoreContext, data: Any, options: Mapping[str, Any], delta_version: int | None
 ) -> tuple[Snapshot, Configuration, Changes]:
-    """The store, its configuration or that of a first update, and what is new or changed in the data."""
+    """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
     check_apart(context.location, data)
     snapshot = context.ledger.read()
     if snapshot.version < 0:
@@ -156,12 +156,12 @@ def sought(
 def replaced(
     context: StoreContext, data: Any, delta_version: int | None
 ) -> tuple[Snapshot, Configuration, list[Partition]]:
-    """The store, its configuration, and the partitions of the data, all of which it has.
+    """The snapshot, the configuration, and the partitions of the data.
 
     Raises
     ------
     MissingInputError
-        If it lacks one.
+        If the store lacks one of the partitions.
     """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
@@ -174,7 +174,7 @@ def replaced(
 
 
 def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
-    """The partitions of the data, none of which lies in the store."""
+    """The partitions of the data; raises `OptionError` if a file lies in the store."""
     found = discover(data, _roots(snapshot), delta_version)
     kind = context.location.filesystem.type_name
     same = (file.path for partition in found for file in partition.files if file.filesystem.type_name == kind)
@@ -188,7 +188,7 @@ def _skips(on_error: str) -> bool:
 
 
 def _refuse(bad: Sequence[Bad], done: Update) -> None:
-    """Raise the errors of the partitions that could not be folded, once the others count."""
+    """Raise the errors of the partitions that could not be folded, after the others are committed."""
     if not bad:
         return
     good = len(done.new) + len(done.changed)
@@ -222,7 +222,7 @@ def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] =
 
 
 def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
-    """Keep more columns or metrics, named by the options of their kind; see `Store.add`."""
+    """Add columns or metrics; see `Store.add`."""
     snapshot, before, after = joining(context, named, place)
     joins = joined(after, before)
     entries = list(snapshot.entries.values())
@@ -241,12 +241,12 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
 def joining(
     context: StoreContext, named: Mapping[str, Any], place: Place
 ) -> tuple[Snapshot, Configuration, Configuration]:
-    """The store, its configuration, and the one with the columns and metrics that are named.
+    """The snapshot, the configuration, and the configuration with the added columns and metrics.
 
     Raises
     ------
     OptionError
-        If none is named, or the store cannot take it.
+        If nothing is named, or the store cannot add it.
     """
     named = {name: value for name, value in named.items() if value not in (None, ())}
     if not named:
@@ -257,14 +257,14 @@ def joining(
     snapshot, before = context.begun()
     after = widened(before, named)
     if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
-        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
-        msg += "begin another store with this column as well"
+        msg = "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
+        msg += "create another store with this column as well"
         raise OptionError(msg)
     return snapshot, before, after
 
 
 def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:
-    """The store's configuration, or that of a first update."""
+    """The store's configuration, or a new one for a first update."""
     given = {name: value for name, value in given.items() if value is not None}
     if snapshot.version < 0:
         return Configuration.of(given)
@@ -284,7 +284,7 @@ def _names(partitions: Sequence[Partition]) -> tuple[str, ...]:
 def _folded(
     context: StoreContext, configuration: Configuration, partitions: Sequence[Partition], *, skip: bool
 ) -> tuple[Configuration, dict[str, Night], list[Bad]]:
-    """The configuration with key types, folded partitions by name, and those that cannot be folded."""
+    """The configuration with key types, the folded partitions by name, and those that cannot be folded."""
     if not partitions:
         return configuration, {}, []
     engine, workers = context.engine(), context.workers()
@@ -301,7 +301,7 @@ def _folded(
 def _fitting(
     snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night], bad: list[Bad]
 ) -> tuple[dict[str, Night], list[Bad]]:
-    """The nights whose labels, with those of the store, form two classes; and the bad nights, including all others."""
+    """Split nights: those whose labels form two classes together with the store's, and bad nights, including others."""
     spec, kept = configuration.folding.label, dict(snapshot.entries)
     try:
         labels_of([*(kept | {name: night.entry for name, night in nights.items()}).values()], spec).check()
@@ -324,7 +324,7 @@ def _fitting(
 def _commit(
     context: StoreContext, snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night], action: str
 ) -> None:
-    """Commit folded partitions; `_fitting` has seen that all labels together are two classes."""
+    """Commit folded partitions; `_fitting` has checked that all labels together have two classes."""
     entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
     evaluations = {name: night.evaluation for name, night in nights.items()}
     context.commit(snapshot, configuration, in_order(entries.values()), action, evaluations)
@@ -333,7 +333,7 @@ def _commit(
 def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:
     """Whether a partition that was folded again has the same states as before, in undamaged files.
 
-    Scores that vacuum turned into histograms are compared as histograms. Files that remain unreferenced are deleted.
+    Scores that vacuum turned into histograms are compared as histograms. Unreferenced new files are deleted.
     """
     specs, files = configuration.specs([entry.partition]), context.files
     kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}

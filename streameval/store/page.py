@@ -1,4 +1,4 @@
-"""The part of an evaluation's page that needs a store: results by night, and the judgements of rules."""
+"""The section of an evaluation's page that needs a store: results by night, and judgements of rules."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["nights"]
 
 
 def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
-    """The section on nights of an evaluation's page: the first metric of each kind of column, and the rules.
+    """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.
 
     Parameters
     ----------
     context : the store
-    as_of, selection : which nights these are, as `streameval.store.evaluate.evaluate` takes them
+    as_of, selection : the selection of nights, see `streameval.store.evaluate.evaluate`
     found : the evaluation of these nights
     """
-    from streameval.report.nights import Nightly, nights_section  # here, since only a page needs it
+    from streameval.report.nights import Nightly, nights_section  # imported here: only a page needs it
 
     snapshot, configuration = context.begun(as_of)
     entries, log = chosen(snapshot.entries, **selection), context.judgements()

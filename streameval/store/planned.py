@@ -1,4 +1,4 @@
-"""What a verb that folds would read of the data and keep, from listings, footers and the ledger."""
+"""Forecast the verbs that fold data, from listings, footers and the ledger."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["FOLDING", "planned"]
 
 FOLDING = ("update", "replace", "add")
-_RUN = ("dry_run", "on_error")  # change nothing of what is read
+_RUN = ("dry_run", "on_error")  # these do not change what is read
 
 
 def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
-    """What `update`, `replace` or `add` would do with these arguments.
+    """Forecast `update`, `replace` or `add` with these arguments.
 
     Raises
     ------
     OptionError, DataError
-        As the verb, as far as footers tell.
+        If the verb would raise it without reading more than footers.
     """
     options = {name: value for name, value in asked.items() if name not in _RUN}
     data, version = options.pop("data", None), options.pop("delta_version", None)
@@ -51,12 +51,12 @@ def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Readi
 
 
 def _reading(context: StoreContext, configuration: Configuration, due: Sequence[Partition], keeps: str) -> Reading:
-    """What would be read of these partitions."""
+    """The forecast of reading these partitions."""
     files = [file for partition in due for file in partition.files]
     columns, rows, nbytes = configuration.folding.columns if due else (), 0, 0
     try:
         found = scan.plan(files, columns, on_error="skip", threads=context.engine().threads) if files else None
-    except MissingInputError:  # no rows in any
+    except MissingInputError:  # no file has rows
         found = None
     if found is not None:
         rows, nbytes = found.rows, found.nbytes

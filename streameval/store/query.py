@@ -1,4 +1,4 @@
-"""The verbs that read a store night by night: follow metrics, check rules, say what is unusual."""
+"""The verbs that read a store night by night: history, check, accept, diagnose, and their forecasts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["READING", "accept", "check", "diagnose", "histories", "history", "plan"]
 
-READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that `plan` knows
+READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 
 
 def history(
@@ -49,7 +49,7 @@ def history(
     cumulative: bool,
     ci: float | None,
 ) -> History:
-    """A metric of the partitions of a selection; see `Store.history`."""
+    """A metric of the selected partitions; see `Store.history`."""
     return _series(context, [(canonical(metric), of)], as_of, selection, cumulative=cumulative, ci=ci)[0]
 
 
@@ -64,7 +64,7 @@ def histories(
     by: Sequence[str] = (),
     ci: float | None,
 ) -> Histories:
-    """Metrics of all columns that have them, or of some, for all rows or by slice; see `Store.history`."""
+    """Several metrics of several columns, of all rows and by slice; see `Store.history`."""
     snapshot, configuration = context.begun(as_of)
     nightly = context.nightly(snapshot, configuration)
     pairs = list(dict.fromkeys(pair for metric in metrics for pair in nightly.named(metric, of)))
@@ -88,7 +88,7 @@ def histories(
 
 
 def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
-    """Forecast of what a verb reads; see `Store.plan`."""
+    """Forecast what a verb reads; see `Store.plan`."""
     as_of = asked.get("as_of")
     snapshot, configuration = context.begun(as_of)
     names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
@@ -124,7 +124,7 @@ def _series(
     cumulative: bool,
     ci: float | None,
 ) -> list[History]:
-    """The history of each metric and column, with sampling intervals of a level if it is not the store's."""
+    """The history of each pair of metric and column; `ci` is the level of intervals, None for that of the store."""
     ci = honoured("history")["ci"].plain(ci)
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
@@ -159,7 +159,7 @@ def check(
     snapshot, configuration = context.begun()
     entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
     if since is not None:
-        chosen(snapshot.entries, since=since)  # refuses anything but a date
+        chosen(snapshot.entries, since=since)  # raises unless it is a date
     nightly, log = context.nightly(snapshot, configuration), context.judgements()
     nightly.evaluated = evaluator(context)
     gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
@@ -179,7 +179,7 @@ def check(
 
 
 def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis, ...]:
-    """What is unusual in nights; see `Store.diagnose`."""
+    """Diagnose nights; see `Store.diagnose`."""
     snapshot, configuration = context.begun()
     entries, log = chosen(snapshot.entries), context.judgements()
     nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)

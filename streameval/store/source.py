@@ -1,4 +1,4 @@
-"""Where results of a store come from: its name, without credentials, and the command that repeats them."""
+"""The source of results of a store: its name, without credentials, and the command that repeats them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def store_source(
 
     Parameters
     ----------
-    verb : what was run
-    name : the store, without credentials
-    nights : number of its nights that the result covers
+    verb : the verb that was run
+    name : name of the store, without credentials
+    nights : number of nights that the result covers
     selection : the selection of nights
     plain : all options in plain form
-    given : names of the options that were given; the store's defaults need no repetition
+    given : names of the options that were given; the store's defaults are not repeated
 
     Examples
     --------

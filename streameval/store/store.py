@@ -1,4 +1,4 @@
-"""`Store`: fold each night once, keep its states, and evaluate any nights together."""
+"""`Store`: fold each night once, keep its states, and evaluate any set of nights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Store(Changing, Evaluating, Judging):
 
     An update is one commit: if it is killed at any moment, the store is in the state before or after it, and the update
     can be run again. One of two concurrent updates may be refused. A store keeps one Parquet file per night and column,
-    verified whenever it is read: about 1.1 bytes a row for float32 scores, 5.1 for float64 scores, 4.9 for 64-bit ids.
+    verified whenever it is read: about 1.1 bytes per row for float32 scores, 5.1 for float64, 4.9 for 64-bit ids.
     `STORE/history` is a Delta table that DuckDB, Polars or Spark can read.
 
     Columns and policies are fixed by the first update. A night is identified by its directory (``night=2026-01-15``) or
@@ -91,16 +91,29 @@ class Store(Changing, Evaluating, Judging):
 
     @property
     def name(self) -> str:
-        """Its path or URI, without credentials and options."""
+        """The path or URI of the store, without credentials and options."""
         return self._context.location.name
 
     def partitions(self, as_of: str | int | date | None = None) -> list[Entry]:
-        """The partitions that count, in order, each with its rows and state files."""
+        """The partitions of the store in order, each with its rows and state files.
+
+        Parameters
+        ----------
+        as_of : str, int or date, optional
+            A version, date or time; by default the newest version.
+
+        Raises
+        ------
+        OptionError
+            If there was no such version.
+        StoreError
+            If the ledger cannot be read.
+        """
         snapshot = self._context.ledger.read(as_of)
         return chosen(snapshot.entries) if snapshot.entries else []
 
     def versions(self) -> list[dict[str, Any]]:
-        """Every version of the ledger, newest first: ``version``, ``when``, and the ``action`` that made it."""
+        """All versions of the ledger, newest first, as dicts: ``version``, ``when`` (UTC), and the ``action``."""
         return self._context.ledger.versions()
 
     def info(self, *, verify: bool = False) -> Info:

@@ -2,7 +2,7 @@
 
 Killed updates leave files that no version of the ledger refers to; these are deleted once they are older than a grace
 period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take at most a few
-megabytes a night. Their exact files are deleted, so earlier versions of the ledger can no longer be evaluated over
+megabytes per night. The exact files are deleted, so that earlier versions of the ledger can no longer be evaluated over
 those nights.
 
 No update can lose a file to a vacuum that runs at the same time. Files are listed first, then a version is committed,
@@ -44,7 +44,7 @@ class Vacuumed:
 
     Attributes
     ----------
-    version : version of the ledger after it
+    version : version of the ledger after the vacuum
     deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
     merged : number of files of merged nights
@@ -75,7 +75,12 @@ class Vacuumed:
 
 
 def seconds(text: str) -> int:
-    """The seconds of a span of time such as ``90d``, ``12h`` or ``0s``.
+    """Parse a span of time such as ``90d``, ``12h`` or ``0s`` into seconds.
+
+    Raises
+    ------
+    OptionError
+        If the text is not a span of time.
 
     Examples
     --------
@@ -90,12 +95,12 @@ def seconds(text: str) -> int:
 
 
 def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
-    """The nights that are older than the newest one by at least a span.
+    """The nights that are older than the newest night by at least a span.
 
     Raises
     ------
     OptionError
-        If the name of a partition holds no date.
+        If `keep` is not a span, or the name of a partition has no date.
     """
     dated = {entry: _date(entry.partition) for entry in entries}
     limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep))
@@ -113,7 +118,7 @@ def _date(name: str) -> date:
 
 
 def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles, budget: Budget) -> Entry:
-    """The entry with its exact scores turned into histograms, which are written.
+    """Turn the exact scores of an entry into histograms, and write these.
 
     Parameters
     ----------
@@ -121,7 +126,7 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     specs : mapping of (group, column) to Spec
         Columns to turn into histograms; others stay unchanged.
     files : reads and writes the states
-    budget : owns them
+    budget : memory budget of the states
     """
     states = []
     for kept in entry.states:
@@ -134,7 +139,7 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
 
 
 def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool = False) -> Vacuumed:
-    """Delete, bound and merge; see `Store.vacuum`."""
+    """Delete files, turn old scores into histograms, and merge states; see `Store.vacuum`."""
     oldest, engine = time.time() - seconds(grace), context.engine()
     snapshot, configuration = context.begun()
     old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
@@ -159,7 +164,7 @@ def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool
 
 
 def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float) -> Vacuumed:
-    """Forecast of a vacuum."""
+    """Forecast a vacuum."""
     exact = {
         state.file: entry.partition
         for entry in snapshot.entries.values()
@@ -173,7 +178,7 @@ def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: 
 
 
 def _needed(context: StoreContext, old: set[str]) -> set[str]:
-    """State files that a version of the ledger refers to, without the exact scores of old nights."""
+    """State files that any version of the ledger refers to, except the exact scores of old nights."""
     needed = set()
     for fact in context.ledger.versions():
         for name, entry in context.ledger.read(fact["version"]).entries.items():

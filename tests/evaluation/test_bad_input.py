@@ -461,7 +461,7 @@ BAD_COMMANDS = [
     ),
     ("simulate DATA --rows 5", "OUT 'DATA' is not empty; name another directory, or set --overwrite"),
     ("simulate NEW --rows 5 --noise 0.9 --missed 0.8", "--noise 0.9 and --missed 0.8 exceed all rows; let their sum"),
-    ("update STORE DATA --approx", "--approx contradicts the store, which was begun with False; leave it out, or"),
+    ("update STORE DATA --approx", "--approx contradicts the store, which was created with False; leave it out, or"),
     ("update STORE DATA --cluster-scope partition", "--cluster-scope 'partition' contradicts the store, which was"),
     ("show STORE --aul-threshold 3", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),

@@ -106,7 +106,7 @@ def test_a_store_keeps_the_common_rows_of_its_columns(tmp_path: Path) -> None:
         expected.value("aul", "c"),
     )
     assert sum(entry.rows for entry in store.partitions()) == 400
-    with pytest.raises(OptionError, match="begin another store"):
+    with pytest.raises(OptionError, match="create another store"):
         store.add(score="label")
 
 

@@ -155,5 +155,5 @@ def test_a_store_keeps_policies_by_column(tmp_path: Path) -> None:
     store.add(score="b", nan="half", truncate={"b": (20, 0.5)})
     store.add(cluster="d", nulls={"d": "drop"}, aul_threshold=3)
     assert store.evaluate().to_json() == evaluate(data, **COLUMNS, **OWN).to_json()
-    with pytest.raises(OptionError, match="a keeps its policy: begin another store"):
+    with pytest.raises(OptionError, match="a keeps its policy: create another store"):
         store.add(sketch="a", nan={"a": "half"})

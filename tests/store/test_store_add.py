@@ -104,7 +104,7 @@ def test_a_column_that_leaves_takes_its_states_along(data, tmp_path):
     store.update(data, score=["score_lr", "score_nb"], cluster="cluster_loose", classes="campaign")
     whole = store.evaluate().to_json()
     done = store.remove(columns=["score_nb", "campaign"])
-    assert str(done) == "score_nb, campaign taken out"
+    assert str(done) == "score_nb, campaign removed"
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
     assert {(s.group, s.of) for e in store.partitions() for s in e.states} == {
         ("score", "score_lr"),
@@ -127,7 +127,7 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
     ):
         with pytest.raises(OptionError, match=message):
             store.remove(columns=column)
-    with pytest.raises(OptionError, match="weight='w' contradicts the store, which was begun with 'weight'"):
+    with pytest.raises(OptionError, match="weight='w' contradicts the store, which was created with 'weight'"):
         store.add(weight="w")
     with pytest.raises(OptionError, match="add takes no option 'scor'; did you mean 'score'"):
         store.add(scor="x")
@@ -158,7 +158,7 @@ def test_the_command_line_adds_and_takes_out(data, tmp_path):
     code, said = run("add", store, str(moved), "--cluster", "cluster_tight", "--metric", "brier_score")
     assert (code, "cluster_tight, brier_score added, 3 changed" in said) == (0, True), said
     code, said = run("remove", store, "--column", "cluster_tight")
-    assert (code, "cluster_tight taken out" in said) == (0, True), said
+    assert (code, "cluster_tight removed" in said) == (0, True), said
     assert run("remove", store)[0] == 2
     assert pq.read_table(moved, columns=["cluster_tight"]).num_rows
 

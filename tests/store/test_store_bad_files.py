@@ -192,5 +192,5 @@ def test_add_lets_labels_be_missing_from_now_on(data, policy):
     assert (again.unchanged, again.changed) == (1, ())
     store.update(nights[1])
     assert store.evaluate().to_json() == evaluate(nights, **options, unlabelled=policy).to_json()
-    with pytest.raises(OptionError, match="begin another store"):
+    with pytest.raises(OptionError, match="create another store"):
         store.add(unlabelled="size" if policy == "drop" else "drop")

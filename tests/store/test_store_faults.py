@@ -116,7 +116,7 @@ def test_of_two_first_updates_one_begins_the_store(tmp_path, monkeypatch):
     nothing = other._context.ledger.read()
     one.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
     monkeypatch.setattr(other._context.ledger, "read", lambda *_: nothing)
-    with pytest.raises(StoreError, match="began this store meanwhile"):
+    with pytest.raises(StoreError, match="created this store meanwhile"):
         other.update(tmp_path / "data", score="score_q")
     assert one.evaluate().value("aul") > 0
 
@@ -172,7 +172,7 @@ def test_cut_off_missing_and_exchanged_files_are_refused(stored, tmp_path):
         with pytest.raises(FormatError, match=one.name):
             store.evaluate()
     one.unlink()
-    with pytest.raises(FormatError, match=rf"{one.name}: is not there any more .*replace"):
+    with pytest.raises(FormatError, match=rf"{one.name}: no longer exists .*replace"):
         store.evaluate()
     store.replace(tmp_path / "data" / NIGHTS[1])
     assert store.evaluate().to_json() == expected

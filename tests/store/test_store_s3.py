@@ -122,5 +122,5 @@ def test_the_command_line_reaches_a_bucket(bucket):
     done = CliRunner().invoke(main, ["show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc"])
     assert json.loads(done.stdout) == evaluate(DATA / NIGHTS[0], score="score_lr", metrics="roc_auc").to_dict()
     disk.delete_dir("nights/store/states")
-    with pytest.raises(FormatError, match=r"^night=.*: s3://nights/store/states/.*is not there any more"):
+    with pytest.raises(FormatError, match=r"^night=.*: s3://nights/store/states/.*no longer exists"):
         Store("s3://nights/store", storage_options=options).evaluate(metrics="agc")

@@ -69,7 +69,7 @@ def test_later_updates_have_the_filter_and_no_other(store: Store, data: Path) ->
         assert store.update(data, where=WHERE).new == ("night=2026-01-05",)
     finally:
         (data / "night=2026-01-05").rename(data / "night=2026-01-04")
-    with pytest.raises(OptionError, match="contradicts the store, which was begun with"):
+    with pytest.raises(OptionError, match="contradicts the store, which was created with"):
         store.update(data, where="length > 2")
 
 
@@ -77,7 +77,7 @@ def test_a_store_begun_without_a_filter_takes_none(data: Path, tmp_path: Path) -
     """Neither in a later update nor with added columns: its nights have all rows."""
     store = Store(tmp_path / "store")
     store.update(data, score="score")
-    with pytest.raises(OptionError, match="begin another store"):
+    with pytest.raises(OptionError, match="create another store"):
         store.update(data, where=WHERE)
     with pytest.raises(OptionError, match="add takes no option 'where'"):
         store.add(where=WHERE)

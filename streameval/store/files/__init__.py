@@ -1,1 +1,1 @@
-"""What a store keeps on disk."""
+"""The files of a store."""

@@ -1,4 +1,4 @@
-"""Compaction: states of several nights merged into one file, so that a year does not open 365 files.
+"""Compaction: merge the states of several nights into one file, so that a year is not read from 365 files.
 
 Merged files grow like the digits of a counter: `FAN` nights are merged into a file, `FAN` such files into one of the
 next level, and so on. So n nights are read from fewer than `FAN` files on each of log n levels. Histograms hardly grow
@@ -9,7 +9,7 @@ time.
 Merged files are derived data. A sealed index lists the state files that each merged file covers, and a merged file is
 used only if all of these are requested. A replaced night has another state file, so the merged files that contain it
 are no longer used; their smaller parts still exist, and the next update merges them again. The nights of a merged file
-need not be neighbours, so nights may arrive late or be removed. If a merged file cannot be read, the nights are read
+need not be adjacent, so nights may arrive late or be removed. If a merged file cannot be read, the nights are read
 instead. The next update replaces a lost file; `vacuum`, or an update that must merge it, replaces a damaged one.
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAN", "LENGTH", "Compaction"]
 
-FAN = 8  # histograms merged into one
-LENGTH = 32  # nights in a merged file of exact states
+FAN = 8  # number of histograms that are merged into one
+LENGTH = 32  # number of nights in a merged file of exact states
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class _MergedFile:
 
     @classmethod
     def of(cls, told: Any) -> _MergedFile:
-        """A line of the index.
+        """Parse an item of the index.
 
         Raises
         ------
         FormatError
-            If it covers no state file, or is not a line of an index.
+            If it covers no state file, or is malformed.
         """
         file, names = told["file"], tuple(told["stands_for"])
         if not names or not all(isinstance(name, str) for name in (file, *names)):
@@ -64,7 +64,7 @@ class _MergedFile:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often it covers each state file."""
+        """The number of times that it covers each state file."""
         return Counter(self.stands_for)
 
 
@@ -98,14 +98,19 @@ class Compaction:
             State files.
         budget : Budget
         due : Spec
-            What they must be states of.
+            The expected spec.
         each : callable
             Maps a function over a sequence, as `Engine.each`.
+
+        Raises
+        ------
+        FormatError
+            If a state file cannot be read.
         """
         left, used = _covered(self._index() if len(names) > 1 else (), names)
         try:
             states = self._merged.read_all([merged.file for merged in used], budget, due, each)
-        except FormatError:  # a merged file cannot be read, but perhaps the nights can
+        except FormatError:  # a merged file cannot be read: read the nights instead
             states, left = [], Counter(names)
         return states + self.files.read_all(list(left.elements()), budget, due, each)
 
@@ -118,7 +123,7 @@ class Compaction:
             All columns and nights that count.
         engine : Engine
         exact : bool
-            Also merge exact states and verify all merged files: both take time proportional to the store.
+            Also merge exact states and verify all merged files; both take time proportional to the size of the store.
 
         Raises
         ------
@@ -134,7 +139,7 @@ class Compaction:
             known = self._sound(known)
         try:
             found = self._compacted(columns, known, engine, exact=exact)
-        except FormatError:  # perhaps a merged file is damaged; it is then written again
+        except FormatError:  # if a merged file is damaged, write it again
             found = self._compacted(columns, self._sound(known), engine, exact=exact)
         if found != index:
             told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
@@ -180,13 +185,13 @@ class Compaction:
         return new
 
     def _merged_groups(self, groups: Sequence[Sequence[_MergedFile]], due: Any, engine: Engine) -> list[_MergedFile]:
-        """A file for each group: several groups in parallel, or the parts of a single one."""
+        """Merge each group into a file: several groups in parallel, or the parts of a single group in parallel."""
         if len(groups) == 1:
             return [self._merge(groups[0], due, engine.budget, engine.each)]
         return engine.each(lambda group: self._merge(group, due, engine.budget, _in_turn), groups, "merged")
 
     def _merge(self, parts: Sequence[_MergedFile], due: Any, budget: Budget, each: Any) -> _MergedFile:
-        """One file of several, or of single nights."""
+        """Merge several merged files, or the files of single nights, into one file."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
         states = source.read_all([part.file for part in parts], budget, due, each)
         file, _ = self._merged.write(reduce(lambda a, b: a.merge(b), states))
@@ -211,7 +216,7 @@ def _covered(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Count
 
 
 def _within(part: Counter[str], whole: Counter[str]) -> bool:
-    """Whether the whole contains the part, in time proportional to the part, unlike ``part <= whole``."""
+    """Whether the whole contains the part; takes time proportional to the part, unlike ``part <= whole``."""
     return all(whole[name] >= times for name, times in part.items())
 
 

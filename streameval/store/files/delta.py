@@ -1,8 +1,8 @@
 """Delta tables of a store: the rows of each commit are one published file, and commits are never retried.
 
 This module writes the data files, so that they are named and verified like all published files; deltalake only makes
-the commit. A commit follows the version that was read and is refused if there is a newer one. A table is created to
-keep its versions for good, or only until the next checkpoint.
+the commit. A commit is based on the version that was read and is refused if there is a newer one. A table is created to
+keep its versions forever (`KEEP`), or only until the next checkpoint (`FORGET`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEEP = _LIGHT | {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
 }
-FORGET = _LIGHT | {  # opening or writing a table lists the commits that are kept
+FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all kept commits
     "delta.logRetentionDuration": "interval 0 days",
     "delta.enableExpiredLogCleanup": "true",
 }
@@ -43,7 +43,7 @@ FORGET = _LIGHT | {  # opening or writing a table lists the commits that are kep
 
 @contextmanager
 def reading(location: Location) -> Iterator[None]:
-    """Turn the exceptions of deltalake, Arrow or Python on reading a table's log or rows into `StoreError`."""
+    """Turn exceptions of deltalake, Arrow or Python while reading a table's log or rows into `StoreError`."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -54,7 +54,7 @@ def reading(location: Location) -> Iterator[None]:
 
 
 def open_table(location: Location) -> DeltaTable | None:
-    """The Delta table of a directory, or None where there is none.
+    """The Delta table of a directory; None if there is none.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def open_table(location: Location) -> DeltaTable | None:
 def commits(table: DeltaTable, location: Location, limit: int | None = None) -> list[dict[str, Any]]:
     """The metadata of a table's commits, newest first.
 
-    Their versions are counted from the oldest, which is kept: deltalake counts down from the version it has loaded,
-    even if there are newer ones.
+    Versions are numbered from the oldest commit, which is never deleted: deltalake numbers them down from the version
+    that it has loaded, even if there are newer ones.
     """
     with reading(location):
         facts = list(table.history(limit))
@@ -95,7 +95,7 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None
     Raises
     ------
     FormatError, OSError, ValueError, KeyError, pyarrow.ArrowException
-        If one is missing or damaged, or has other columns.
+        If a file is missing or damaged, or has other columns.
     """
     files = PublishedFiles(location)
     parts = [pq.ParquetFile(pa.BufferReader(files.load(name))).read(use_threads=False) for name in names]
@@ -167,11 +167,11 @@ def commit(
             commit_properties=properties,
         )
     except CommitFailedError as error:
-        msg = f"{location.name}: another update was committed meanwhile; nothing of this one counts: run it again"
+        msg = f"{location.name}: another update was committed meanwhile; this update was not applied: run it again"
         raise StoreError(msg) from error
     except (DeltaError, *READ_ERRORS) as error:
-        why = f"cannot be written: {reason(error)}; nothing of this update counts"
+        why = f"cannot be written: {reason(error)}; this update was not applied"
         if mode == "error" and open_table(location) is not None:
-            why = "another update began this store meanwhile; nothing of this one counts: run it again"
+            why = "another update created this store meanwhile; this update was not applied: run it again"
         msg = f"{location.name}: {why}"
         raise StoreError(msg) from error

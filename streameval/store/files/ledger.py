@@ -1,14 +1,14 @@
-"""The ledger: the partitions that count, each with its state files.
+"""The ledger: the partitions of a store, each with its state files.
 
-It is a Delta table with one row for each partition. Every update overwrites the rows in one commit, so version N of the
-table lists the partitions that counted after update N, and any version can be evaluated later. A commit follows the
-version that was read, without retries: if two updates are concurrent, one is refused and can be run again.
+It is a Delta table with one row per partition. Every update overwrites the rows in one commit, so that version N of the
+table lists the partitions after update N, and any version can be evaluated later. A commit is based on the version that
+was read, without retries: of two concurrent updates, one is refused and can be run again.
 
 The metadata of a commit hold a sealed record: the format, the configuration (columns, policies, key types) and the name
-of the published file with the rows. So a checksum covers every bit that decides a number. Commits of early stores have
+of the published file with the rows. So a checksum covers everything that affects results. Commits of early stores have
 neither checksum nor published file; they are read without verification until the next update.
 
-Old versions take a few kilobytes each and are never removed by Delta's own retention.
+Old versions take a few kilobytes each; Delta's retention never removes them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SCHEMA = pa.schema(
     }
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATER = {"facts": "{}"}  # columns that early ledgers lack, with their substitutes
+_LATER = {"facts": "{}"}  # columns that early ledgers lack, with default values
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,18 @@ class StoredState:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger: a partition that counts.
+    """A row of the ledger: one partition.
 
     Attributes
     ----------
-    partition : its name, such as ``night=2026-01-15``
+    partition : name, such as ``night=2026-01-15``
     root : directory that the name is relative to
-    fingerprint : hash of the names, sizes and times of its files
-    files, bytes : number and size of its files
-    rows : rows in them
+    fingerprint : hash of the names, sizes and modification times of its files
+    files, bytes : number and total size of its files
+    rows : number of rows
     labels : the state of the labels, as JSON
     states : the other states, each in a file
-    updated : when it was folded
+    updated : time of the fold, UTC
     facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `streameval.store.nights.facts`
     """
 
@@ -120,12 +120,12 @@ class Entry:
 
     @cached_property
     def noted(self) -> dict[str, Any]:
-        """The facts."""
+        """The facts, parsed."""
         return dict(json.loads(self.facts))
 
     @property
     def counted(self) -> dict[str, Any]:
-        """The label counts, whatever the policies; empty if labels were not read."""
+        """The label counts without the label spec; empty if labels were not read."""
         labels = json.loads(self.labels)
         return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}
 
@@ -153,10 +153,10 @@ class Snapshot:
 
     Attributes
     ----------
-    version : its number, −1 before the first commit
-    configuration : the store's configuration, as `streameval.store.nights.configuration` reads it
-    entries : the partitions that count, by name
-    rows : the same as a table
+    version : version number; −1 before the first commit
+    configuration : configuration of the store, see `streameval.store.nights.configuration`
+    entries : the partitions, by name
+    rows : the partitions as a table
     table : the Delta table at this version; None before the first commit, and for a snapshot just committed
     """
 
@@ -173,7 +173,7 @@ class Ledger:
     Parameters
     ----------
     location : Location
-        Its directory.
+        Directory of the table.
 
     Examples
     --------
@@ -200,12 +200,12 @@ class Ledger:
             return False
 
     def read(self, as_of: str | int | date | None = None) -> Snapshot:
-        """The newest version, or the one that was newest at a time.
+        """Read the newest version, a given version, or the one that was newest at a given time.
 
         Parameters
         ----------
         as_of : str, int or date, optional
-            A version, or a date (to its end, UTC) or time in ISO format.
+            A version number, a date (its end, UTC), or a time in ISO format.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Ledger:
             raise StoreError(msg) from error
 
     def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
-        """Make these the partitions that count.
+        """Commit a new version with these partitions.
 
         Parameters
         ----------
@@ -244,12 +244,12 @@ class Ledger:
             The configuration.
         entries : iterable of Entry
         action : str
-            What was done, for people.
+            Description of the change, for users.
 
         Raises
         ------
         StoreError
-            If another update was committed meanwhile.
+            If another update was committed meanwhile, or the ledger cannot be written.
         """
         found = {entry.partition: entry for entry in entries}
         rows = _changed(base, found)
@@ -260,7 +260,7 @@ class Ledger:
         return Snapshot(base.version + 1, keeps, found, rows)
 
     def versions(self) -> list[dict[str, Any]]:
-        """Every version, newest first: its number, when it was committed, and what was done."""
+        """All versions, newest first: number, time of the commit, and description of the change."""
         table = open_table(self.location)
         with reading(self.location):
             return [
@@ -269,7 +269,13 @@ class Ledger:
             ]
 
     def _record(self, fact: dict[str, Any]) -> dict[str, Any]:
-        """The record of a commit, checked."""
+        """The verified record of a commit.
+
+        Raises
+        ------
+        StoreError
+            If the record is missing, damaged, or of another format.
+        """
         said = fact.get("streameval")
         if said is None:
             msg = f"{self.location.name}: its last commit is not streameval's; restore the version before it"
@@ -305,7 +311,7 @@ class Ledger:
         return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
-        """The version with a number, or at a time."""
+        """The number of the version that `as_of` names or that was the newest at that time."""
         text = str(as_of)
         if re.fullmatch(r"\d{1,9}", text):
             if int(text) > table.version():
@@ -317,13 +323,13 @@ class Ledger:
             known = [(_when(fact), fact["version"]) for fact in commits(table, self.location)]
         before = [version for when, version in known if when < until]
         if not before:
-            msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%dT%H:%MZ}"
+            msg = f"as_of={as_of!r}: the store was created later, at {min(known)[0]:%Y-%m-%dT%H:%MZ}"
             raise OptionError(msg)
         return int(max(before))
 
 
 def _whole(rows: pa.Table) -> pa.Table:
-    """Rows with the columns that early ledgers lack."""
+    """Add the columns that early ledgers lack."""
     for name, value in _LATER.items():
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
@@ -344,24 +350,30 @@ def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
 
 
 def _entries(rows: pa.Table) -> dict[str, Entry]:
-    """The entries of rows by name; built column by column, since every verb begins with it."""
+    """The entries of rows, by name; built column by column for speed, because every verb reads the ledger."""
     columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
     lists = rows["states"].combine_chunks()
     kept = list(map(StoredState, *(facts.to_pylist() for facts in lists.values.flatten())))
     columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
-    since = rows["updated"].cast(pa.int64()).to_pylist()  # as times Arrow would import pandas
+    since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
     columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
     found = map(Entry, *(columns[name] for name in rows.column_names))
     return {entry.partition: entry for entry in found}
 
 
 def _when(fact: dict[str, Any]) -> datetime:
-    """When a commit was made."""
+    """The time of a commit, UTC."""
     return datetime.fromtimestamp(fact["timestamp"] / 1000, UTC)
 
 
 def _moment(text: str) -> datetime:
-    """The time that a text means; a date is its end."""
+    """Parse a time; the result is just after it, and for a date the end of the day (UTC by default).
+
+    Raises
+    ------
+    OptionError
+        If the text is neither a date nor a time.
+    """
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + timedelta(days=1)

@@ -1,8 +1,9 @@
-"""The directory of a store, on a local disk or in an object store, for pyarrow and deltalake alike.
+"""The directory of a store, on a local disk or in an object store, for both pyarrow and deltalake.
 
-One set of options feeds both. They are deltalake's: ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
-``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ALLOW_HTTP``; what is not given is found in the environment. A
-URI may carry the same in pyarrow's spelling: ``s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:5000``.
+One set of options configures both. The names are those of deltalake: ``AWS_ENDPOINT_URL``, ``AWS_REGION``,
+``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ALLOW_HTTP``. Options that are not given
+are taken from the environment. A URI may carry the same options in pyarrow's syntax:
+``s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:5000``.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Location:
 
     Attributes
     ----------
-    name : how messages name it, without credentials
-    uri : how deltalake opens it
-    path : its path on `filesystem`
+    name : name for messages, without credentials
+    uri : path or URI for deltalake
+    path : path on `filesystem`
     filesystem : pyarrow.fs.FileSystem
     options : deltalake's storage options
 
@@ -52,12 +53,12 @@ class Location:
 
     @classmethod
     def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
-        """The location that a path or URI names.
+        """Parse a path or URI.
 
         Raises
         ------
         OptionError
-            If it is on another file system than a local disk or S3.
+            If it is neither on a local disk nor on S3.
         """
         text = os.fspath(where)
         uri = Uri.parse(text)
@@ -75,7 +76,7 @@ class Location:
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def child(self, name: str) -> Location:
-        """A directory or file in it."""
+        """A directory or file within this directory."""
         name_, uri, path = (f"{text.rstrip('/')}/{name}" for text in (self.name, self.uri, self.path))
         return replace(self, name=name_, uri=uri, path=path)
 

@@ -1,4 +1,4 @@
-"""A store and its data are two places: neither lies in the other, and a store's directory holds nothing else."""
+"""Checks that a store and its data are in separate directories, and that a store's directory holds nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_apart(location: Location, data: Any) -> None:
 
     Parameters
     ----------
-    location : of the store
+    location : location of the store
     data : paths, patterns or URIs
     """
     named = [data] if isinstance(data, str | os.PathLike) else data
@@ -54,7 +54,7 @@ def check_apart(location: Location, data: Any) -> None:
 
 
 def check_files(location: Location, paths: Iterable[str]) -> None:
-    """Raise `OptionError` if files of the data lie in a store; `paths` are those of its file system."""
+    """Raise `OptionError` if files of the data lie in a store; `paths` are paths on the file system of the store."""
     start = f"{location.path.rstrip('/')}/"
     found = next((path for path in paths if path.startswith(start)), None)
     if found is not None:
@@ -62,9 +62,9 @@ def check_files(location: Location, paths: Iterable[str]) -> None:
 
 
 def check_empty(location: Location) -> None:
-    """Raise `OptionError` if a directory where a store is to begin holds other files.
+    """Raise `OptionError` if the directory of a new store holds other files.
 
-    Hidden files, and the temporary files of other tools, do not count.
+    Hidden files, and temporary files of other tools, are ignored.
     """
     selector = fs.FileSelector(location.path, allow_not_found=True)
     names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
@@ -75,12 +75,12 @@ def check_empty(location: Location) -> None:
 
 
 def _passed_over(name: str) -> bool:
-    """Whether a name is hidden, or of a temporary file such as ``_SUCCESS`` or ``part-0.parquet.crc``."""
+    """Whether a name is that of a hidden or temporary file, such as ``_SUCCESS`` or ``part-0.parquet.crc``."""
     return name.startswith((".", "_")) or name.lower().endswith(_TEMPORARY)
 
 
 def _place(text: str, *, local: bool) -> str:
-    """A comparable path: with links resolved, or with its bucket."""
+    """A comparable path: with symbolic links resolved, or starting with the bucket."""
     if not local:
         return "/" + _in_bucket(text)
     return os.path.realpath(Path(text.removeprefix("file://")).expanduser())
@@ -97,5 +97,5 @@ def _within(path: str, directory: str) -> bool:
 
 
 def _refuse(location: Location, why: str) -> None:
-    msg = f"{location.name}: {why}; a store and its data are two places: move one of them"
+    msg = f"{location.name}: {why}; a store and its data must be in separate directories: move one of them"
     raise OptionError(msg)

@@ -1,14 +1,14 @@
-"""Published files: immutable, complete once they have a name, verified whenever they are read.
+"""Published files: immutable, complete once they have a name, and verified whenever they are read.
 
 A file is written under a temporary name (next to its final one on a local disk, in the system's temporary folder for
 an object store), hashed, and then renamed, or put as one object. Its name is the SHA-256 of its bytes and 16 random
-digits, new for each publication:
+hexadecimal digits that are new for each publication:
 
 - the hash is checked on every read, so a damaged, truncated or exchanged file is refused by name;
 - a name is never used twice, so deleting an unreferenced file cannot delete a later copy of it;
 - any other name, such as one that leads out of the directory, is refused before anything is opened.
 
-A killed process leaves at most unreferenced files. `sealed` gives small JSON records the same protection.
+A killed process leaves at most unreferenced files. `sealed` protects small JSON records in the same way.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PublishedFiles:
     Parameters
     ----------
     location : Location
-        The directory; the first file makes it.
+        The directory; publishing the first file creates it.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PublishedFiles:
         self.location = location
 
     def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
-        """Publish the file that `write` writes; returns the new name and the size in bytes.
+        """Publish the bytes that `write` writes to a file; returns the new name and the size in bytes.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class PublishedFiles:
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
         except OSError as error:
-            msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing of this update counts"
+            msg = f"{self.location.name}: cannot be written: {reason(error)}; this update was not applied"
             raise StoreError(msg) from error
         return name, size
 
@@ -106,14 +106,14 @@ class PublishedFiles:
         return False
 
     def list(self) -> Iterator[tuple[str, int, float]]:
-        """Name, bytes and time of the last change (seconds since 1970) of every file in the directory."""
+        """Name, size in bytes and modification time (seconds since 1970) of every file in the directory."""
         selector = fs.FileSelector(self.location.path, allow_not_found=True)
         for info in self.location.filesystem.get_file_info(selector):
             if info.type == fs.FileType.File:
                 yield info.base_name, info.size, (info.mtime_ns or 0) / 1e9
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:
-        """The names without a file on this disk; none for a bucket, which looks the same to every process."""
+        """The names without a file on the local disk; empty for a bucket, which all processes share."""
         return [name for name in names if self.location.local and not Path(self.location.child(name).path).is_file()]
 
     def delete(self, names: Iterable[str]) -> None:
@@ -133,7 +133,7 @@ class PublishedFiles:
 
     @contextmanager
     def _part(self) -> Iterator[Path]:
-        """A temporary name; its file is deleted if it is still there in the end."""
+        """A temporary path; the file is deleted at the end if it still exists."""
         if self.location.local:
             folder = Path(self.location.path)
             folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def content_of(name: str) -> str:
 
 
 def sealed(record: dict[str, Any]) -> str:
-    """A record as JSON, with a checksum.
+    """Encode a record as JSON with a checksum.
 
     Examples
     --------
@@ -184,12 +184,12 @@ def sealed(record: dict[str, Any]) -> str:
 
 
 def unsealed(text: str | bytes) -> dict[str, Any]:
-    """The record of `sealed`.
+    """Decode and verify a result of `sealed`.
 
     Raises
     ------
     FormatError
-        If the text is not a result of `sealed`.
+        If the checksum is missing or wrong.
     """
     try:
         record = json.loads(text)

@@ -1,8 +1,8 @@
 """State files: one published Parquet file for each state.
 
-Exact counts are already delta-encoded words (`streameval.states.keyed.packing`), which hardly compress further, so they
-are stored plain, with a codec that is cheap to read. Other tables hold counts that are mostly 0 and 1 and have a
-dictionary. Memory: a row group of 16 MiB while writing; the file and a row group while reading.
+Exact counts are already delta-encoded words (`streameval.states.keyed.packing`), which hardly compress further. They
+are stored without a dictionary, with a codec that is fast to decode. Other tables hold counts that are mostly 0 and 1
+and are dictionary-encoded. Memory: a row group of 16 MiB while writing; the file and a row group while reading.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["StateFiles"]
 
 GROUP_BYTES = 1 << 24  # size of a row group before compression
-TOGETHER = 32  # most files read as one state
-PARTS = 16  # fewest parts that are read in parallel, if there are as many files
-FEWEST = 4  # fewest histograms read as one: merging two takes as long as reading one
+TOGETHER = 32  # most files that are read as one state
+PARTS = 16  # least number of parts that are read in parallel, if there are as many files
+FEWEST = 4  # least number of histograms that are read as one: merging two takes as long as reading one
 _INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
 _GONE = (
-    "is not there any more (vacuum --keep deletes exact scores, also those of earlier versions); if a vacuum has just "
-    "done so, run it again; otherwise "
+    "no longer exists (vacuum --keep deletes exact scores, also those of earlier versions); if a vacuum has just "
+    "deleted it, run the command again; otherwise "
 )
 _REMEDY = "fold its partition again with replace"
 
@@ -45,8 +45,8 @@ class StateFiles(PublishedFiles):
     Parameters
     ----------
     location : Location
-    remedy : what to do about a file that cannot be read, for messages
-    gone : what they say of a missing file, before the remedy
+    remedy : remedy for a file that cannot be read, for messages
+    gone : text for a missing file, before the remedy
 
     Examples
     --------
@@ -65,7 +65,7 @@ class StateFiles(PublishedFiles):
         self._remedy, self._gone = remedy, gone
 
     def write(self, state: State) -> tuple[str, int]:
-        """Write a state; returns the name of its file, and its bytes.
+        """Write a state; returns the name of its file and the size in bytes.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class StateFiles(PublishedFiles):
         ----------
         name : str
         budget : Budget, optional
-            Owns the state.
+            Memory budget of the state.
         due : Spec, optional
             The expected spec.
 
@@ -95,7 +95,7 @@ class StateFiles(PublishedFiles):
         try:
             return self._state([name], budget, due)
         except SpillError:
-            raise  # the file is not at fault
+            raise  # spilling failed, not this file
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
             why = self._gone if missing else f"{reason(error)}; "
@@ -103,10 +103,10 @@ class StateFiles(PublishedFiles):
             raise FormatError(msg) from error
 
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
-        """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
+        """States that together hold the content of several files; `each` maps a function over a sequence.
 
-        Several files are read as one state where that saves work: histograms, since each is a table of all bins and
-        merging two costs more than reading one; and packed states, since their segments are then joined unmerged.
+        Several files are read as one state if that saves work: histograms, because each is a table of all bins and
+        merging two costs more than reading one; and packed states, because their segments are concatenated unmerged.
         """
         bounded = isinstance(due, HistogramSpec)
         if not (bounded or due.packing):
@@ -117,11 +117,11 @@ class StateFiles(PublishedFiles):
         return each(lambda part: self._together(part, budget, due), parts, "state")
 
     def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
-        """One state of several files; if that fails, the error names the first file at fault."""
+        """Read several files as one state; on failure, the error names the first unreadable file."""
         try:
             return self._state(names, budget, due)
         except SpillError:
-            raise  # no file is at fault
+            raise  # spilling failed, not a file
         except (FormatError, *READ_ERRORS) as error:
             for name in names:
                 self.read(name, budget, due)
@@ -153,7 +153,7 @@ def _write(state: State, sink: BinaryIO) -> None:
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:
-    """How the columns are encoded and compressed."""
+    """Options of `pyarrow.parquet.ParquetWriter` for the encoding and compression of the columns."""
     kinds = {"binary": "DELTA_LENGTH_BYTE_ARRAY"} | dict.fromkeys(_INTEGERS, "DELTA_BINARY_PACKED")
     names: dict[str, str] = {field.name: kinds[str(field.type)] for field in schema if str(field.type) in kinds}
     if kinds["binary"] in names.values():

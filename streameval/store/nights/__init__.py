@@ -1,1 +1,1 @@
-"""Nights: what a store folds and merges."""
+"""Nights: find, fold and merge the partitions of a store."""

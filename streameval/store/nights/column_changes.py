@@ -1,4 +1,4 @@
-"""Adding columns to a store, removing them, and which states that changes."""
+"""Add columns to a configuration, remove them, and determine the states that change."""
 
 from __future__ import annotations
 
@@ -47,28 +47,34 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
         elif kept == rest:
             options[name] = value
         elif value != kept:
-            raise contradiction(name, value, kept, "a store can have only one: begin another store")
+            raise contradiction(name, value, kept, "a store can have only one: create another store")
     return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
         before.types
     )
 
 
 def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
-    """A policy extended to added columns.
+    """Extend a policy to added columns.
 
-    Other columns take it where they have none yet; otherwise it may change their values, but not their states.
+    It also applies to named columns that had the default. Other named columns may only change options that affect
+    values, not states.
+
+    Raises
+    ------
+    OptionError
+        If the state of a column would change.
     """
     own = before.options[option.name]
     named = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
     stray = [name for name in named if name not in new and of_column(own, name) not in (named[name], option.rest)]
     if stray and option.decides == "state":
-        raise contradiction(option.name, value, own, f"{', '.join(stray)} keeps its policy: begin another store")
+        raise contradiction(option.name, value, own, f"{', '.join(stray)} keeps its policy: create another store")
     kept = own if isinstance(own, ByColumn) else ByColumn((), own)
     return ByColumn.of(dict(kept.columns) | named, kept.others)
 
 
 def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
-    """The columns and metrics that have been added, and the policies that have changed, of all columns or of some."""
+    """Added columns and metrics, and changed policies, in words."""
     found: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
@@ -88,11 +94,11 @@ def without(before: Configuration, column: str) -> Configuration:
     Raises
     ------
     OptionError
-        If the store does not keep the column, or cannot do without it.
+        If the store does not keep the column, all states depend on it, or it is the only column.
     """
     single = [name for name in ("label", "weight") if before.options[name] == column]
     if single:
-        msg = f"{column} is the {single[0]} column, on which all states depend; begin another store"
+        msg = f"{column} is the {single[0]} column, on which all states depend; create another store"
         raise OptionError(msg)
     slicing = before.slicing.columns
     if column not in (*before.key_columns, *slicing):

@@ -1,4 +1,4 @@
-"""What a store keeps of its data; the first update decides this.
+"""The configuration of a store: the states that it keeps, fixed by the first update.
 
 Columns, the positive label, the filter of rows and the policies determine the states and cannot change later. Options
 that only determine which values are computed from the states, such as `metrics` and `truncate`, are defaults: an
@@ -39,13 +39,13 @@ _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a store keeps.
+    """The configuration of a store.
 
     Attributes
     ----------
     options : the options of `streameval.evaluate` that a store keeps, in plain form
-    types : key type of each score, cluster and class column, and, as ``by NAME``, of each slicing column
-    due : group and column of each state to fold; None for all
+    types : key type of each score, cluster, class, sketch and unit column, and, under ``by NAME``, of slicing columns
+    due : (group, column) of the states to fold; None for all
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Configuration:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Configuration:
-        """The configuration that the options of a first update describe, checked.
+        """Check the options of a first update, and make the configuration.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Configuration:
             raise OptionError(msg, "where")
         made = cls(options, {})
         made.request()
-        made.folding  # noqa: B018 - made once, and invalid slicings and filters are refused here
+        made.folding  # noqa: B018 - evaluated for its errors: invalid slicings and filters are refused here
         return made
 
     @classmethod
@@ -112,7 +112,7 @@ class Configuration:
         return {"options": plain, "types": self.types}
 
     def __str__(self) -> str:
-        """What the store keeps, in words: columns, then the options that differ from their defaults."""
+        """The configuration in words: columns, then the options that differ from their defaults."""
         kinds = {"score": "scores", "cluster": "clusters", "sketch": "sketches of"}
         parts = [f"{what} {', '.join(self.options[name])}" for name, what in kinds.items() if self.options[name]]
         parts += [f"classes {self.options['classes']}"] if self.options["classes"] else []
@@ -127,7 +127,7 @@ class Configuration:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
-                remedy = "leave it out, or begin another store"
+                remedy = "leave it out, or create another store"
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
@@ -135,7 +135,7 @@ class Configuration:
                 raise contradiction(name, value, self.options[name], remedy)
 
     def asked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of an evaluation: those given that the store can honour, else the store's.
+        """The options of an evaluation: the given ones, and the store's for all others.
 
         Raises
         ------
@@ -144,12 +144,12 @@ class Configuration:
         """
         plain = plain_options(given, SHOWN)
         for name, value in plain.items():
-            if name == "where":  # of the kept rows
+            if name == "where":  # selects among the kept rows
                 continue
             if name in SUBSETS and set(value) <= set(self.options[name]):
                 continue
             if name not in REPORTED and value != self.options.get(name, value):
-                remedy = "leave it out, or begin another store"
+                remedy = "leave it out, or create another store"
                 if name in SUBSETS:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
@@ -162,22 +162,22 @@ class Configuration:
         return asked | {"by": ()}  # slices have separate states
 
     def request(self, **changes: Any) -> Request:
-        """What to compute, by the store's options or others that it can honour."""
+        """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
         return Request.checked(self.asked(changes))
 
     @property
     def folding(self) -> Request:
-        """A request for every state, whatever the metrics, of the rows that the store keeps."""
+        """The request that folds all states, with the store's slicings and row filter."""
         where = None if self.options["where"] is None else Where.of(self.options["where"])
         return replace(self.request(**self._all_states), slicing=self.slicing, where=where)
 
     @property
     def slicing(self) -> Slicing:
-        """How the rows of every night are sliced."""
+        """The slicings of every night."""
         return Slicing.of(self.options["by"], self.options["max_slices"])
 
     def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The sliced states that are kept for these requests; `keys` are slicings, by default all."""
+        """The requests of the sliced states that are kept; `keys` are slicings, by default all."""
         return [
             replace(w, spec=GroupedSpec(w.spec, key), metrics=(), by=",".join(key.columns))
             for key in (self.slicing.keys if keys is None else keys)
@@ -186,7 +186,7 @@ class Configuration:
         ]
 
     def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The states of unit blocks that are kept for the slices of these requests."""
+        """The requests of the unit blocks that are kept for slices; `keys` are slicings, by default all."""
         return [
             replace(w, spec=BlockSlicesSpec(w.spec, key), by=",".join(key.columns))
             for key in (self.slicing.keys if keys is None else keys)
@@ -196,7 +196,7 @@ class Configuration:
 
     @property
     def _all_states(self) -> dict[str, Any]:
-        """Options that request every state; without labels if no metric of the store needs them."""
+        """Options that request all states; labels are included only if a metric of the store needs them."""
         if self.request().label.column is None:
             return {name: value for name, value in ALL_STATES.items() if name != "metrics"}
         return ALL_STATES
@@ -215,36 +215,36 @@ class Configuration:
 
     @property
     def complete(self) -> bool:
-        """Whether every key has a type; a slicing column that has been null so far has none."""
+        """Whether every key column has a type; a slicing column that was always null has none."""
         return {*self.key_columns, *self._slices.values()} <= set(self.types)
 
     @property
     def _slices(self) -> dict[str, str]:
-        """Slicing columns, and the name under which each has its type."""
+        """The slicing columns, with the keys of their types in `types`."""
         return {column: f"by {column}" for column in self.slicing.plain}
 
     def conformed(self, found: Scan) -> Scan:
-        """The scan with column types that give the store's key types; `SchemaError` if a type is wider."""
+        """Widen the columns of a scan to the store's key types; raises `SchemaError` if a type is wider."""
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
         return conformed(found, self.types, self.numbers, slices)
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Score and sketched columns; the other key columns are ids."""
+        """Score and sketch columns; all other key columns are ids."""
         return (*self.options["score"], *self.options["sketch"])
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Score, cluster, class and sketched columns and the unit, each once."""
+        """Score, cluster, class and sketch columns and the unit, without duplicates."""
         classes = [self.options["classes"]] if self.options["classes"] else []
         unit = [self.options["unit"]] if self.options["unit"] else []
         named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"], *unit)
         return tuple(dict.fromkeys(named))
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
-        """The states of the partitions with their metrics, planned as in an evaluation of the files."""
+        """The states of partitions with their metrics, planned as in an evaluation of the files."""
         fields = {name: arrow_type(self.types[name]) for name in self.key_columns if name in self.types}
-        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one stands for all
+        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one is enough
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
@@ -255,7 +255,7 @@ class Configuration:
         }
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
-        """What is kept for these requests: their states, and states of unit blocks."""
+        """The requests themselves, and those of the unit blocks that are kept for them."""
         blocked = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
         blocks = (w.blocks(self.folding.resampling) for w in blocked)
         return [*wanted, *(made for made in blocks if made is not None)]
@@ -266,18 +266,18 @@ class Configuration:
         return replace(self, types={name: kind for name, kind in types.items() if name in own})
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
-        """Group and column of every state, with its specs before and now if these differ."""
+        """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
         old, new = (made.with_placeholders.specs(["_"]) for made in (before, self))
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in new.items()}
 
     @property
     def with_placeholders(self) -> Configuration:
-        """The configuration with a placeholder key type for columns that have none yet."""
+        """The configuration with placeholder key types for columns that have none yet."""
         return replace(self, types={n: "f8" if n in self.numbers else "hash" for n in self.key_columns} | self.types)
 
 
 def slices_group(group: str, key: By) -> str:
-    """The group of the slices of a state, as the ledger names it.
+    """The group of the sliced state in the ledger.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def slices_group(group: str, key: By) -> str:
 
 
 class _Nothing:
-    """The source of a partition whose states are stored; it has no rows to read."""
+    """An empty source, for partitions whose states are stored."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Any:
         """No batches."""
@@ -296,6 +296,6 @@ class _Nothing:
 
 
 def _clips(metrics: Sequence[Any]) -> bool:
-    """Whether `clip` affects one of these metrics."""
+    """Whether one of these metrics depends on `clip`."""
     names = [metric for metric in metrics if isinstance(metric, str)]
     return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)

@@ -1,6 +1,6 @@
 """Facts of a night that the ledger keeps with its states: nulls by column, rows and nulls by file, files left out.
 
-They come from the states and the files' footers. When a rule fails, they show what changed without another read.
+They come from the states and the footers of the files. If a rule fails, they show what changed without reading data.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def gathered(
 
     Parameters
     ----------
-    files : its files
-    columns : the columns read
-    states : each with its request
-    left_out : names of files that could not be read, and why
+    files : the files of the night
+    columns : the columns that were read
+    states : the folded states, each with its request
+    left_out : (file, reason) of unreadable files
     """
     counted = [_file(file, columns) for file in files if file.name not in dict(left_out)]
     nulls: dict[str, int] = {}
@@ -53,7 +53,7 @@ def gathered(
 
 
 def joined(entry: Entry, other: Entry) -> str:
-    """The facts of a night, extended by those of added columns, as JSON."""
+    """Merge the facts of a night with those of added columns, as JSON."""
     one, more = entry.noted, other.noted
     if "nulls" not in one:
         return entry.facts
@@ -63,7 +63,7 @@ def joined(entry: Entry, other: Entry) -> str:
 
 
 def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
-    """Rows of a file, and nulls of each column whose nulls the footer counts."""
+    """The rows of a file, and the nulls of each column for which the footer counts them."""
     try:
         footer = pq.read_metadata(file.path, filesystem=file.filesystem)
     except READ_ERRORS:
@@ -78,7 +78,7 @@ def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _nulls(footer: Any, i: int) -> int | None:
-    """Nulls of a column; None if a row group does not count them."""
+    """The nulls of a column; None if a row group has no null count."""
     total = 0
     for group in range(footer.num_row_groups):
         statistics = footer.row_group(group).column(i).statistics
@@ -93,6 +93,8 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
 
     Parameters
     ----------
+    entry : the night
+    name, of : the fact; `of` is the column of ``nulls``
     share : whether to divide positives by labelled rows, and nulls by rows
 
     Returns

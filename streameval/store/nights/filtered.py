@@ -1,7 +1,7 @@
-"""Filter nights without reading their files: merge the stored slices that meet the filter.
+"""Filter nights without reading their files: merge the stored slices that match the filter.
 
-If a filter reads only the columns of a kept slicing, it is true or false for a whole slice, so no row is needed. The
-numbers equal those of the files with the same filter, to the last bit.
+If a filter uses only the columns of a stored slicing, all rows of a slice match or none does. The results equal those
+of the files with the same filter, to the last bit.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep 
 def evaluated_where(
     entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Compaction, **changes: Any
 ) -> Evaluation:
-    """Evaluate the rows of partitions that meet a filter, from the slices that are kept.
+    """Evaluate the rows of partitions that match a filter, from stored slices.
 
     Parameters
     ----------
     entries : the partitions, at least one
+    configuration, engine, files : the store
     changes : ``where``, and metrics and their options, if they differ from the store's
 
     Raises
@@ -71,7 +72,7 @@ def evaluated_where(
         msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
         raise OptionError(msg, "where")
     states: dict[Any, Any] = {}
-    groups: dict[Any, None] = {}  # groups of all states that meet the filter
+    groups: dict[Any, None] = {}  # matching groups of all states
     for w in wanted:
         grouped = slices.state(entries, w)
         here = _meeting(grouped, slices.key, where)
@@ -90,12 +91,12 @@ def evaluated_where(
 
 
 def _covering(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> By:
-    """The kept slicing with the fewest columns that has all columns of a filter.
+    """The stored slicing with the fewest columns that has all columns of a filter.
 
     Raises
     ------
     OptionError
-        If there is none.
+        If there is none; the message suggests alternatives.
     """
     keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
     if not keys:
@@ -109,7 +110,7 @@ def _covering(configuration: Configuration, where: Where, entries: Sequence[Entr
 
 
 def _instead(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> str:
-    """What else the user may ask for: slices between kept edges, nights by their keys, a column of another name."""
+    """Suggestions for other columns of a filter: slices between stored edges, keys of nights, similar names."""
     sliced = dict.fromkeys(name for key in configuration.slicing.keys for name in key.columns)
     found = ""
     for name in (name for name in where.columns if name not in sliced):
@@ -130,7 +131,7 @@ def _union(states: Iterable[Any], spec: Any) -> Any:
 
 
 def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
-    """The slices that meet a filter.
+    """The slices that match a filter.
 
     Raises
     ------
@@ -156,9 +157,9 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
 
 
 def _bound(where: Where, kinds: dict[str, set[bytes]], marks: Mapping[str, dict[bytes, bytes] | None]) -> Test:
-    """The test of slices; a column that is null in all of them has any type that the filter takes.
+    """Bind a filter to the columns of slices; a column without values gets any type that the filter accepts.
 
-    Slices do not keep whether texts are Hive keys, so those that are all integers are taken for them.
+    Slices do not record whether texts are Hive keys; texts that are all integers are treated as such.
     """
     choices = [
         [pa.field(name, _TYPES[kind], metadata=marks.get(name)) for kind in found or _TYPES]

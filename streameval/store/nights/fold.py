@@ -1,10 +1,10 @@
-"""Folding: partitions of the data → state files and rows of the ledger.
+"""Fold partitions of the data into state files and rows of the ledger.
 
-Each partition is folded separately, by the engine that evaluates raw files, and its states are written immediately. So
-memory holds only the states of the partitions that are being folded. Partitions are folded on the threads of this
+Each partition is folded separately, by the engine that evaluates raw files, and its states are written immediately, so
+that memory holds only the states of the partitions that are being folded. Partitions are folded on the threads of this
 process, or each as one task on a worker of a Dask client. A worker writes the state files to the location of the store,
-which every machine must see, and returns the row for the ledger; the client commits. A task that runs twice, because a
-worker died, publishes its files twice; vacuum removes the spare ones.
+which all machines must share, and returns the row for the ledger; the client commits. A task that runs twice, because a
+worker died, publishes its files twice; vacuum deletes the unreferenced ones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Night:
     Attributes
     ----------
     entry : its row of the ledger
-    evaluation : its metrics; None if they are undefined, for instance without rows
+    evaluation : its evaluation; None if it has no rows, or labels of only one class
     """
 
     entry: Entry
@@ -70,9 +70,9 @@ class Bad:
 
     Attributes
     ----------
-    partition : its name
+    partition : name of the partition
     error : the reason
-    files : files that cannot be read, each with the reason
+    files : (file, reason) of unreadable files
     """
 
     partition: str
@@ -99,7 +99,7 @@ class Workers:
     def of(
         cls, client: Any, scheduler_timeout: float, *, threads: int | None, memory: int | str | None, spill: Any
     ) -> Workers | None:
-        """The workers of a client, of the scheduler at an address, or of the active client; None to fold here.
+        """The workers of a client, of the scheduler at an address, or of the active client; None without any.
 
         Raises
         ------
@@ -118,12 +118,12 @@ class Workers:
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
-    """The configuration with key types wide enough for all these partitions, except bad ones.
+    """The configuration with key types wide enough for all these partitions, except those that cannot be read.
 
     Raises
     ------
     DataError
-        If all are bad, or their types cannot be widened to one.
+        If no partition can be read, or their types cannot be widened to a common one.
     """
     plan = partial(scan.plan, columns=configuration.folding.columns, on_error="skip", threads=engine.threads)
     try:
@@ -146,12 +146,20 @@ def fold_partitions(
 ) -> tuple[list[Night], list[Bad]]:
     """Fold partitions and write their states; a partition that cannot be folded does not stop the others.
 
-    In this process, small partitions are folded in parallel, one on each thread, and large ones one after the other,
-    each on all threads.
+    In this process, small partitions are folded in parallel, one per thread, and large ones one after the other, each
+    on all threads.
 
     Parameters
     ----------
-    skip : whether to leave out files that cannot be read; otherwise their partition is bad
+    partitions, configuration : the partitions to fold, and the states to fold them into
+    engine, workers : fold in this process, or on a cluster
+    files : writes the states
+    skip : whether to leave out unreadable files; otherwise their partition is bad
+
+    Returns
+    -------
+    list of Night, list of Bad
+        Folded partitions, and those that cannot be folded.
 
     Raises
     ------
@@ -186,7 +194,7 @@ def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
 
 
 def _empty(partition: Partition, planned: Any, configuration: Configuration) -> Night | Bad:
-    """The night of a partition without readable rows, or the reason why there is none."""
+    """The night of a partition without readable rows, or the reason why it is bad."""
     if isinstance(planned, Bad):
         return planned
     facts = "{}" if planned is None else gathered((), (), (), planned.skipped)
@@ -194,9 +202,9 @@ def _empty(partition: Partition, planned: Any, configuration: Configuration) -> 
 
 
 def _plan(partition: Partition, configuration: Configuration, threads: int, *, skip: bool) -> scan.Scan | Bad | None:
-    """The scan of a partition, under its name in the ledger; None if it has no rows.
+    """Plan the scan of a partition, under its name in the ledger; None if it has no rows.
 
-    If files cannot be read, the scan leaves them out and lists them, or the partition is bad.
+    With `skip`, the scan leaves out unreadable files and lists them; otherwise the partition is bad.
     """
     columns, files = configuration.folding.columns, list(partition.files)
     try:
@@ -216,7 +224,7 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
 
 
 def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
-    """Why a file cannot be read; empty if it can."""
+    """The reason why a file cannot be read; empty if it can."""
     try:
         scan.plan([file], columns)
     except CorruptFileError as error:
@@ -228,7 +236,7 @@ def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
 
 
 def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
-    """The error of files that cannot be read."""
+    """The error for unreadable files."""
     whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
     listed = "; ".join(f"{name}: {why.partition('; replace it')[0]}" for name, why in whys.items())
     them = "it" if len(files) == 1 else "them"
@@ -239,7 +247,7 @@ def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
 def _on_workers(
     workers: Workers, planned: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
 ) -> list[Night | Bad]:
-    """Fold each partition on a worker; if there are few partitions, each uses several threads."""
+    """Fold each partition on a worker; with few partitions, each uses several threads."""
     from streameval.engine.cluster import mapped
 
     connection, count = workers.connection, len(planned)
@@ -267,13 +275,13 @@ def _fold_on_worker(planned: _Planned, folding: _Folding, options: dict[str, Any
 
 @dataclass(frozen=True)
 class _Folding:
-    """How partitions are folded.
+    """The common parameters of folding partitions.
 
     Attributes
     ----------
-    configuration : of the store
-    files : takes the states
-    skip : whether to leave out files that cannot be read; otherwise their partition is bad
+    configuration : configuration of the store
+    files : writes the states
+    skip : whether to leave out unreadable files; otherwise their partition is bad
     """
 
     configuration: Configuration
@@ -281,10 +289,10 @@ class _Folding:
     skip: bool
 
     def fold(self, planned: _Planned, engine: Engine) -> Night | Bad:
-        """Fold one partition, write its states, and compute its own metrics.
+        """Fold one partition, write its states, and compute its metrics.
 
-        If a file turns out to be damaged, the partition is read again, file by file, to leave out or list all such
-        files.
+        If a file turns out to be damaged, the partition is read again to find all damaged files, which are left out or
+        listed.
         """
         partition, found = planned
         try:
@@ -332,7 +340,7 @@ class _Folding:
 
 
 def _pruned(found: scan.Scan, where: scan.Test | None) -> scan.Scan:
-    """The pieces that may hold rows to fold; all if no piece holds any, so that a night without such rows is kept."""
+    """The pieces that may hold rows to fold; if none does, all pieces, so that an empty night is kept."""
     try:
         return found if where is None else scan.prune(found, where)[0]
     except MissingInputError:
@@ -355,7 +363,7 @@ def _evaluation(
 
 
 def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...], facts: str = "{}") -> Entry:
-    """The ledger's row of a partition."""
+    """The row of a partition in the ledger."""
     return Entry(
         partition.name,
         partition.root,

@@ -1,4 +1,4 @@
-"""The options that a store keeps, and those given to its methods."""
+"""The options that a store keeps, and checks of the options given to its methods."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
 
 def _spelled(value: Any) -> str:
-    """The value of an option as messages spell it."""
+    """The value of an option for messages."""
     return (
         ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else "none" if value is None else repr(value)
     )
 
 
 def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
-    """The options given for an update or an evaluation of a store, in plain form; None counts as not given.
+    """The options of an update or an evaluation of a store, in plain form; None counts as not given.
 
-    An option of `streameval.evaluate` that a store does not take is refused unless it has its default, or is one of
-    `more`.
+    Raises
+    ------
+    OptionError
+        If an option is unknown or invalid, or a store does not take it; options in `more`, and options with their
+        default value, are accepted.
     """
     known, found = honoured("evaluate"), {}
     for name, value in given.items():
@@ -55,5 +58,5 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
 
 def contradiction(name: str, value: Any, own: Any, remedy: str) -> OptionError:
     """The error for an option whose value differs from the store's."""
-    msg = f"{name}={_spelled(value)} contradicts the store, which was begun with {_spelled(own)}; {remedy}"
+    msg = f"{name}={_spelled(value)} contradicts the store, which was created with {_spelled(own)}; {remedy}"
     return OptionError(msg)

@@ -1,4 +1,4 @@
-"""Key types of a store's columns: how scores, ids and slices become keys, even if later nights have narrower types."""
+"""Key types of a store's columns: scores, ids and slices of later nights are widened to them."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
-    """The key type of a column; `numbers` names the columns that are not ids."""
+    """The key type of a column; `numbers` names the score and sketch columns, all others are ids."""
     kind = score_type if field.name in numbers else id_type
     return kind(field.type, field.name)
 
 
 def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
-    """The scan, with columns widened to the store's key types.
+    """Widen the columns of a scan to the store's key types.
 
     Parameters
     ----------
-    found : columns as the files have them
+    found : the scan, with the types of the files
     types : key types of the store's columns
-    numbers : columns that are not ids
+    numbers : score and sketch columns
     slices : types of slicing columns, see `slice_type`
 
     Raises
@@ -78,18 +78,18 @@ def _sliceable(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
         return field
     kind = _SLICES.get(due)
     if kind is None:
-        with suppress(ValueError):  # decimals, and times of a zone, have no such name
+        with suppress(ValueError):  # decimals and times with a zone have no alias
             kind = pa.type_for_alias(due)
     return _widened(field, found, due if kind is None else kind, "slices by")
 
 
 def _widened(field: pa.Field, found: Scan, kind: pa.DataType | str, does: str) -> pa.Field:
-    """The column as a wider type.
+    """Widen a column to a type; `does` is the verb of the message.
 
     Raises
     ------
     SchemaError
-        If it is not wider.
+        If the type cannot hold all values of the column's type.
     """
     if widened([field.type, kind]) == kind:
         return field.with_type(kind)
@@ -97,13 +97,13 @@ def _widened(field: pa.Field, found: Scan, kind: pa.DataType | str, does: str) -
     msg = (
         f"{found.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
-        "begin another store"
+        "create another store"
     )
     raise SchemaError(msg)
 
 
 def _has_key_type(field: pa.Field, numbers: Sequence[str], due: str) -> bool:
-    """Whether the keys of a column have the type that the store holds."""
+    """Whether a column already has the store's key type."""
     try:
         return key_type(field, numbers) == due
     except SchemaError:

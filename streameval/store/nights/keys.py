@@ -16,7 +16,7 @@ __all__ = ["by_keys", "keys_of"]
 
 
 def keys_of(partition: str) -> dict[str, str]:
-    """The keys that the name of a partition holds.
+    """The keys in the name of a partition.
 
     Examples
     --------
@@ -28,12 +28,12 @@ def keys_of(partition: str) -> dict[str, str]:
 
 
 def by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
-    """Partitions grouped by the values of some keys, in order, each group with its values.
+    """Group partitions by the values of keys; returns pairs (values, partitions) in order of first occurrence.
 
     Parameters
     ----------
     entries : the partitions, in order
-    names : keys, separated by commas; if a partition has no key ``night``, its name is used
+    names : keys, separated by commas; a partition without a key ``night`` has its name as ``night``
 
     Raises
     ------

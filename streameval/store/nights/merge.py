@@ -1,6 +1,6 @@
-"""Merging: states of any partitions → an evaluation of all of them.
+"""Merge the states of partitions and evaluate them.
 
-States are merged and finalized exactly as if the files had been read: the numbers are the same to the last bit.
+States are merged and finalized as if the files had been read; results are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -89,9 +89,19 @@ def evaluated(
     Parameters
     ----------
     entries : the partitions, at least one
-    only : group and column of the one state to evaluate, with that from which its intervals come
+    configuration, engine, files : the store
+    only : (group, column) of a single state to evaluate; the states that its intervals need are read as well
     merge : a `PrefixMerge`, for evaluations of growing prefixes of the partitions
     changes : metrics and their options, if they differ from the store's
+
+    Raises
+    ------
+    FormatError
+        If a state file is missing or damaged.
+    OptionError
+        If the store cannot honour an option, or compared columns cover different rows.
+    DataError
+        If there are no rows, or labels or weights cannot be evaluated.
     """
     names = [entry.partition for entry in entries]
     wanted, request = configuration.wanted(names, **changes), configuration.request(**changes)
@@ -100,7 +110,7 @@ def evaluated(
         wanted = [w for w in wanted if w.of == only[1] and w.group in (only[0], *further)]
     complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
-    label = replace(request.label, complete=configuration.folding.label.complete)  # over all columns of the store
+    label = replace(request.label, complete=configuration.folding.label.complete)  # common rows of all kept columns
     states: dict[Any, Any] = {label: labels_of(entries, label)}
     for w in [w for w in configuration.kept(there) if _complete(w, entries)]:
         try:
@@ -135,7 +145,7 @@ def check_common(
             if rows:
                 msg = (
                     f"baseline: {plural(rows, 'row')} left out ({reason}) that other columns have; columns can only "
-                    "be compared on common rows: begin a store with common_rows (--common-rows)"
+                    "be compared on common rows: create a store with common_rows (--common-rows)"
                 )
                 raise OptionError(msg)
 
@@ -146,7 +156,7 @@ def _complete(w: MetricRequest, entries: Sequence[Entry]) -> bool:
 
 
 def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
-    """The available state: a histogram if a partition no longer has exact scores."""
+    """The request with the available state: a histogram if a partition no longer has exact scores."""
     kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
     return w.remade(histogram_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
 
@@ -172,7 +182,7 @@ class PrefixMerge:
     def __call__(self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
         """The state over all partitions; they must begin with those of the previous call."""
         state, nights = self._known.get((w.group, w.of), (None, 0))
-        if state is None or state.spec != w.spec:  # the states were exact so far, and a histogram follows
+        if state is None or state.spec != w.spec:  # the states were exact so far, and now there is a histogram
             state, nights = None, 0
         new = merged(w, entries[nights:], engine, files)
         state = state.merge(new) if state else new
@@ -181,9 +191,9 @@ class PrefixMerge:
 
 
 def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
-    """Spec and state files of every column, in order of the nights; exact scores and histograms are listed separately.
+    """Spec and state files of every column, in order of the nights; exact scores and histograms are separate items.
 
-    Digests are left out: their values depend on the order of merging, which must not change.
+    Digests are left out: their values depend on the order of merging, which compaction would change.
     """
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
@@ -195,7 +205,7 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
 def _with_absent(
     found: Evaluation, wanted: Sequence[MetricRequest], there: Sequence[MetricRequest], entries: Sequence[Entry]
 ) -> Evaluation:
-    """The evaluation, with null results for the columns that some partitions lack."""
+    """Insert null results for the columns that some partitions lack."""
     known, results = iter(found.results), list[Scalar]()
     for w in wanted:
         if w in there:

@@ -1,10 +1,10 @@
-"""Partitions: find them in the data, compare them with the ledger, name and order them.
+"""Partitions: find them in the data, compare them with the ledger, select and sort them.
 
 A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file if there is no tree. Its name is the
-path relative to the root, whether the tree was named or one night of it. Its fingerprint is a hash of the names, sizes
-and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no ETag, and
-asking for it costs a request for each file. The server sets the time of each write, so only a second write of the same
-size within the resolution of its clock goes unnoticed; ``verify`` finds even that.
+path relative to the root of the tree, even if only one night of the tree is given. Its fingerprint is a hash of the
+names, sizes and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no
+ETag, and fetching it would cost one request per file. The server sets the modification time, so only a second write of
+the same size within the resolution of its clock goes unnoticed; ``verify`` detects even that.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Partition:
     Attributes
     ----------
     name : path relative to the root
-    root : the root's path, with its scheme
-    files : its files, sorted
-    fingerprint : see the module
+    root : path of the root, with its scheme
+    files : the files, sorted
+    fingerprint : see the module docstring
     bytes : total size of the files
     """
 
@@ -71,8 +71,8 @@ class Changes:
 
     Attributes
     ----------
-    new, changed, unchanged : partitions in the data
-    gone : names under the listed roots that the store still has and the data no longer have
+    new, changed, unchanged : partitions of the data
+    gone : names of partitions in the store that no longer exist under the given roots
     """
 
     new: tuple[Partition, ...]
@@ -82,7 +82,7 @@ class Changes:
 
 
 def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = None) -> list[Partition]:
-    """The partitions of paths, patterns or URIs.
+    """Find the partitions of paths, patterns or URIs.
 
     Parameters
     ----------
@@ -90,17 +90,21 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     roots : iterable of str
         Known roots; a file below one of them is named relative to it.
     delta_version : int, optional
-        Version of the Delta tables among them, by default the current one.
+        Version of the Delta tables among the data, by default the current one.
 
     Returns
     -------
     list of Partition
-        In order of their names.
+        Sorted by name, see `order`.
 
     Raises
     ------
+    OptionError
+        If the data are not paths.
+    MissingInputError
+        If there are no files.
     DataError
-        If two directories hold a partition of the same name.
+        If two directories hold a partition of the same name, or a file is named twice.
     """
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
@@ -119,7 +123,7 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
 
 
 def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
-    """Size and time of all files by path; in a bucket from one listing of each tree and nothing else."""
+    """Size and modification time of all files by path; in a bucket, from one listing per tree."""
     facts: dict[str, tuple[int, int]] = {}
     for _, group in groupby(files, key=lambda file: (file.filesystem, file.root)):
         some = list(group)
@@ -134,7 +138,7 @@ def _whole(file: File, path: str) -> str:
 
 
 def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
-    """Raise if two directories hold the same partition name, or a file was named twice."""
+    """Raise `DataError` if two directories hold a partition of the same name, or a file is named twice."""
     for name, files in grouped.items():
         roots = sorted({_whole(file, file.root) for file in files})
         if len(roots) > 1:
@@ -151,7 +155,7 @@ def _partition(name: str, files: list[File], facts: Sequence[tuple[int, int]]) -
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
-    """Hash of the current names, sizes and times of files, and their total size."""
+    """Hash of the current names, sizes and modification times of files, and their total size in bytes."""
     return _fingerprint(files, details(files))
 
 
@@ -168,7 +172,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
     Raises
     ------
     DataError
-        If another directory holds a partition of the same name.
+        If a partition of the store is found with other files in another directory.
     """
     new, changed, unchanged = [], [], []
     for partition in found:
@@ -190,7 +194,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
 
 
 def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
-    """Partitions that are gone from the roots that the data name directly."""
+    """Names of partitions that no longer exist under the roots among the data."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
     whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
@@ -199,7 +203,7 @@ def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -
 
 
 def order(name: str) -> list[Any]:
-    """The sort key of a name: its numbers as numbers, the text between them as text.
+    """The sort key of a name: digits compare as numbers, the text between them as text.
 
     Examples
     --------
@@ -212,22 +216,22 @@ def order(name: str) -> list[Any]:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries by `order`."""
+    """Entries sorted by `order`."""
     return sorted(entries, key=lambda entry: order(entry.partition))
 
 
 def newest(names: Iterable[str]) -> str:
-    """The last name by `order`; empty without names."""
+    """The last name in `order`; empty without names."""
     return max(names, key=order, default="")
 
 
 def span(names: Sequence[str]) -> str:
-    """The first and the last of ordered names, in words."""
+    """The first and the last of sorted names, in words."""
     return f"{names[0]} to {names[-1]}" if names else "no partitions"
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """A question whether another name of the same date was meant; empty if there is none.
+    """A question that suggests names with the same date or numbers; empty if there are none.
 
     Examples
     --------
@@ -240,7 +244,7 @@ def meant(name: str, names: Iterable[str]) -> str:
 
 
 def moment(text: str) -> tuple[int, ...]:
-    """The date in a partition's name or an argument: year, month, and day if there is one.
+    """The date in a partition's name or an argument: (year, month), or (year, month, day); empty without a date.
 
     Examples
     --------
@@ -260,12 +264,12 @@ def chosen(
     until: str | date | None = None,
     last: int | None = None,
 ) -> list[Entry]:
-    """The selected entries, in order: by name, between two dates (both included), or the last few of these.
+    """Select entries, in order: by name, between two dates (both included), and the last few of these.
 
     Raises
     ------
     MissingInputError
-        If there are none.
+        If no entry is selected, or a name is unknown.
     OptionError
         If an argument is not a date, or the name of a partition has none.
     """
@@ -291,7 +295,7 @@ def chosen(
 
 
 def between(name: str, since: str | None, until: str | None) -> bool:
-    """Whether the date in a name is within a range; if `until` is a month, all of it is included.
+    """Whether the date in a name is within a range, ends included; a month as `until` includes all its days.
 
     Raises
     ------

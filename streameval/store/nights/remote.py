@@ -1,4 +1,4 @@
-"""Partitions evaluated on a worker of a Dask client instead of in this process."""
+"""Evaluate partitions on a worker of a Dask client instead of in this process."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def evaluated_on_worker(
 ) -> Evaluation:
     """`streameval.store.nights.merge.evaluated` on one worker, which reads the states from the store.
 
-    Results are returned; curves read the states in this process when they are drawn. Nights that are merged
-    incrementally (`merge`) are evaluated in this process.
+    Only results are returned; curves read the states in this process on demand. Incremental merges (`merge`) are
+    evaluated in this process.
     """
     if merge is not None:
         return evaluated(entries, configuration, engine, files, only=only, merge=merge, **changes)
@@ -49,7 +49,7 @@ def evaluated_on_worker(
 
 
 def on_worker(workers: Workers, function: Callable[[Any, Engine], Any], item: Any) -> Any:
-    """Call a function on an item, with the engine of one worker."""
+    """Call ``function(item, engine)`` on one worker, with an engine of that worker."""
     from streameval.engine.cluster import mapped  # imported here because it is slow
 
     run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
@@ -58,12 +58,12 @@ def on_worker(workers: Workers, function: Callable[[Any, Engine], Any], item: An
 
 
 def _with_engine(item: Any, function: Callable[[Any, Engine], Any], run: dict[str, Any]) -> Any:
-    """The task on the worker."""
+    """The task that runs on the worker."""
     return function(item, ThreadEngine.start(**run))
 
 
 def _one(
     entries: Sequence[Entry], engine: Engine, configuration: Configuration, files: Compaction, options: dict[str, Any]
 ) -> Evaluation:
-    """The evaluation on the worker."""
+    """The evaluation that runs on the worker."""
     return evaluated(entries, configuration, engine, files, **options)

@@ -1,6 +1,6 @@
 """Slices of nights, finalized from the states that a store keeps for each slice.
 
-The numbers equal those of the files, to the last bit: a slice's state is the merge of its states over all nights.
+The state of a slice is the merge of its states over all nights; results equal those of the files to the last bit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = ["KeptSlices", "kept_key", "slice_facts", "slice_histories", "slices_o
 
 
 def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
-    """The slicing by these columns, in any order, that a store keeps; None if there is none."""
+    """The stored slicing by these columns, in any order; None if there is none."""
     return next((key for key in configuration.slicing.keys if set(key.columns) == set(columns)), None)
 
 
 @dataclass(frozen=True)
 class KeptSlices:
-    """The slices of a store by one slicing.
+    """The stored slices of one slicing.
 
     Attributes
     ----------
@@ -82,14 +82,14 @@ class KeptSlices:
         resampling: Resampling = NO_INTERVALS,
         **options: Any,
     ) -> list[Scalar]:
-        """The results of every slice over all these nights, slices with the most rows first.
+        """The results of every slice over all these nights, largest slices first.
 
         Parameters
         ----------
-        entries : Entry
-        only : group and column of the one state to evaluate
-        resampling : which sampling intervals and comparisons to compute; if a night lacks the blocks of its slices,
-            scores have no intervals, and a reason instead
+        entries : the nights
+        only : (group, column) of a single state to evaluate
+        resampling : the sampling intervals and comparisons to compute; if a night lacks the blocks of its slices,
+            scores have a reason instead of intervals
         options : metrics and their options, if they differ from the store's
 
         Raises
@@ -113,18 +113,18 @@ class KeptSlices:
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
 
     def blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
-        """The unit blocks of every slice, for the columns whose blocks all of these nights have."""
+        """The unit blocks of every slice, for the columns whose blocks all nights have."""
         kept = self.configuration.sliced_blocks(wanted, [self.key])
         there = [w for w in kept if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
         return {w.spec: merged(w, entries, self.engine, self.files) for w in there}
 
     def state(self, entries: Sequence[Entry], w: MetricRequest) -> Any:
-        """The slices of a state over these nights.
+        """The sliced state of a request, merged over nights.
 
         Raises
         ------
         MissingInputError
-            If a night lacks them.
+            If a night lacks it.
         """
         [kept] = self.configuration.sliced([w], [self.key])
         self._check_kept(entries, kept.group, w.of)
@@ -140,19 +140,20 @@ class KeptSlices:
         options: Mapping[str, Any],
         resampling: Resampling = NO_INTERVALS,
     ) -> list[Scalar]:
-        """A metric of every slice of a night; none if the night has no rows."""
+        """A metric in every slice of a night; empty if the night has no rows."""
         found = self.results([entry], (w.group, w.of), resampling, **options) if entry.rows else []
         return [one for one in found if one.metric == metric]
 
     def histories(
         self, entries: Sequence[Entry], metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History
     ) -> list[History]:
-        """The metric of every slice night by night, slices with the most rows first.
+        """The histories of a metric in every slice, largest slices first.
 
         Parameters
         ----------
-        whole : History
-            The metric over all rows, for the same nights.
+        entries : the nights
+        metric, w, options : the metric, the state that it reads, and the options that compute it
+        whole : the history of the metric over all rows, for the same nights
         """
         resampling = self.configuration.request(**options).resampling
         nights = [self.of_night(entry, metric, w, options, resampling) for entry in entries]
@@ -197,7 +198,7 @@ def slices_of(
     resampling: Resampling,
     options: Mapping[str, Any],
 ) -> list[Scalar]:
-    """The results of every slice over all these nights; see `KeptSlices.results`."""
+    """The results of every slice over all nights; see `KeptSlices.results`."""
     return KeptSlices.of(configuration, engine, files, text).results(entries, None, resampling, **options)
 
 
@@ -209,13 +210,13 @@ def slice_histories(
     text: str,
     asked: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]],
 ) -> list[History]:
-    """Metrics of every slice night by night; `asked` are the arguments of `KeptSlices.histories`."""
+    """The histories of metrics in every slice; `asked` holds further arguments of `KeptSlices.histories`."""
     slices = KeptSlices.of(configuration, engine, files, text)
     return [one for arguments in asked for one in slices.histories(entries, *arguments)]
 
 
 def slice_facts(entry: Entry, engine: Engine, configuration: Configuration, files: Compaction) -> dict[str, float]:
-    """The share of rows and the first metric of each column in every slice of a night that has them."""
+    """The share of rows, and the first metric of each column, in every stored slice of a night."""
     found: dict[str, float] = {}
     for key in configuration.slicing.keys if entry.rows else ():
         try:

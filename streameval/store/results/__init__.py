@@ -1,1 +1,1 @@
-"""The results that a store computes for its nights and keeps."""
+"""Results of a store: cached values, histories, judgements and diagnoses of its nights."""

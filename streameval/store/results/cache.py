@@ -1,20 +1,21 @@
-"""The cache of results: a Delta table with every result that a store has computed, which other tools can read too.
+"""The cache of results: a Delta table with the results that a store has computed, which other tools can read too.
 
-A row belongs to a *key*, the hash of everything that its result depends on: contents of state files, options, metrics.
-So a row is never outdated, only no longer needed. Rows that a version of the ledger does not need are dropped, missing
-ones are computed from the states; losing the table only costs time. If new nights come after all others and the table
-is from the version before, no row must be dropped: the new rows are appended, and the others are not read.
+Every row has a *key*, the hash of everything that its result depends on: contents of state files, options, metrics. So
+a row is never outdated, only no longer needed. Rows that the current version of the ledger does not need are dropped;
+missing ones are computed from the states, so that losing the table only costs time. If new nights come after all others
+and the table belongs to the previous version, no row has to be dropped: new rows are appended without reading the
+others.
 
 The rows are in published files, which are verified when they are read; damaged rows are computed again.
 
-=============== =========================================================================================
-``version``       of the ledger that the row was written at
-``span``          ``night``; ``cumulative``: all nights from the first on; ``evaluation``: any selection
-``partition``     the night, the last of the nights, or the first and the last
-``of``, ``metric``  as results have them, with ``value``, ``lower``, ``upper``, …
-=============== =========================================================================================
+==================  ======================================================================================
+``version``         version of the ledger at which the row was written
+``span``            ``night``; ``cumulative``: all nights from the first on; ``evaluation``: any selection
+``partition``       the night, the last of the nights, or the first and the last
+``of``, ``metric``  as in results, with ``value``, ``lower``, ``upper``, …
+==================  ======================================================================================
 
-An evaluation has a row of the metric `DROPPED` for each reason to leave rows out.
+An evaluation also has one row of the metric `DROPPED` for each reason to leave out rows.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _SCHEMA = pa.schema([*_OWN.items(), *result_schema()])
 
 
 def key_of(*facts: str) -> str:
-    """The key of a result, given the facts that it depends on.
+    """The key of a result: a hash of the facts that it depends on.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class ResultCache:
         return pa.concat_tables(parts)
 
     def appendable(self, version: int) -> bool:
-        """Whether the table was last written at a version of the ledger, and can be appended to."""
+        """Whether rows can be appended: the table is intact, not full, and was last written at this version."""
         if len(self._files) >= FILES or self._table is None or self._damaged:
             return False
         with suppress(StoreError), reading(self.location):
@@ -119,7 +120,7 @@ class ResultCache:
         return False
 
     def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:
-        """Results by key; only those of one metric, if it is named."""
+        """Cached results by key, optionally only those of one metric; missing keys are absent."""
         due, found = set(keys), dict[str, list[Scalar]]()
         self._asked |= due
         rows = self._rows.filter(pc.is_in(self._rows["key"], pa.array(due, pa.string())))
@@ -130,11 +131,11 @@ class ResultCache:
         return found
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
-        """Collect results for `write` or `append`."""
+        """Collect new results for `write` or `append`."""
         self._new += [((span, partition, group, key), result) for result in results]
 
     def write(self, version: int, due: set[str]) -> None:
-        """Write the new rows, the rows of keys that are due or were requested, and evaluations of this version.
+        """Write the new rows and keep those whose key is in `due` or was requested, and evaluations of this version.
 
         All other rows are dropped.
         """
@@ -147,21 +148,21 @@ class ResultCache:
 
     @property
     def current(self) -> bool:
-        """Whether the table holds every computed result, and all of it can be read."""
+        """Whether the table is intact and holds all computed results."""
         return not (self._new or self._damaged or self._table is None)
 
     def append(self, version: int) -> None:
-        """Write the new rows; the others stay unchanged."""
+        """Append the new rows to the table."""
         self._commit(version, _SCHEMA.empty_table(), self._table)
 
     def vacuum(self, oldest: float) -> None:
-        """Delete files that were replaced, or never committed, and have not changed since a time."""
+        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
         if self._files:
             files = PublishedFiles(self.location)
             files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
-        """Write the new rows and the kept ones; if this fails, the results are computed again later."""
+        """Commit the new rows and the kept ones; a failure is ignored, because results can be computed again."""
         results = to_arrow(result for _, result in self._new)
         for i, name in enumerate(("span", "partition", "group", "key")):
             results = results.add_column(i, name, pa.array([facts[i] for facts, _ in self._new], pa.string()))
@@ -174,5 +175,5 @@ class ResultCache:
 
 
 def _action(version: int) -> str:
-    """The message of a commit, which names the version of the ledger."""
+    """The description of a commit, which records the version of the ledger."""
     return f"version {version}"

@@ -1,7 +1,8 @@
 """Clusters and classes whose cost rose most: the attribution of a night compared with those of its usual nights.
 
 Only the costliest `DEEP` groups of a usual night are known. Any other group costs at most as much as the last of them,
-or nothing if the night has fewer than `DEEP` groups with a cost. So an increase is never overstated.
+or nothing if the night has fewer than `DEEP` groups. This bound is used as its cost, so that an increase is never
+overstated.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["DEEP", "cost_increases"]
 
-DEEP = 1000  # costliest groups that are read from each usual night
-_REPORTED = 5  # groups reported per table
+DEEP = 1000  # number of costliest groups to find in each usual night
+_REPORTED = 5  # number of groups reported per table
 _COSTS = {"merges": ("cluster", "false_pairs"), "splits": ("class", "missed_pairs"), "impure": ("cluster", "lost")}
 _COST_NAMES = {"false_pairs": "false pairs", "missed_pairs": "missed pairs", "lost": "AUL loss"}
 
 
 def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], classes: str | None) -> list[Finding]:
-    """The groups of a night whose cost rose most against usual nights; in each table, the largest increase first.
+    """The groups of a night whose cost rose most compared with usual nights; within each table, largest increase first.
 
     Parameters
     ----------
     of : the cluster column
-    night : its costliest groups
-    usual : the costliest `DEEP` groups of the usual nights; empty if ids are only valid within their night
+    night : the attribution of the night
+    usual : the attributions of the usual nights, with `DEEP` groups each; empty if ids are only valid within a night
     classes : the column of classes
     """
     found: list[Finding] = []

@@ -1,10 +1,11 @@
-"""Diagnose why a rule failed: what is unusual in a night, compared with the nights before it.
+"""Diagnose a night: list what is unusual compared with the nights before it, to explain why a rule failed.
 
-Rows, positives and nulls come from the ledger, also by file; quantiles of scores and sizes of clusters from the states;
-nothing is read from the data. A store with blocks of a unit adds its metrics, each with its sampling interval: chance
-may explain a value if the usual one lies within. The usual value is the median of the last 7 complete earlier nights
-that fail no rule. Findings are ordered by how far they are from it, in units of how much they vary (the median absolute
-deviation, but at least one per cent of the usual value).
+Rows, positives and nulls (also by file) come from the ledger, quantiles of scores and sizes of clusters from the
+states; no data are read. If the store keeps blocks of a unit, metrics are compared as well, with sampling intervals:
+chance may explain a value if the usual value lies within its interval.
+
+The usual value is the median of the last 7 complete earlier nights that fail no rule. Findings are sorted by their
+distance from it, divided by the median absolute deviation of these nights (at least 1 % of the usual value).
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ __all__ = [
 
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _QUARTILES = _QUANTILES[1:-1]
-_MOVED = 10  # facts of slices that are reported
-UNUSUAL = 5.0  # deviations from which a finding is reported along with a failed rule
+_MOVED = 10  # number of facts of slices that are reported
+UNUSUAL = 5.0  # least deviations of a finding that is reported along with a failed rule
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Finding:
     ----------
     what : the fact, such as ``rows`` or ``score_lr quantile 0.5``
     value : value of the night
-    usual : median of the usual nights; NaN without any
-    deviations : distance from the usual value, in units of how much it varies; NaN without usual nights
-    ci_lower, ci_upper : the sampling interval of a metric; None where there is none
+    usual : median of the usual nights; NaN without usual nights
+    deviations : distance from the usual value in median absolute deviations; NaN without usual nights
+    ci_lower, ci_upper : the sampling interval of a metric; None without one
     """
 
     what: str
@@ -71,23 +72,23 @@ class Finding:
     ci_upper: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a NaN or an infinity is None. Without an interval, its keys are left out."""
+        """Plain values; NaN and infinities become None. Keys of a missing interval are omitted."""
         told = {k: v for k, v in asdict(self).items() if v is not None}
         return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in told.items()}
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is unusual in a night.
+    """The diagnosis of a night.
 
     Attributes
     ----------
     partition : the night
-    rules : judgements that keep the gate closed
+    rules : judgements that keep the gate closed: failed or undecided, and not accepted
     nights : number of usual nights that it was compared with
-    findings : largest change first
-    files : differences between its files, in words
-    costs : clusters and classes whose cost rose most; within each kind, the largest increase first
+    findings : facts of the night, largest change first
+    files : columns with nulls in some files, and files left out, in words
+    costs : clusters and classes whose cost rose most; within each kind, largest increase first
     """
 
     partition: str
@@ -117,13 +118,13 @@ class Diagnosis:
 
 
 def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, Any]) -> list[Entry]:
-    """The nights to compare a night with: the last complete earlier ones with rows that fail no rule."""
+    """The last 7 earlier nights that have rows, are complete and fail no rule."""
     before = entries[: entries.index(entry)]
     return [e for e in before if e.rows and not e.incomplete and e.partition not in failing][-BASELINE:]
 
 
 def ledger_facts(entry: Entry, columns: Sequence[str]) -> dict[str, float]:
-    """Facts of a night that need no state: rows, files, share of positives, share of nulls by column."""
+    """Facts of a night from the ledger: rows, files, share of positives, share of nulls by column."""
     found = {"rows": float(entry.rows), "files": float(entry.files)}
     found["positives (share)"] = fact(entry, "positives", share=True).value
     found |= {f"{name} null (share)": fact(entry, "nulls", name, share=True).value for name in columns}
@@ -131,14 +132,14 @@ def ledger_facts(entry: Entry, columns: Sequence[str]) -> dict[str, float]:
 
 
 def odd(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[str, ...]:
-    """What is unusual in the ledger's facts of a night, in words."""
+    """The unusual facts of a night in the ledger, in words."""
     found = compared(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
     unusual = [one for one in found if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
     return (*map(_said, unusual), *by_file(entry))
 
 
 def _said(finding: Finding) -> str:
-    """A finding in words, shares in per cent.
+    """A finding in words, with shares in per cent.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def by_file(entry: Entry) -> tuple[str, ...]:
 
 
 def compared(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
-    """Facts of a night compared with those of other nights, largest change first.
+    """Compare the facts of a night with those of other nights; largest change first.
 
     Examples
     --------
@@ -202,12 +203,12 @@ def diagnosed(
 
     Parameters
     ----------
-    entry, usual : the night, and those of `usual_nights`
+    entry, usual : the night, and the result of `usual_nights`
     columns : the columns that the store reads
     rules : judgements of the night that keep the gate closed
-    metrics : gives the metrics of a night; those with a sampling interval are compared
-    shapes : gives `shapes_of` a night
-    slices : gives the facts of the slices of a night; those that changed most are reported
+    metrics : returns the metrics of a night; those with a sampling interval are compared
+    shapes : returns the result of `shapes_of` for a night
+    slices : returns the facts of the slices of a night; those that changed most are reported
     """
     known = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
 
@@ -224,7 +225,7 @@ def diagnosed(
 
 
 def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
-    """The finding with the interval of its metric."""
+    """Add the interval of its metric to a finding."""
     return finding if result is None else replace(finding, ci_lower=result.ci_lower, ci_upper=result.ci_upper)
 
 
@@ -236,7 +237,7 @@ def shapes_of(entry: Entry, engine: Engine, configuration: Configuration, files:
 
 
 def _shape(group: str, of: str, state: Any) -> dict[str, float]:
-    """Quantiles of scores, or sizes of clusters; nothing of other states."""
+    """Quantiles of scores, or sizes of clusters; empty for other states."""
     if group == "score":
         return {f"{of} {name}": value for name, value in _quantiles(state).items()}
     if group == "cluster":
@@ -245,7 +246,7 @@ def _shape(group: str, of: str, state: Any) -> dict[str, float]:
 
 
 def _quantiles(state: Any) -> dict[str, float]:
-    """Quantiles of scores, of all rows and of the positive ones, which tell a score that no longer separates."""
+    """Quantiles of scores, of all rows and of positives; the latter show if a score no longer separates the classes."""
     parts = [part for shard in state.shards() for part in state.parts(shard)]
     if not parts:
         return {}
@@ -257,7 +258,13 @@ def _quantiles(state: Any) -> dict[str, float]:
 
 
 def _places(scores: Array, weights: Array, shares: Sequence[float]) -> list[tuple[float, float]]:
-    """Quantiles: the smallest score that a share of the weight does not exceed; ends of bins in a histogram."""
+    """Weighted quantiles of sorted scores; for a histogram, the upper ends of bins.
+
+    Parameters
+    ----------
+    scores, weights : arrays of shape (n,)
+    shares : quantiles in [0, 1]
+    """
     upto = np.cumsum(weights)
     if not upto.size or not upto[-1]:
         return []
@@ -266,7 +273,7 @@ def _places(scores: Array, weights: Array, shares: Sequence[float]) -> list[tupl
 
 
 def _sizes(state: Any) -> dict[str, float]:
-    """The number of clusters, the size of the largest, and the share of rows that are singletons."""
+    """The number of clusters, the size of the largest cluster, and the share of rows in singletons."""
     tables = [table for shard in state.shards() for table in state.parts(shard)]
     sizes = np.concatenate([table.size for table in tables])
     clusters = np.concatenate([table.clusters for table in tables])

@@ -1,8 +1,8 @@
-"""The gate: which nights the rules judge, how long failures last, and whether a scheduler may go on.
+"""The gate: selects the nights to judge, keeps failures, and decides whether a scheduler may continue.
 
-Each rule judges a night once, and the judgement lasts until the night is folded again. A failed night fails every
-check, so a retry does not open the gate. A rule that is new to the store judges the newest night and all nights folded
-later.
+Each rule judges a night once, and the judgement is valid until the night is folded again. A failed night fails every
+check, so that a retry does not open the gate. A rule that is new to the store judges the newest night and all nights
+that are folded later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]
 
-RECENT = 90  # nights that a page draws
+RECENT = 90  # number of nights shown on a page
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Check(Saved):
     Attributes
     ----------
     partition : the newest night that the check covers
-    nights : number of nights that it covers
-    judgements : those made now, those that keep the gate closed, and those of the newest night and of requested nights,
-        in order of the nights
+    nights : number of nights that the check covers
+    judgements : judgements made now, those that keep the gate closed, and those of the newest night and of requested
+        nights, in order of the nights
     judged : number of judgements made now
-    passed : whether every night that it covers is good
-    odd : what else is unusual in the newest of the nights that fail
+    passed : whether no judgement keeps the gate closed
+    odd : other unusual facts of the newest failing night, in words
     recent : the known judgements of the last `RECENT` nights
     source : where the judgements come from
     """
@@ -62,12 +62,12 @@ class Check(Saved):
 
     @property
     def passed(self) -> bool:
-        """Whether no judgement fails and none that must be decided is undecided."""
+        """Whether no judgement failed or is undecided, except accepted ones."""
         return all(one.good for one in self.judgements)
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """Nights that fail, in order."""
+        """Nights that keep the gate closed, in order: they fail or are undecided."""
         return tuple(dict.fromkeys(one.partition for one in self.judgements if not one.good))
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Check(Saved):
         return told | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
 
     def to_arrow(self) -> pa.Table:
-        """One row for each judgement."""
+        """A table with one row per judgement."""
         import pyarrow as pa
 
         kinds = {"passed": pa.bool_(), "value": pa.float64(), "usual": pa.float64(), "nights": pa.int64()}
@@ -86,7 +86,7 @@ class Check(Saved):
         return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema)
 
     def to_html(self) -> str:
-        """One page, as the text of a self-contained HTML file."""
+        """The text of a self-contained HTML page."""
         from streameval.report.html import html_of
         from streameval.report.nights import check_page
 
@@ -94,12 +94,12 @@ class Check(Saved):
 
 
 def store_rules(given: Any) -> list[Rule]:
-    """Rules that a store can judge.
+    """Parse the rules of a check.
 
     Raises
     ------
     OptionError
-        If one is malformed, or has the name of a built-in rule.
+        If a rule is malformed, or has the name of a built-in rule.
     """
     found = named_rules(given)
     taken = [rule.name for rule in found if rule.name in BUILT_IN]
@@ -116,11 +116,13 @@ class Gate:
     ----------
     entries : all nights of the store, in order
     nightly : MetricSeries
-        Their metrics.
+        Computes and caches their metrics.
     log : Judgements
         Earlier judgements; new ones are added.
-    mature : hours after the end of a night in which rules on labels leave it pending
-    now : the time, UTC
+    mature : float
+        Hours after the end of a night during which rules on labels are pending.
+    now : datetime
+        The current time, UTC.
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class Gate:
         return Check(newest, len(scope), tuple(shown), len(self.made), recent=self._recent(rules))
 
     def _recent(self, rules: Sequence[Rule]) -> tuple[Judgement, ...]:
-        """The judgements of the last nights, by rules on nights."""
+        """The known judgements of the last nights, except those of rules on the current store."""
         lasting = [rule for rule in rules if rule.metric not in LIVE]
         known = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
         return tuple(one for one in known if one is not None and one.outcome != "earlier")
@@ -207,7 +209,7 @@ class Gate:
             self.nightly.kept_slices(rule)
 
     def _needs_unit(self, rule: Rule) -> bool:
-        """Whether intervals of a rule's metric come from blocks of units; those of clusters and classes do not."""
+        """Whether intervals of the rule's metric need blocks of units, as those of scores do."""
         wanted, _ = self.nightly.column(rule.metric, rule.of)
         return wanted.family.own_blocks
 
@@ -215,7 +217,7 @@ class Gate:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
 
     def _digest(self, rule: Rule, entry: Entry) -> str:
-        """The digest of the data of a night that a rule reads."""
+        """The digest of those data of a night that a rule reads."""
         found = self._digests[entry.partition]
         return " ".join(found.get(column, found["", ""]) for column in self._read(rule))
 
@@ -230,7 +232,7 @@ class Gate:
         return self._columns[rule.name]
 
     def _judge(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> Judgement:
-        """Judge a night by a rule, and keep the judgement unless the night's labels may still arrive."""
+        """Judge a night by a rule, and keep the judgement unless it is pending because labels may still arrive."""
         if rule.labelled and self.mature and self.now < _end(entry.partition) + self.mature:
             until = _end(entry.partition) + self.mature
             return self._judgement(rule, entry, "pending", f"labels are mature at {until:%Y-%m-%dT%H:%MZ}")
@@ -255,7 +257,7 @@ class Gate:
         return found
 
     def _earlier(self, rule: Rule, entry: Entry) -> list[Entry]:
-        """Complete earlier nights that did not fail the rule, the last one first."""
+        """Complete earlier nights that did not fail the rule, latest first."""
         found = []
         for other in reversed(self.entries[: self.entries.index(entry)]):
             known = self._known(rule, other)
@@ -264,7 +266,7 @@ class Gate:
         return found
 
     def _values(self, rule: Rule, due: Sequence[Entry]) -> Callable[[Entry], Scalar]:
-        """The value of a rule's metric on a night; values that will probably be needed are computed together."""
+        """A function from a night to the value of the rule's metric; values that are due are computed in one batch."""
         known: dict[str, Scalar] = {}
 
         def computed(entries: Sequence[Entry]) -> None:
@@ -289,7 +291,7 @@ class Gate:
         return value
 
     def _live(self, rule: Rule, entries: Sequence[Entry]) -> list[Judgement]:
-        """Judge the store now, at the newest of these nights."""
+        """Judge the current store by a rule on age or missing nights, at the newest of these nights."""
         if not entries:
             return []
         newest = entries[-1]
@@ -301,25 +303,25 @@ class Gate:
         if known and accepted and (made.good or rule.metric == "age" or made.value <= known.value):
             return [known]
         if known and rule.metric == "age" and known.outcome == made.outcome:
-            return [made]  # an hour more is nothing to keep
+            return [made]  # the same outcome at a later hour is not worth storing
         return [self._keep(made)]
 
     def _age(self, entry: Entry) -> Scalar:
-        """Hours since a night ended."""
+        """The hours since a night ended."""
         return Scalar.certain("age", (self.now - _end(entry.partition)) / timedelta(hours=1))
 
     def _missing(self, rule: Rule, newest: Entry) -> Scalar:
-        """Days without a night, up to a night; days before a night whose failure was accepted do not count."""
+        """The number of days without a night, from the last night whose failure was accepted up to the newest."""
         upto = self.entries[: self.entries.index(newest) + 1]
         accepted = [i for i, e in enumerate(upto[:-1]) if (one := self._known(rule, e)) and one.accepted is not None]
-        days = sorted({_dated(entry) for entry in upto[accepted[-1] if accepted else 0 :]})
+        days = sorted({_date(entry.partition) for entry in upto[accepted[-1] if accepted else 0 :]})
         absent = [
             (a + timedelta(days=i)).isoformat() for a, b in itertools.pairwise(days) for i in range(1, (b - a).days)
         ]
         return replace(Scalar.certain("missing", len(absent)), reason=f"no {few(absent)}" if absent else None)
 
     def _incomplete(self, entry: Entry) -> Judgement:
-        """The failure of a night that lacks files, whatever the rules, until it is complete or accepted."""
+        """The failure of an incomplete night by the built-in rule, until it is complete or accepted."""
         known = self.log.find(COMPLETE, entry.partition, self._digests[entry.partition]["", ""])
         if known is not None:
             return known
@@ -342,7 +344,7 @@ class Gate:
         return replace(made, text=rule.text, outcome=outcome)
 
     def _keep(self, made: Judgement) -> Judgement:
-        """Add a judgement, unless it repeats a known one; compared as plain values, where NaN equals NaN."""
+        """Record a judgement unless it repeats a known one, compared as plain values (NaN equals NaN)."""
         known = self.log.find(made.rule, made.partition, made.digest)
         if known is None or known.to_dict() != made.to_dict():
             self.log.add(made)
@@ -351,7 +353,7 @@ class Gate:
 
 
 def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why: str, now: datetime) -> list[Judgement]:
-    """Accept the recorded failures of nights, for all rules or for some.
+    """Accept the recorded failures of nights, by all rules or by the named ones.
 
     Raises
     ------
@@ -373,26 +375,21 @@ def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why:
     return found
 
 
-def _dated(entry: Entry) -> date:
-    """The date of a night.
+def _date(name: str) -> date:
+    """The date in the name of a night.
 
     Raises
     ------
     OptionError
-        If its name has no date.
+        If the name has no date.
     """
     try:
-        return date(*moment(entry.partition))
+        return date(*moment(name))
     except (TypeError, ValueError):
-        msg = f"{entry.partition}: there is no date in this partition's name, which age, missing and --mature need"
+        msg = f"{name}: there is no date in this partition's name, which age, missing and --mature need"
         raise OptionError(msg) from None
 
 
 def _end(name: str) -> datetime:
-    """When the day of a night ends, UTC."""
-    try:
-        day = date(*moment(name))
-    except (TypeError, ValueError):
-        msg = f"{name}: there is no date in this partition's name, which age, missing and --mature need"
-        raise OptionError(msg) from None
-    return datetime.combine(day, time(), UTC) + timedelta(days=1)
+    """The end of the day of a night, UTC."""
+    return datetime.combine(_date(name), time(), UTC) + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Histories: any number of metrics and columns night by night, in one table and one picture."""
+"""Histories: several metrics and columns night by night, in one table and one figure."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Histories(Saved):
 
     @property
     def nights(self) -> list[tuple[str, bool, bool]]:
-        """Name of each night, whether files were left out of it, and whether it fails."""
+        """(name, incomplete, failing) of each night; a night is incomplete if files were left out of it."""
         return [(p.partition, p.incomplete, p.partition in self.failing) for p in self.series[0].points]
 
     @property
     def columns(self) -> dict[str, list[Scalar]]:
-        """Results of the nights, by column of the table: ``roc_auc[score]``, then ``roc_auc[score] cumulative``."""
+        """Results of the nights by column name: ``roc_auc[score]``, then ``roc_auc[score] cumulative``."""
         found: dict[str, list[Scalar]] = {}
         for one in self.series:
             name = one.name
@@ -54,10 +54,10 @@ class Histories(Saved):
         return found
 
     def to_arrow(self) -> pa.Table:
-        """One row per night: partition, incomplete, failing, and the value of each series; null if undefined.
+        """A table with one row per night: partition, incomplete, failing, and the value of each series, or null.
 
-        Each value is followed by the ends of its sampling interval, such as ``roc_auc[score] ci_lower``, if there are
-        intervals.
+        With sampling intervals, each value is followed by the ends of its interval, such as
+        ``roc_auc[score] ci_lower``.
         """
         import pyarrow as pa
 
@@ -72,7 +72,7 @@ class Histories(Saved):
 
     @property
     def _ends(self) -> tuple[str, ...]:
-        """Ends of the sampling intervals; none where none was asked for."""
+        """Fields of the ends of sampling intervals; empty if no intervals were requested."""
         sampled = any(result.ci_level is not None for results in self.columns.values() for result in results)
         return ("ci_lower", "ci_upper") if sampled else ()
 
@@ -112,7 +112,7 @@ class Histories(Saved):
         return plot_series(nights, lines, title, marked=marked, save_to=save_to)
 
     def to_html(self) -> str:
-        """One page, as the text of an HTML file that needs nothing else."""
+        """The text of a self-contained HTML page."""
         from streameval.report.html import html_of
         from streameval.report.nights import history_page
 

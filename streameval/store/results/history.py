@@ -1,4 +1,4 @@
-"""History: a metric night by night, and over all nights up to each."""
+"""History: a metric of single nights, and over all nights up to each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Point:
     Attributes
     ----------
     partition : the night
-    night : its own value
-    cumulative : the value over all nights up to it, if asked for
+    night : the result of this night
+    cumulative : the result over all nights up to it; None if not requested
     incomplete : whether files were left out of the night
     """
 
@@ -39,7 +39,7 @@ class Point:
     incomplete: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; a NaN is None, with its reason."""
+        """Plain values for JSON; NaN becomes None, with the reason."""
         both = {"night": self.night, "cumulative": self.cumulative}
         told: dict[str, Any] = {"partition": self.partition}
         told |= {"incomplete": True} if self.incomplete else {}
@@ -51,7 +51,7 @@ class Point:
 
 
 def sampled(results: Iterable[Scalar]) -> str:
-    """What a title adds of sampling intervals: their level, and by which units; empty where there are none."""
+    """The suffix of a title that names the level and the units of sampling intervals; empty if there are none."""
     there = [result for result in results if result.ci_lower is not None]
     levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in there)
     units = dict.fromkeys(str(result.unit) for result in there)
@@ -68,7 +68,7 @@ class History(Saved):
     points : tuple of Point, in order of the nights
     failing : nights that fail a rule
     source : where the values come from
-    slice : the values of the slicing columns; None where all rows are meant
+    slice : the values of the slicing columns; None for all rows
     """
 
     metric: str
@@ -86,11 +86,11 @@ class History(Saved):
 
     @property
     def name(self) -> str:
-        """Metric, column and slice as rules spell them, such as ``roc_auc[score]{country=DE}``."""
+        """Metric, column and slice in the syntax of rules, such as ``roc_auc[score]{country=DE}``."""
         return f"{self.metric}{f'[{self.of}]' if self.of else ''}{slice_name(self.slice)}"
 
     def to_csv(self) -> str:
-        """One line for each night: rows, value and intervals of the night, and of all nights up to it."""
+        """CSV text with one line per night: rows, value and intervals of the night, and of all nights up to it."""
         names = self._columns
         spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
         out = io.StringIO()
@@ -103,12 +103,12 @@ class History(Saved):
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        """Columns of a table for each value, with its sampling interval if the store keeps blocks of units."""
+        """Fields of each value in a table; with sampling intervals if there are any."""
         sampled = any(point.night.ci_level is not None for point in self.points)
         return ("rows", "positives", "value", "lower", "upper", *(("ci_lower", "ci_upper") if sampled else ()))
 
     def plot(self, save_to: str | Path | None = None) -> Any:
-        """Plot the history, with sampling or certain intervals as bands; returns the Axes."""
+        """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
         from streameval.plots.series import plot_series
 
         lines = {name: [(r.value, *r.ends) for r in results] for name, results in self.spans().items()}
@@ -120,14 +120,14 @@ class History(Saved):
         return plot_series(names, lines, title, marked=marked, save_to=save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
-        """The values per night and, if requested, over all nights up to each."""
+        """The results ``per night`` and, if requested, ``cumulative``."""
         spans = {"per night": [point.night for point in self.points]}
         if all(point.cumulative for point in self.points):
             spans["cumulative"] = [point.cumulative for point in self.points if point.cumulative]
         return spans
 
     def to_arrow(self) -> pa.Table:
-        """One row for each night: `partition`, and the columns of `to_csv`."""
+        """A table with one row per night and the columns of `to_csv`."""
         import pyarrow as pa
 
         names = self._columns
@@ -142,7 +142,7 @@ class History(Saved):
         return pa.table(columns)
 
     def to_html(self) -> str:
-        """One page, as the text of a self-contained HTML file."""
+        """The text of a self-contained HTML page."""
         from streameval.report.html import html_of
         from streameval.report.nights import history_page
 

@@ -1,4 +1,4 @@
-"""Description of a store: nights, columns, policies, incomplete and failing nights, and whether files are undamaged."""
+"""Description of a store: nights, columns, policies, incomplete and failing nights, and damaged files."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 @dataclass(frozen=True)
 class Info:
-    """Facts of a store.
+    """The description of a store.
 
     Attributes
     ----------
-    name : its path or URI
-    version : of the ledger, which every update raises
+    name : path or URI, without credentials
+    version : version of the ledger; every update increments it
     nights, first, last : number of nights, and the names of the first and the last
-    rows : of all nights
-    bytes, files : size and number of their state files
+    rows : total number of rows
+    bytes, files : size and number of the state files
     columns : kept columns by kind
-    types : type of the keys of each score, cluster and class column
-    policies : the other options that differ from their defaults
+    types : key type of each score, cluster and class column
+    policies : other options that differ from their defaults
     incomplete : nights from which files were left out
-    failing : nights that fail, each with the rules that it fails
-    undecided : nights that rules could not judge and that therefore keep the gate closed, each with these rules
-    slices : for each slicing that is kept the bytes of its states
-    damaged : damaged states, each with the night and the remedy; None if not verified
+    failing : nights that fail, with the names of the failed rules
+    undecided : nights with undecided judgements that keep the gate closed, with the names of the rules
+    slices : size of the states in bytes, by slicing
+    damaged : damaged states in words, with the night and the remedy; None if not verified
     """
 
     name: str
@@ -94,7 +94,7 @@ class Info:
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
-    """The facts of a store; see `Store.info`."""
+    """Describe a store; see `Store.info`."""
     snapshot, configuration = context.begun()
     entries, log = in_order(snapshot.entries.values()), context.judgements()
     kept = {state.file: state.bytes for entry in entries for state in entry.states}
@@ -128,7 +128,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
 
 
 def _bytes_of(entries: Sequence[Entry], key: By) -> int:
-    """Bytes of the states of slices."""
+    """Total size in bytes of the sliced states of a slicing."""
     group = slices_group("", key)
     kept = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
     return sum(kept.values())

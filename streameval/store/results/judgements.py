@@ -1,17 +1,17 @@
-"""Judgements: verdicts of rules on nights, kept with the store in the Delta table ``checks``.
+"""Judgements: verdicts of rules on nights, stored in the Delta table ``checks`` of a store.
 
-A judgement belongs to a rule's name, a night, and the digest of the fold that made the night's states. A night that is
-folded again has another digest, and is judged again. Rows are appended; the newest row of a key counts. Once there are
-many files, they are rewritten as one with only the newest rows.
+The key of a judgement is the name of the rule, the night, and the digest of the fold that made the night's states. A
+night that is folded again has another digest, and is judged again. Rows are appended; the newest row of a key is valid.
+When there are many files, they are rewritten as one with only the newest rows.
 
-The table is not derived data, so a damaged one is refused by name.
+The table is not derived data, so a damaged table is refused by name. The outcomes are:
 
-============ ===============================================================================
-``passed``
+============= ===================================================================================
+``passed``    the night satisfies the rule
 ``failed``    fails every check until the night is replaced, removed, or accepted
-``undecided`` too few nights to compare with; judged again by the next check
-``earlier``   folded before the rule was new to the store, and never judged by it
-============ ===============================================================================
+``undecided`` too few nights to compare with, or no sampling interval; the next check judges again
+``earlier``   the night was folded before the rule existed, and was never judged by it
+============= ===================================================================================
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Judgement:
 
     Attributes
     ----------
-    rule, text : name of the rule, and the rule as it was written
+    rule, text : name of the rule, and the rule as written
     partition : the night
     digest : digest of the fold that was judged
-    outcome : see the module; also ``pending``, which is never kept
-    value, usual, nights : as `Verdict` has them
+    outcome : see the module docstring; also ``pending``, which is never stored
+    value, usual, nights : see `Verdict`
     reason : the comparison, in words
     accepted : why a failure was accepted; None if it was not
-    judged : when, UTC
+    judged : time of the judgement, UTC
     """
 
     rule: str
@@ -87,7 +87,7 @@ class Judgement:
 
     @property
     def good(self) -> bool:
-        """Whether the night passes."""
+        """Whether the judgement does not keep the gate closed."""
         return self.accepted is not None or self.outcome not in ("failed", "undecided")
 
     @property
@@ -109,11 +109,11 @@ class Judgement:
 
     @property
     def live(self) -> bool:
-        """Whether its rule is on the store as it was then, not on the night."""
+        """Whether the rule is about the store at the time of the check (age, missing), not about the night."""
         return self.rule not in BUILT_IN and Rule.read(self.text).metric in LIVE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a NaN is None."""
+        """Plain values; NaN becomes None."""
         told: dict[str, Any] = {
             "rule": self.rule,
             "text": self.text,
@@ -128,9 +128,9 @@ class Judgement:
 
 
 def digests(entry: Entry) -> dict[tuple[str, str], str]:
-    """Digests of a fold, by the state that a rule reads; ``("", "")`` for rules that read none.
+    """Digests of a fold by (group, column) of the state that a rule reads; ``("", "")`` for rules that read none.
 
-    A column that is added later changes the digest for the rules on it, and no other digest.
+    Adding a column later changes only the digests of rules on that column.
     """
     fold = entry.partition, entry.fingerprint, entry.updated.isoformat()
     columns = [("", ""), *((kept.group, kept.of) for kept in entry.states)]
@@ -194,18 +194,18 @@ class Judgements:
         return {rule for rule, *_ in self._newest}
 
     def find(self, rule: str, partition: str, digest: str) -> Judgement | None:
-        """The judgement of a key."""
+        """The newest judgement with a key; None if there is none."""
         return self._newest.get((rule, partition, digest))
 
     def of(self, entry: Entry) -> list[Judgement]:
-        """Judgements of the current fold of a night by all rules."""
+        """All judgements of the current fold of a night."""
         now = set(digests(entry).values())
         return [one for one in self._by_night.get(entry.partition, {}).values() if now.issuperset(one.digest.split())]
 
     def closing(self, entry: Entry, newest: str) -> list[Judgement]:
         """Judgements of the current fold of a night that keep the gate closed.
 
-        Rules on the current store judge its newest night alone: an earlier night that was late no longer fails.
+        Rules on age and missing nights count for the newest night only: an earlier night that was late no longer fails.
         """
         open_ = [one for one in self.of(entry) if not one.good]
         return open_ if entry.partition == newest else [one for one in open_ if not one.live]
@@ -215,15 +215,15 @@ class Judgements:
         return [one for one in self.of(entry) if one.accepted is not None]
 
     def failing(self, entries: Sequence[Entry], newest: str) -> dict[str, tuple[str, ...]]:
-        """Nights whose current fold fails, each with the names of the rules."""
+        """Nights whose current fold fails, with the names of the failed rules."""
         return self._named(entries, newest, "failed")
 
     def undecided(self, entries: Sequence[Entry], newest: str) -> dict[str, tuple[str, ...]]:
-        """Nights that some rules could not judge and that therefore keep the gate closed, each with these rules."""
+        """Nights with undecided judgements that keep the gate closed, with the names of the rules."""
         return self._named(entries, newest, "undecided")
 
     def _named(self, entries: Sequence[Entry], newest: str, outcome: str) -> dict[str, tuple[str, ...]]:
-        """Nights that keep the gate closed by an outcome, each with the names of the rules."""
+        """Nights whose gate is kept closed by an outcome, with the names of the rules."""
         found = {
             entry.partition: tuple(one.rule for one in self.closing(entry, newest) if one.outcome == outcome)
             for entry in entries
@@ -256,12 +256,12 @@ class Judgements:
         self._new = []
 
     def vacuum(self, oldest: float) -> None:
-        """Delete files that were replaced, or never committed, and have not changed since a time."""
+        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
         if self._table is not None:
             files, due = PublishedFiles(self.location), set(data_files(self._table))
             files.delete([name for name, _, when in files.list() if name not in due and when <= oldest])
 
 
 def _rows(judged: Iterable[Judgement], number: int) -> pa.Table:
-    """Judgements as rows."""
+    """Judgements as rows of the table; `number` orders the writes."""
     return pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)

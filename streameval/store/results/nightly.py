@@ -1,8 +1,8 @@
-"""Results of a snapshot that are computed once and cached: of each night, of all nights up to each, of a selection.
+"""Cached results of a snapshot: of single nights, of all nights up to each, and of selections.
 
 A result is looked up in the `ResultCache` by its key, and computed from the states if it is missing. Cumulative results
-merge one more night at a time: merged nights are not read again, and each prefix is finalized in time proportional to
-its stored keys.
+merge one more night at a time: nights that are already merged are not read again, and each prefix is finalized in time
+proportional to its stored keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["MetricSeries", "by_column"]
 
 
 def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterator[tuple[MetricRequest, list[Scalar]]]:
-    """The results of each state, in order."""
+    """Split the results of an evaluation by state, in order."""
     results = iter(evaluation.results)
     for w in wanted:
         yield w, list(islice(results, len(w.metrics)))
@@ -68,11 +68,11 @@ class MetricSeries:
         self.engine = engine
         self.files = files
         self.cache = cache
-        self.evaluated: Callable[..., Evaluation] = evaluated  # or the same on a worker
+        self.evaluated: Callable[..., Evaluation] = evaluated  # may be replaced by `evaluated_on_worker`
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:
-        """States of the store, with its default metrics."""
+        """The states of the store, with its default metrics."""
         return self.configuration.wanted(list(self.snapshot.entries))
 
     @cached_property
@@ -81,14 +81,17 @@ class MetricSeries:
         return _named(self.configuration, {})
 
     def column(self, metric: str, of: str | None, level: float | None = None) -> tuple[MetricRequest, dict[str, Any]]:
-        """The state that a metric reads, and the options that compute it if these are not the store's own.
+        """The state that a metric reads, and the options that compute it (empty for the store's own).
 
-        `level` is that of its sampling intervals, if it is not the store's.
+        Parameters
+        ----------
+        metric, of : the metric and its column; `of` may be None if there is only one
+        level : level of the sampling intervals, if it differs from the store's
 
         Raises
         ------
         OptionError
-            If there is no such metric or column, or several.
+            If there is no such metric or column, or several columns have the metric.
         """
         found = self.columns(metric, () if of is None else [of])
         if len(found) > 1:
@@ -99,7 +102,7 @@ class MetricSeries:
         return w, options if level is None else {**options, "ci": level}
 
     def columns(self, metric: str, of: Sequence[str] = ()) -> list[tuple[MetricRequest, dict[str, Any]]]:
-        """The states that a metric reads, for these columns or all, each with the options that compute it.
+        """The states that a metric reads for the given columns, or for all, with the options that compute it.
 
         Raises
         ------
@@ -122,7 +125,7 @@ class MetricSeries:
         raise OptionError(msg)
 
     def named(self, pattern: str, of: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """The metrics that a name, a glob or a group such as ``calibration`` stands for, each with its column.
+        """Pairs (metric, column) that match a name, a glob or a family such as ``calibration``.
 
         Raises
         ------
@@ -141,7 +144,7 @@ class MetricSeries:
             raise
 
     def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, Any]) -> list[list[Scalar]]:
-        """All metrics of each group of nights together, in the order of the states."""
+        """All metrics of each group of nights, evaluated together, in the order of the states."""
         wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
         rows: list[list[Scalar]] = [[] for _ in groups]
         for w in wanted:
@@ -156,7 +159,7 @@ class MetricSeries:
         return rows
 
     def nights(self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None) -> list[Scalar]:
-        """The metric of each of these nights, with its sampling interval if a level other than the store's is given."""
+        """A metric of each night; `level` is the level of sampling intervals, if it differs from the store's."""
         metric = canonical(metric)
         w, options = self.column(metric, of, level)
         keys = [self._key("", entry, w, options) for entry in entries]
@@ -169,7 +172,7 @@ class MetricSeries:
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
 
     def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
-        """The metric of a rule in each slice of a night by the columns that it names.
+        """The metric of a rule in each slice of a night, by the rule's slicing columns.
 
         Raises
         ------
@@ -181,7 +184,7 @@ class MetricSeries:
         return list(kept.of_night(entry, canonical(rule.metric), w, options))
 
     def kept_slices(self, rule: Rule) -> KeptSlices:
-        """The slices that a rule judges; `OptionError` if the store does not keep them."""
+        """The stored slices that a rule judges; raises `OptionError` if the store does not keep them."""
         for key in self.configuration.slicing.keys:
             if rule.values_of(dict.fromkeys(key.columns)):
                 return KeptSlices(self.configuration, self.engine, self.files, key)
@@ -189,7 +192,7 @@ class MetricSeries:
         return KeptSlices.of(self.configuration, self.engine, self.files, by)
 
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
-        """The metric's difference between two columns in each night, with its sampling interval."""
+        """The difference of a metric between two columns in each night, with its sampling interval."""
         metric = canonical(metric)
         (one, options), (other, _) = (self.column(metric, of, level) for of in pair)
         found = []
@@ -216,7 +219,7 @@ class MetricSeries:
     def cumulative(
         self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None
     ) -> list[Scalar]:
-        """The metric over all nights from the first of these up to each; `level` as `nights`."""
+        """A metric over all nights from the first of these up to each; `level` as in `nights`."""
         metric = canonical(metric)
         w, options = self.column(metric, of, level)
         keys = list(self._prefixes(entries, w, options))
@@ -229,14 +232,14 @@ class MetricSeries:
         return [known[key][0] for key in keys]
 
     def record(self, name: str, evaluation: Evaluation) -> None:
-        """Collect the results of a night that was just folded."""
+        """Add the results of a night that was just folded to the cache."""
         entry = self.snapshot.entries[name]
         for w, results in by_column(evaluation, self.wanted):
             self.cache.add("night", name, w.group, self._key("", entry, w, {}), results)
 
     def recall(self, key: str) -> tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...], tuple[Scalar, ...]] | None:
-        """Results, dropped rows and counts of the evaluation of a key; None if it is not cached."""
-        rows = dict.fromkeys(self.cache.find([key]).get(key, ()))  # each once, also if two files of the table have them
+        """Results, dropped rows and counts of the cached evaluation with a key; None if it is not cached."""
+        rows = dict.fromkeys(self.cache.find([key]).get(key, ()))  # without duplicates from several files of the table
         if not rows:
             return None
         dropped = tuple((str(row.reason), row.rows) for row in rows if row.metric == DROPPED)
@@ -244,19 +247,19 @@ class MetricSeries:
         return tuple(row for row in rows if row.metric not in (DROPPED, *COUNTED)), dropped, counts
 
     def keep(self, key: str, entries: Sequence[Entry], evaluation: Evaluation) -> None:
-        """Cache the evaluation of a key until the ledger changes."""
+        """Cache an evaluation under a key until the ledger changes."""
         ends = " to ".join(dict.fromkeys((entries[0].partition, entries[-1].partition)))
         dropped = [replace(Scalar.undefined(DROPPED, reason), rows=rows) for reason, rows in evaluation.dropped]
         self.cache.add("evaluation", ends, "", key, [*evaluation.results, *dropped, *evaluation.counts])
         self.write(self.snapshot)
 
     def write(self, before: Snapshot | None = None) -> None:
-        """Keep the results that are due at this version or were asked for, and drop others if any were computed.
+        """Write new results, keep those that this version needs or that were requested, and drop all others.
 
         Parameters
         ----------
         before : Snapshot, optional
-            The version that this one was made from: if its entries come first, new rows are only appended.
+            The previous version: if its entries come first in this one, new rows are appended and none is dropped.
         """
         entries = list(self.snapshot.entries.values())
         if before is None and self.cache.current:
@@ -274,7 +277,7 @@ class MetricSeries:
         self.cache.write(self.snapshot.version, due)
 
     def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, Any]) -> str:
-        """Key of the results of a night, alone or with those before it; empty if it lacks the state."""
+        """Key of the results of a night; `before` is the key of the nights before it. Empty if it lacks the state."""
         state = entry.state(w.group, w.of)
         if state is None:
             return ""
@@ -309,7 +312,7 @@ class MetricSeries:
 
 
 def _named(configuration: Configuration, options: dict[str, Any]) -> str:
-    """The options of metrics as text."""
+    """The options that affect metrics, as JSON text."""
     return json.dumps({name: as_json(options.get(name, configuration.options[name])) for name in REPORTED})
 
 
@@ -319,5 +322,5 @@ def _absent(entry: Entry, w: MetricRequest, metric: str) -> Scalar:
 
 
 def _undefined(w: MetricRequest, reason: str) -> list[Scalar]:
-    """All metrics of a state, without values."""
+    """Undefined results for all metrics of a state."""
     return [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]

@@ -1,4 +1,4 @@
-"""Forecast of what a verb reads from a store, from the ledger alone."""
+"""Forecast of what a verb reads and keeps."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Reading", "reading"]
 
 @dataclass(frozen=True)
 class Reading:
-    """Forecast of what is read and kept.
+    """Forecast of what a verb reads and keeps.
 
     Attributes
     ----------
     nights : number of nights
-    first, last : names of the first and the last
-    rows : of these nights
-    files, bytes : state files and their size, at most: what is cached needs none
-    columns : files and bytes by state, such as ``score score_lr``
-    keeps : what would be kept
-    of_data : columns of the data that would be read; empty where states are
+    first, last : names of the first and the last night
+    rows : rows of these nights
+    files, bytes : number and size of the files to read; upper bounds for states, because results may be cached
+    columns : (files, bytes) by state, such as ``score score_lr``
+    keeps : what would be kept, in words
+    of_data : columns of the data that would be read; empty if states are read
     """
 
     nights: int
@@ -61,7 +61,7 @@ class Reading:
 
 
 def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
-    """Forecast for these nights and some columns, or all columns if none is named."""
+    """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
         for state in entry.states:

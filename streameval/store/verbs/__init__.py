@@ -1,4 +1,4 @@
-"""The verbs of `streameval.Store`: what it takes in, what it evaluates, what it judges."""
+"""The verbs of `streameval.Store`: those that change it, evaluate it, and judge its nights."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["Changing"]
 
 
 class Changing:
-    """What changes a store."""
+    """The verbs that change a store."""
 
     _context: StoreContext
 
@@ -36,9 +36,9 @@ class Changing:
         delta_version: int | None = None,
         **options: Any,
     ) -> Update:
-        """Fold the partitions that are new or changed since the last update, and nothing else, in one commit.
+        """Fold the partitions that are new or changed since the last update, in one commit.
 
-        Partitions that cannot be folded stop none of the others.
+        A partition that cannot be folded does not stop the others.
 
         Parameters
         ----------
@@ -47,19 +47,19 @@ class Changing:
         dry_run : bool
             Only report what would be done.
         verify : bool
-            Fold every partition again, whatever its size and time, and keep those whose states differ.
+            Fold every partition again, even if its size and time are unchanged, and keep those whose states differ.
         on_error : {"raise", "skip"}
-            Whether a file that cannot be read makes its partition fail, or is left out: the partition is then
-            incomplete, and such updates fold it again until it is whole. A file that can be read but lacks a column,
-            or has nulls for which there is no policy, makes its partition fail either way: with half of its rows left
-            out, values would look right.
+            Whether an unreadable file fails its partition, or is left out: the partition is then incomplete, and later
+            updates with ``"skip"`` fold it again until it is complete. A readable file that lacks a column, or has
+            nulls without a policy, always fails its partition: leaving out its rows would give wrong values that look
+            plausible.
         delta_version : int, optional
             Version of the Delta tables among the data, by default the current one.
         **options
-            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, sketch,
-            classes, weight, where, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for
-            good what is kept, ``where`` as SQL; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
-            are defaults.
+            Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
+            classes, weight, where, by, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows, approx,
+            approx_agc, sample, sample_seed`` fix the states that are kept; ``where`` must be SQL. ``metrics, truncate,
+            aul_threshold, assignment_cells, at, clip, ci, quantiles`` are defaults that an evaluation may change.
 
         Returns
         -------
@@ -70,7 +70,7 @@ class Changing:
         OptionError
             If an option contradicts the store.
         DataError
-            If partitions cannot be folded, once the others count; the message names all files that cannot be read.
+            If partitions cannot be folded, after the others are committed; the message names all unreadable files.
         StoreError
             If another update was committed meanwhile.
         """
@@ -85,7 +85,7 @@ class Changing:
         )
 
     def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
-        """Fold partitions of the store again, whether or not their files look changed: late corrections.
+        """Fold partitions of the store again, even if their files look unchanged; for late corrections.
 
         Parameters
         ----------
@@ -95,7 +95,9 @@ class Changing:
         Raises
         ------
         MissingInputError
-            If the store does not have one of them.
+            If the store lacks one of the partitions.
+        DataError, StoreError
+            As `update`.
         """
         return ingest.replace(self._context, data, on_error, delta_version)
 
@@ -114,7 +116,7 @@ class Changing:
         Raises
         ------
         OptionError
-            If the store has no such column, or no other.
+            If the store has no such column, or it is the only column.
         """
         named, out = map(several, (names, columns))
         return ingest.remove(self._context, named, out)
@@ -127,20 +129,21 @@ class Changing:
         delta_version: int | None = None,
         **options: Any,
     ) -> Update:
-        """Keep more columns or metrics: nights whose files still exist are folded for new columns only, in one commit.
+        """Add columns or metrics in one commit; nights whose files still exist are folded for the new columns only.
 
         Metrics of a new column are null for nights that lack it, and for every selection that contains such a night.
-        Later nights must have the column. A weight column changes the states of all scores: nights whose files are gone
-        then have no scores, except in earlier versions (`as_of`).
+        Later nights must have the column. A weight column changes the states of all scores: nights whose files no
+        longer exist then have no scores, except in earlier versions (`as_of`).
 
         Parameters
         ----------
         **options
-            Additions, spelled as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight`` name columns;
-            ``metrics, truncate, at`` extend the store's defaults and need no file. The policies ``nan, nulls`` are
-            those of added columns; ``unlabelled`` may replace ``"error"``, under which no label was missing.
+            Additions, as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight, unit`` name columns,
+            ``by`` names slicings; ``metrics, truncate, aul_threshold, at, ci`` extend or set the store's defaults and
+            need no file. The policies ``nan, nulls`` apply to added columns, and to others that had ``"error"``;
+            ``unlabelled`` may replace ``"error"``.
         data : path, URI, or list of those, optional
-            Where the files of the nights are, if they have moved.
+            The files of the nights, if they have moved.
         since : str or date, optional
             Only nights from this date on are folded.
         delta_version : int, optional
@@ -149,12 +152,16 @@ class Changing:
         Returns
         -------
         Update
-            `changed` are the nights that were folded, `gone` those whose files are gone or lack the column.
+            `changed` are the nights that were folded, `gone` those whose files no longer exist or lack the column.
 
         Raises
         ------
+        OptionError
+            If an option is unknown, or contradicts the store.
         DataError
             If the files of a night changed since it was folded, or no night has the column.
+        StoreError
+            If another update was committed meanwhile.
         """
         for name in options:
             if name not in honoured("add"):
@@ -164,25 +171,25 @@ class Changing:
     def vacuum(self, *, keep: str | None = None, grace: str = "1d", dry_run: bool = False) -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.
 
-        Histograms are merged by updates. An update that is under way while vacuum deletes files is refused and can be
-        run again.
+        Histograms are merged by updates. An update that runs while vacuum deletes files is refused and can be run
+        again.
 
         Parameters
         ----------
         keep : str, optional
-            A span such as ``90d``: exact scores of nights older than the newest one by at least this span are
-            permanently turned into fixed histograms. Their metrics are then certain intervals, and earlier versions of
-            the ledger cannot be evaluated over them.
+            A span such as ``90d``: exact scores of nights older than the newest night by at least this span are
+            permanently turned into fixed histograms. Their metrics then have bounds instead of exact values, and
+            earlier versions of the ledger cannot be evaluated over these nights.
         grace : str
-            Files younger than this are kept, since an update may be about to commit them.
+            Keep files younger than this span, because an update may be about to commit them.
         dry_run : bool
-            Only report what would be deleted, and which nights would lose their exact scores.
+            Only report what would be deleted, and the nights that would lose their exact scores.
 
         Raises
         ------
         OptionError
             If a span is malformed, or `keep` is given and a partition has no date.
         StoreError
-            If an update was committed meanwhile; nothing was deleted then.
+            If an update was committed meanwhile; nothing is deleted then.
         """
         return vacuum(self._context, keep, grace, dry_run=dry_run)

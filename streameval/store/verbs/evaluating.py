@@ -1,4 +1,4 @@
-"""Verbs that evaluate what a store holds."""
+"""Verbs that evaluate the nights of a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Evaluating"]
 
 
 class Evaluating:
-    """What evaluates a store."""
+    """The verbs that evaluate a store."""
 
     _context: StoreContext
 
@@ -43,34 +43,38 @@ class Evaluating:
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states.
 
-        The numbers equal those of `streameval.evaluate` on their files, bit for bit. Exceptions are the estimates,
-        quantiles and ``agc_approx``, which come from the digests of the nights. Evaluation takes time proportional to
-        the stored keys. Results are cached until the ledger changes.
+        The results equal those of `streameval.evaluate` on the files, bit for bit, except for the estimates (quantiles
+        and ``agc_approx``), which come from digests of the nights. Evaluation takes time proportional to the stored
+        keys. Results are cached until the ledger changes.
 
         Parameters
         ----------
         partition : str or sequence of str
             Names of partitions.
         since, until : str or date, optional
-            First and last date, as the names hold them; a month means all of it.
+            First and last date in the names of the partitions, both included; a month stands for all its days.
         last : int, optional
-            Only the last `last` of these.
+            Only the last `last` of the selected partitions.
         as_of : str, int or date, optional
             Evaluate the store as it was at a version, date or time.
         against : str, optional
-            Also compare with the nights of a span of dates, such as ``"2026-01-01..2026-01-07"``, paired by the units
-            that both have. With ``"rest"`` each of the 100 slices of `by` with the most rows, among those that the
-            store keeps, is compared with all other rows.
+            Also compare with the nights of a span of dates, such as ``"2026-01-01..2026-01-07"``, paired by common
+            units. With ``"rest"``, each of the 100 largest slices of `by` that the store keeps is compared with all
+            other rows.
         **options
-            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
-            in place of the store's own, ``score, cluster, sketch`` to select some of its columns, ``by`` for each
-            slice that the store keeps, or of each value of a key in the names of the partitions, such as
-            ``by="night"``, and ``where`` for the rows of some of the slices that it keeps.
+            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci,
+            quantiles`` override the store's own; ``baseline`` compares columns; ``score, cluster, sketch`` select some
+            of its columns. ``by`` adds the slices that the store keeps, or groups nights by a key in the names of the
+            partitions, such as ``by="night"``. ``where`` selects rows by the columns of the slices that it keeps.
 
         Raises
         ------
+        MissingInputError
+            If no partition is selected.
         OptionError
             If the states of the store cannot honour an option, such as another `pos_label`.
+        StoreError, FormatError
+            If there is no store, or a file of it is missing or damaged.
         """
         named = several(partition)
         selection = {"partition": named, "since": since, "until": until, "last": last, "against": against}
@@ -88,10 +92,10 @@ class Evaluating:
         as_of: str | int | date | None = None,
         **options: Any,
     ) -> Attribution:
-        """Name the clusters, classes and slices that lower the score of all or some partitions, from their states.
+        """Rank the clusters, classes and slices that cost most in all or some partitions, from their states.
 
-        The tables equal those of `streameval.attribute` on the files. States hold ids of 64 bits; without `data`, other
-        ids are shown as hashes, such as ``#3f2a…``.
+        The tables equal those of `streameval.attribute` on the files. States hold integer ids, and hashes of other
+        ids; without `data`, the latter are shown as hashes, such as ``#3f2a…``.
 
         Parameters
         ----------
@@ -100,16 +104,16 @@ class Evaluating:
         cluster : str, optional
             The cluster column, for the costs of clusters and classes.
         data : path, URI, or list of those, optional
-            The files of these partitions: the texts of hashed ids and the examples are read from them.
+            The files of these partitions, for the texts of hashed ids and for examples.
         **options
-            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``;
-            ``score, by, ci, unit`` rank the slices that the store keeps, or keys in the names of the partitions. By
-            default all tables of the cluster column that the store has states for.
+            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``.
+            ``score, by, ci, unit`` rank the slices that the store keeps, or values of keys in the names of the
+            partitions. By default, all tables of the cluster column for which the store has states.
 
         Raises
         ------
         OptionError
-            If the store does not keep the columns, or examples are asked for without data.
+            If the store does not keep the columns, or examples are requested without data.
         """
         for name in options:
             if name not in ATTRIBUTED:
@@ -128,10 +132,10 @@ class Evaluating:
         as_of: str | int | date | None = None,
         **options: Any,
     ) -> str:
-        """One page on the store, as the text of a self-contained HTML file.
+        """The text of a self-contained HTML page on the store.
 
-        It shows the results of `evaluate`, the first metric of each column night by night, failing and incomplete
-        nights, and the judgements of rules.
+        It shows the results of `evaluate`, the first metric of each kind of column night by night, failing and
+        incomplete nights, and the judgements of rules.
 
         Parameters
         ----------
@@ -160,24 +164,25 @@ class Evaluating:
         by: str | Sequence[str] = (),
         ci: float | None = None,
     ) -> Any:
-        """A metric of each night, and of all nights up to each; or several metrics of several columns in one table.
+        """A metric of each night, and over all nights up to each; or several metrics and columns in one table.
 
-        The update computes the values of single nights. Cumulative values are computed on the first request, each in
-        time proportional to the stored keys, and cached until a night before them changes.
+        Updates compute the values of single nights. Cumulative values are computed on the first request, each in time
+        proportional to the stored keys, and cached until an earlier night changes.
 
         Parameters
         ----------
         metric, of : str or sequence of str
-            Name of the metric, and its column if there are several. With a sequence of either, a table of all these
-            metrics of all these columns, by default of all that have them.
+            Name of the metric, and its column if there are several. If either is a sequence, the result is a table of
+            all these metrics for all these columns, by default for all columns that have them.
         cumulative : bool
-            Also give the values over all nights from the first of those chosen.
+            Also compute the values over all nights from the first selected one up to each.
         since, until, last, as_of
             As `evaluate`.
         by : str or sequence of str
-            Also each slice that the store keeps, such as ``"country"``: its values night by night, most rows first.
+            Slicings that the store keeps, such as ``"country"``: adds the values of each slice night by night, largest
+            slice first.
         ci : float, optional
-            Level of sampling intervals, such as 0.95, as `evaluate`; by default that of the store, if it has one.
+            Level of sampling intervals, such as 0.95; by default that of the store, if it has one.
 
         Returns
         -------
@@ -186,7 +191,7 @@ class Evaluating:
         Raises
         ------
         OptionError
-            If there is no such metric, or the level is none.
+            If there is no such metric or slicing, or the level is not between 0 and 1.
         """
         selection = {"since": since, "until": until, "last": last}
         if by or not isinstance(metric, str) or not (of is None or isinstance(of, str)):
@@ -197,15 +202,15 @@ class Evaluating:
         return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative, ci=ci)
 
     def plan(self, verb: str, **asked: Any) -> Reading:
-        """What a verb would read and keep with these arguments.
+        """Forecast what a verb would read and keep with these arguments.
 
-        ``show``, ``history``, ``check``, ``diagnose``, ``attribute`` and ``info`` read states, which the ledger lists;
-        ``update``, ``replace`` and ``add`` read ``data``, whose footers are asked.
+        ``show``, ``history``, ``check``, ``diagnose``, ``attribute`` and ``info`` read states, whose sizes are in the
+        ledger; ``update``, ``replace`` and ``add`` read ``data``, of which only footers are read here.
 
         Raises
         ------
         OptionError
-            As the verb, or if the verb is unknown.
+            If the verb is unknown, or would raise it for these arguments.
         """
         if verb in FOLDING:
             return planned(self._context, verb, asked)

@@ -20,7 +20,7 @@ __all__ = ["Judging"]
 
 
 class Judging:
-    """What judges the nights of a store."""
+    """The verbs that judge the nights of a store."""
 
     _context: StoreContext
 
@@ -34,31 +34,31 @@ class Judging:
         mature: str | None = None,
         allow_incomplete: bool = False,
     ) -> Check:
-        """Judge every night that needs it by rules such as ``roc_auc[score] >= 0.97``, and keep the judgements.
+        """Judge new, changed and failed nights by rules such as ``roc_auc[score] >= 0.97``, and store the judgements.
 
         Each rule judges a night once, and again if the night is folded again. A night that failed keeps failing until
         it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night and
-        nights folded later. An incomplete night fails. `streameval.rules.grammar` defines the rules.
+        nights that are folded later. An incomplete night fails. See `streameval.rules.grammar` for the syntax.
 
         Parameters
         ----------
         rules : str, sequence of str, or mapping of names to rules
-            A rule without a name is known by its text.
+            The text of a rule is its default name.
         partition : str or sequence of str
-            Judge and report only these nights; a night that the store does not have fails.
+            Judge and report only these nights; a night that the store lacks fails.
         since : str or date, optional
             Also judge nights from this date on that were folded before a rule existed.
         again : bool
-            Judge again what was judged before, including accepted failures; with `since`, from that date on.
+            Also judge nights that were judged before, including accepted failures; with `since`, from that date on.
         mature : str, optional
-            A span such as ``3d`` after the end of a night in which rules on labels leave it pending.
+            A span such as ``3d``: for this time after the end of a night, rules on labels are pending.
         allow_incomplete : bool
             Do not fail nights from which files were left out.
 
         Returns
         -------
         Check
-            Whether it `passed`, and the judgements: those made now, and those that still fail.
+            Has `passed`, and the judgements: those made now, and those that still fail.
 
         Raises
         ------
@@ -73,17 +73,18 @@ class Judging:
         )
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
-        """Accept the failures of nights recorded by checks; later failures are not accepted.
+        """Accept failures of nights that checks have recorded; later failures are not accepted.
 
         Accepted nights pass, and do not count towards the usual values of the rules that they failed.
 
         Parameters
         ----------
         partition : str or sequence of str
+            Names of the nights.
         reason : str
-            Kept with the judgements.
+            Stored with the judgements.
         rule : str or sequence of str
-            Names of rules; by default all that the nights fail.
+            Names of rules; by default all rules that the nights fail.
 
         Returns
         -------
@@ -93,21 +94,23 @@ class Judging:
         ------
         DataError
             If no such failure is recorded.
+        OptionError
+            If `reason` is empty.
         """
         named, rules = map(several, (partition, rule))
         return query.accept(self._context, named, rules, reason)
 
     def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
-        """List what is unusual in nights, largest change first, to lead from a failed rule to its cause.
+        """List unusual facts of nights, largest change first, to find the cause of a failed rule.
 
-        Compares rows, positives, nulls (also by file), quantiles of scores and sizes of clusters with the last 7
-        complete earlier nights that fail no rule, and the costs of clusters and classes that `attribute` tells. It
-        reads the states of these nights, not the data.
+        Compares rows, positives, nulls (also by file), quantiles of scores, sizes of clusters, and the costs of
+        clusters and classes (see `attribute`) with the last 7 complete earlier nights that fail no rule. It reads the
+        states of these nights, not the data.
 
         Parameters
         ----------
         partition : str or sequence of str
-            Nights; by default those that fail.
+            Names of nights; by default those that fail or are undecided.
 
         Returns
         -------
@@ -117,6 +120,6 @@ class Judging:
         Raises
         ------
         MissingInputError
-            If the store does not have a night.
+            If the store lacks one of the nights.
         """
         return query.diagnose(self._context, several(partition))
