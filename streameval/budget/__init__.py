@@ -2,12 +2,14 @@
 
 A `Budget` counts the bytes of the arrays that states hold. When they exceed the limit, the largest arrays are written
 to the spill file until the rest fits. A spilled array is read back slice by slice. The file is unlinked as soon as it
-is open, so that a killed process leaves nothing behind.
+is open, so a killed process leaves nothing behind.
 
-Memory is taken outside states too. Reading and collecting rows is reserved from the limit while it lasts
-(`Budget.reserved`), compiling loops for good, since the compiler keeps what it takes (`Budget.make_room_to_compile`),
-what a thread gathers or sorts at a time is a share of it (`Budget.scratch`), and what the
-allocators keep of freed memory goes back to the system where the limit is near (`Budget.relieve`).
+Memory outside states is accounted for as well:
+
+- what reading and collecting rows takes is reserved from the limit as long as it lasts (`Budget.reserved`);
+- what compiling loops takes is reserved for good, because the compiler keeps it (`Budget.make_room_to_compile`);
+- a thread may gather or sort a fixed share of the limit at a time (`Budget.scratch`);
+- freed memory that the allocators keep is returned to the system when the limit is near (`Budget.relieve`).
 
 Spilling costs time and changes no result.
 """
@@ -58,10 +60,10 @@ __all__ = [
     "spill_directory",
 ]
 
-LEAST_ROOM = 1 / 8  # share of the limit that states always have
-_SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
-_WORTH_KEEPING = 1 << 16  # bytes from which an array is kept for another builder
-_GROWTH = 1 / 32  # share of the limit by which a process grows until freed memory is given back again
+LEAST_ROOM = 1 / 8  # share of the limit that is always left to states
+_SMALL = 1 << 13  # bytes of an array below which spilling is not worth a system call
+_WORTH_KEEPING = 1 << 16  # bytes of an array from which it is kept for another builder
+_GROWTH = 1 / 32  # share of the limit by which a process must grow before freed memory is returned again
 _LOG = logging.getLogger(__name__)
 
 
@@ -70,12 +72,12 @@ class Budget:
 
     Parameters
     ----------
-    limit : int
-        Bytes; None for a quarter of the memory this process may use.
+    limit : int, optional
+        Limit in bytes; by default a quarter of the memory that this process may use.
     directory : path, optional
-        Where the spill file is made, when it is needed. See `spill_directory`.
+        Directory of the spill file, which is created when it is first needed; see `spill_directory`.
     threads : int
-        Threads that gather and sort at the same time.
+        Number of threads that gather and sort at the same time.
 
     Examples
     --------
@@ -92,13 +94,13 @@ class Budget:
         self.limit = available_memory() // 4 if limit is None else limit
         self.directory = spill_directory(directory)
         self.threads = threads
-        self.room = self.limit  # for arrays: the limit without what is reserved
+        self.room = self.limit  # bytes for arrays: the limit minus what is reserved
         self._reserved = 0
         self.resident = 0
         self.spilled = 0
-        self.learned: dict[Any, Any] = {}  # by spec, what one builder learned of the data for those after it
+        self.learned: dict[Any, Any] = {}  # by spec, what a builder has learned about the data for later builders
         self._held: dict[int, weakref.ref[Buffer]] = {}
-        self._largest: list[tuple[int, int]] = []  # a heap of −bytes and key of what may be spilled; also of the dead
+        self._largest: list[tuple[int, int]] = []  # heap of (−bytes, key) of spillable buffers; may include dead ones
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
         self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
@@ -106,18 +108,24 @@ class Budget:
         self._lock = threading.Lock()
         self._file: SpillFile | None = None
         self._base = process_memory()
-        self._relieved = self._base  # bytes that the process had when freed memory was last given back
+        self._relieved = self._base  # bytes of the process when freed memory was last returned
         self._compiling = 0
         tell_before_compiling(self)
 
     @property
     def scratch(self) -> int:
-        """Bytes that one thread may decode, gather or sort at a time: all of them take a quarter of the limit."""
+        """Bytes that one thread may decode, gather or sort at a time; all threads take a quarter of the limit."""
         return self.limit // (4 * self.threads)
 
     @contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
-        """Reserve this much of the limit for uses other than states, but leave states at least an eighth of it."""
+        """Reserve bytes of the limit for uses other than states, which are left at least an eighth of the limit.
+
+        Raises
+        ------
+        SpillError
+            If arrays must be spilled and cannot be written.
+        """
         self._reserve(nbytes)
         try:
             self._spill_excess()
@@ -131,16 +139,16 @@ class Budget:
             self.room = max(self.limit - self._reserved, int(self.limit * LEAST_ROOM))
 
     def make_room_to_compile(self, nbytes: int) -> None:
-        """Leave this much less of the limit to states for good; say once in a process if that does not fit."""
+        """Reserve bytes of the limit for good; logs a warning, once in a process, if they do not fit."""
         self._compiling += nbytes
         self._reserve(nbytes)
         if self.limit - self._reserved - max(COMPILING - self._compiling, 0) < self.limit * LEAST_ROOM:
             _warn_of_compiling()
-        with suppress(SpillError):  # whoever compiles may not be the owner, who meets it with the next array
+        with suppress(SpillError):  # the owner of the budget gets the error with its next array
             self._spill_excess()
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """An uninitialised array for a builder, reused if one of this shape was given back: fresh memory is slow."""
+        """An uninitialised array for a builder; a spare array of this shape is reused, because fresh memory is slow."""
         shape = (shape,) if isinstance(shape, int) else shape
         with self._lock:
             spare = self._spare.get((shape, np.dtype(dtype)))
@@ -151,7 +159,7 @@ class Budget:
         return fresh_array(shape, dtype)
 
     def give_back(self, array: Array) -> None:
-        """Return a borrowed array that nothing else refers to; it is kept while states leave room for it."""
+        """Return a borrowed array that nothing else refers to; it is kept as a spare while states leave room for it."""
         if array.nbytes >= _WORTH_KEEPING:
             with self._lock:
                 self._forget_dead()
@@ -164,10 +172,11 @@ class Budget:
         self._spare_bytes = 0
 
     def release_spares(self) -> None:
-        """Drop the spare arrays; call when no builder is running.
+        """Drop the spare arrays; to be called when no builder is running.
 
-        Where states fill half of the limit, what Arrow and the C library keep of freed memory goes back to the system:
-        it lies in pieces between the states and would add to what follows. Else it is kept: fresh memory is slow.
+        If states fill half of the limit, freed memory that Arrow and the C library keep is returned to the system: it
+        is fragmented between the states, and would add to what is allocated next. Otherwise it is kept, because fresh
+        memory is slow.
         """
         with self._lock:
             self._drop_spares()
@@ -176,9 +185,9 @@ class Budget:
             give_back_freed()
 
     def relieve(self) -> None:
-        """Give freed memory back as `release_spares` does, if the process has grown by the limit, and again since.
+        """Return freed memory to the system if the process has grown by more than the limit.
 
-        Freed memory that is used again costs nothing, so only growth since the last time calls for it.
+        It must also have grown since memory was last returned, since freed memory that is being reused does no harm.
         """
         taken = process_memory()
         self._relieved = min(self._relieved, taken)
@@ -187,9 +196,17 @@ class Budget:
             self._relieved = process_memory()
 
     def hold(self, array: Array, overhead: int = 0) -> Buffer:
-        """Count an array in the budget; this may spill it or others.
+        """Count an array in the budget; this may spill it or other arrays.
 
-        `overhead` bytes more live as long as the array, and are never spilled.
+        Parameters
+        ----------
+        array : array to hold
+        overhead : further bytes that live as long as the array and are never spilled
+
+        Raises
+        ------
+        SpillError
+            If arrays must be spilled and cannot be written.
         """
         buffer = Buffer(array)
         buffer.owner = weakref.ref(self)
@@ -221,7 +238,7 @@ class Budget:
             if self.resident + self._spare_bytes > self.room:
                 self._drop_spares()
             while self.resident > self.room and self._largest:
-                _, key = self._largest[0]  # still there if it cannot be written: the disk may have room later
+                _, key = self._largest[0]  # kept in the heap if writing fails, because the disk may have room later
                 held = self._held.get(key)
                 buffer = None if held is None else held()
                 if buffer is not None:

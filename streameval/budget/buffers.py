@@ -1,6 +1,6 @@
-"""Arrays that may be spilled, and the file that they are spilled to.
+"""Buffers: arrays that may be spilled, and the file to which they are spilled.
 
-A spilled array is read back slice by slice. The file is unlinked as soon as it is open, so that a killed process leaves
+A spilled array is read back slice by slice. The file is unlinked as soon as it is open, so a killed process leaves
 nothing behind.
 """
 
@@ -28,12 +28,18 @@ __all__ = ["Buffer", "Computed", "SpillFile"]
 
 
 class SpillFile:
-    """An unlinked, append-only file; any thread may write and read slices at offsets."""
+    """An unlinked, append-only file; any thread may append arrays and read slices at offsets.
+
+    Raises
+    ------
+    SpillError
+        If the file cannot be created, written or read.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - open as long as this object: a finalizer closes it
+            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - a finalizer closes it
         except OSError as error:
             raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)
@@ -70,7 +76,7 @@ class SpillFile:
                 os.ftruncate(self._file.fileno(), start)
 
     def read(self, offset: int, out: Array) -> None:
-        """Fill `out` from `offset`."""
+        """Fill `out` with the bytes from `offset` on."""
         data = out.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(data):
@@ -94,11 +100,12 @@ class _Spilled(NamedTuple):
 class Buffer:
     """An array in memory or in the spill file, read by ranges of rows.
 
-    A part of a buffer keeps the whole buffer alive and is spilled with it; so does what is computed from one.
+    A part of a buffer, and a buffer computed from one, keep the original buffer alive; its memory is released only with
+    the original, or when that is spilled.
 
     Attributes
     ----------
-    owner : reference to the budget that holds it; None if none does
+    owner : weak reference to the budget that counts it; None if there is none
 
     Examples
     --------
@@ -129,7 +136,7 @@ class Buffer:
         return part
 
     def computed(self, compute: Callable[[Array], Array], dtype: Any) -> Buffer:
-        """What a function makes of rows, of another type, anew whenever they are read: it takes no memory."""
+        """A buffer of type `dtype` whose rows are computed by a function on every read, and take no memory."""
         return Computed(self.shape, dtype, lambda start, stop: compute(self.read(start, stop)))
 
     @property
@@ -153,7 +160,7 @@ class Buffer:
             self._data = _Spilled(file, file.write(self._data))
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
-        """Rows from `start` to `stop`; a view where the array is in memory."""
+        """Rows from `start` to `stop`; a view if the array is in memory."""
         stop = self.shape[0] if stop is None else stop
         if self._whole is not None:
             return self._whole.read(self._first + start, self._first + stop)
@@ -165,7 +172,7 @@ class Buffer:
         return out
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:
-        """Carry bytes, never a path, to another process."""
+        """Pickle the bytes of the array, never a path."""
         return Buffer, (self.read(),)
 
 
@@ -175,9 +182,9 @@ class Computed(Buffer):
     Parameters
     ----------
     shape : tuple of int
-    dtype : its type
+    dtype : type of the array
     compute : callable
-        From the first row to read and the end to the rows between them.
+        ``compute(start, stop)`` returns the rows from `start` to `stop`.
 
     Examples
     --------
@@ -193,7 +200,7 @@ class Computed(Buffer):
 
     @property
     def resident(self) -> bool:
-        """Never: what it is computed from counts."""
+        """False: only the buffers from which it is computed count."""
         return False
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""What memory and processors this process may use, and how it gives memory back."""
+"""The memory and processors that this process may use, allocation of large arrays, and return of freed memory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = [
     "spill_directory",
 ]
 
-_LARGE_PAGE = 1 << 21  # bytes; an array of fewer is not aligned
+_LARGE_PAGE = 1 << 21  # bytes; smaller arrays are not aligned
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` makes spill files there, which have no name; /tmp is often memory
+_DISK = Path("/var/tmp")  # noqa: S108 - spill files there have no name (`tempfile`); /tmp is often in memory
 _PAGES = Path("/proc/self/statm")
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes in a size such as ``"2GiB"``, ``"500 MB"`` or ``1073741824``.
+    """The number of bytes of a size such as ``"2GiB"``, ``"500 MB"`` or ``1073741824``.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def parse_bytes(text: str | int) -> int:
 
 @cache
 def available_memory() -> int:
-    """Bytes of memory this process may use: physical memory, or the cgroup's limit if that is lower. Cached.
+    """Bytes of memory that this process may use: physical memory, or the limit of its cgroup if that is lower. Cached.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def available_memory() -> int:
 
 
 def _cgroup_limits() -> Iterator[Path]:
-    """Files that may hold a memory limit: of this process's cgroup and of its parents."""
+    """Files that may contain a memory limit of this process's cgroup or of its parents (cgroup v1 and v2)."""
     root = Path("/sys/fs/cgroup")
     yield root / "memory" / "memory.limit_in_bytes"
     with suppress(OSError):
@@ -90,7 +90,7 @@ def _cgroup_limits() -> Iterator[Path]:
 
 
 def available_threads() -> int:
-    """Processors this process may run on, respecting affinity.
+    """Number of processors on which this process may run, respecting affinity.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def available_threads() -> int:
 
 
 def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
-    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (``/tmp`` is often memory)."""
+    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (``/tmp`` is often in memory)."""
     if path is not None:
         return Path(path)
     if "TMPDIR" not in os.environ and os.access(_DISK, os.W_OK):
@@ -110,11 +110,12 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An uninitialised array that begins at a large page, and ends in one that it fills by half or more.
+    """An uninitialised array that is aligned to large pages.
 
-    NumPy asks for large pages for allocations of 4 MiB and more. The first write to one takes a quarter of the time of
-    the small pages that it replaces, and rows that are scattered over it miss the translation cache less often. The
-    system gives large pages between aligned addresses only.
+    NumPy requests large pages for allocations of 4 MiB and more. The first write to a large page takes a quarter of the
+    time of the small pages that it replaces, and rows scattered over it miss the translation cache (TLB) less often.
+    The system provides large pages only between aligned addresses, so the array begins at one, and its allocation is
+    extended to the end of the last page if it fills at least half of it.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def give_back_freed() -> None:
-    """Give freed memory that Arrow's allocator and the C library keep back to the system, where they can."""
+    """Return freed memory that Arrow's allocator and the C library keep to the system, as far as they can."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -143,7 +144,7 @@ def give_back_freed() -> None:
 
 
 def process_memory() -> int:
-    """Bytes of memory that this process has; 0 where the system does not tell."""
+    """Resident memory of this process in bytes; 0 if the system does not report it."""
     with suppress(OSError):
         return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,7 +1,7 @@
 """The engine: runs the steps of an evaluation on threads of this process or on the workers of a Dask client.
 
-`Engine` is the protocol; `start` makes the implementation that the arguments of `streameval.evaluate` ask for. Both
-build graphs that Dask runs, and their results are bit-identical.
+`Engine` is the protocol; `start` creates the implementation for the arguments of `streameval.evaluate`. Both
+implementations build graphs that Dask runs, and their results are bit-identical.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def start(
     Parameters
     ----------
     client, threads, memory, spill, progress
-        As `streameval.evaluate`.
+        As in `streameval.evaluate`.
     scheduler_timeout : float
         Seconds to wait for a worker of the client if none answers.
 
@@ -44,11 +44,11 @@ def start(
     ------
     OptionError
         If `memory` is not a size, `threads` is not a positive integer, `threads` and `client` are both given, or
-        `scheduler_timeout` would change nothing.
+        `scheduler_timeout` is given without a client.
     SpillError
         If the spill directory does not exist.
     ClusterError
-        If the scheduler or all of its workers do not answer.
+        If the scheduler does not answer, or no worker does, or a worker is not usable.
     """
     check_timeout(client, scheduler_timeout)
     if client is not None or (threads is None and "distributed" in sys.modules):
@@ -63,7 +63,7 @@ def start(
 
 
 def check_timeout(client: Any, scheduler_timeout: float) -> None:
-    """Raise `OptionError` if the timeout for workers is invalid, or there is no client to wait for."""
+    """Raise `OptionError` if the timeout is invalid, or is given without a client."""
     if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
         msg = (
             f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)"

@@ -4,8 +4,8 @@ A task folds a few pieces of the scan into one state per spec. Labels and weight
 by all builders. This module does not know where the data come from or which engine runs the task.
 
 The engine divides its memory limit: 60 % for finished states, at most 25 % for the buffers of builders
-(`run_capacity`), the rest for record batches and for the shards being finalized. What reading row groups takes is
-reserved from the states' share while a task runs (`streameval.engine.scratch`).
+(`run_capacity`), and the rest for record batches and for the shards being finalized. While a task runs, the memory for
+reading row groups is reserved from the states' share (`streameval.engine.scratch`).
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ __all__ = [
     "tasks",
 ]
 
-BATCH_ROWS = 1 << 20
+BATCH_ROWS = 1 << 20  # largest number of rows of a batch
 RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
-TASK_ROWS = 1 << 20  # rows that make a task worthwhile
-TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
-FIXED_TASKS = 2  # the same where no state grows with the rows: then the tables of each task take the time
+TASK_ROWS = 1 << 20  # smallest number of rows that is worth a task
+TASKS = 4  # tasks per thread for any number of rows, which bounds the number of live states
+FIXED_TASKS = 2  # tasks per thread if no state grows with the rows, since each task then takes time for its tables
 _ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
-ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
-HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64
+ROWS_A_TASK = 1 << 22  # rows of a task if a state depends on how rows are divided into tasks
+HEAVIEST = 1e280  # largest weight, so that no sum of weights overflows a float64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every fold task must know.
+    """The parameters that all fold tasks of a pass share.
 
     Attributes
     ----------
     schema : the columns to read and their types
-    label : how labels are read; None where rows have no classes
-    weight : the weight column
+    label : how labels are read; None if rows have no classes
+    weight : the weight column, or None
     specs : the states to build
     skip : whether a file that cannot be read is skipped instead of ending the run
     by_row_group : whether every piece is read separately; otherwise adjacent pieces of a file are joined
-    where : which rows to fold; all without it
+    where : filter of the rows to fold; None for all rows
     derived : columns that are computed from those that are read
     """
 
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def associative(self) -> bool:
-        """Whether tasks may be cut anywhere without changing a state."""
+        """Whether the rows may be divided into tasks in any way without changing a state."""
         return all(spec.associative for spec in self.specs)
 
     def empty(self) -> dict[Any, Any]:
@@ -103,8 +103,8 @@ class Folded:
 
     Attributes
     ----------
-    states : dict of Spec to State, the label state first
-    skipped : tuple of (file, reason), the files that could not be read
+    states : dict of Spec to State, with the label state first
+    skipped : tuple of (file, reason) for the files that could not be read
     """
 
     states: dict[Any, Any]
@@ -118,9 +118,15 @@ class Folded:
 def tasks(
     pieces: Sequence[Piece], rows: int, most: int, *, by_file: bool, by_row_group: bool = False
 ) -> list[tuple[Piece, ...]]:
-    """Group pieces into at most `most` tasks of about equal rows, `TASK_ROWS` or more each.
+    """Group pieces into at most `most` tasks with about equal numbers of rows, at least about `TASK_ROWS` each.
 
-    With `by_file` every file is a task; with `by_row_group` the pieces of a task are not joined.
+    Parameters
+    ----------
+    pieces : pieces of the scan, in order
+    rows : number of all rows; with −1 (unknown), every piece is a task
+    most : largest number of tasks
+    by_file : whether every file is a task instead
+    by_row_group : whether the pieces of a task are kept separate; otherwise adjacent row groups of a file are joined
     """
     count = max(1, min(most, rows // TASK_ROWS))
     gathered: list[list[Piece]] = []
@@ -143,9 +149,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     pieces : pieces of the scan; of a single file if `plan.skip`
     plan : see `Plan`
     budget : owns the states
-    capacity : rows that a builder collects at a time
-    progress : called after each batch with its number of rows; the calls add up to the rows of the pieces. It may raise
-        to end the run.
+    capacity : number of rows that a builder collects at a time
+    progress : called after each batch with its number of rows; the calls add up to `Piece.rows` of all pieces. It may
+        raise an exception to end the run.
 
     Raises
     ------
@@ -157,7 +163,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
     room = max(1, min(capacity, rows)) if sure else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
-    due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
+    unreported = sum(piece.rows for piece in pieces if piece.estimated)  # progress adds up to the estimated rows
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
             for piece, row, batch in raw_batches(
@@ -166,10 +172,10 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
                 for rows_ready in prepared(piece, row, batch, plan, reader):
                     hand_over(rows_ready, builders)
                 budget.relieve()
-                done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
-                due -= done if piece.estimated else 0
-                progress(done)
-        progress(due)
+                reported = min(batch.num_rows, unreported) if piece.estimated else batch.num_rows
+                unreported -= reported if piece.estimated else 0
+                progress(reported)
+        progress(unreported)
     except CorruptFileError as error:
         if not plan.skip:
             raise
@@ -180,7 +186,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
 
 
 def label_reader(plan: Plan, name: str) -> LabelReader | None:
-    """What reads the labels of a file."""
+    """A reader for the labels; None if rows have no classes. Raises `LabelError`, which names the file."""
     if plan.label is None:
         return None
     column = plan.label.column
@@ -201,9 +207,9 @@ def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterat
 
 
 def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequence[Piece] = ()) -> int:
-    """Rows to read at a time; fewer if a column has values of variable length, or the builders or the budget are small.
+    """Number of rows to read at a time; fewer if columns have texts, or the builders or the budget are small.
 
-    Footers of the pieces may tell that texts are long.
+    The footers of the pieces show whether texts are long.
 
     Examples
     --------
@@ -221,7 +227,7 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequenc
 
 
 def row_width(schema: pa.Schema) -> int:
-    """Bytes of a row in memory; a guess where values may have any length.
+    """Bytes of a row in memory; values of variable length are assumed to take 64.
 
     Examples
     --------
@@ -241,7 +247,7 @@ def _width(kind: pa.DataType) -> int:
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
     """Decode labels and weights, and drop rows that are filtered out or incomplete.
 
-    Nothing if no row is left.
+    Yields the batch, or nothing if no row is left.
     """
     kept = None
     if plan.where is not None:
@@ -262,7 +268,7 @@ def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: 
 
 
 def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
-    """Give a batch to builders by their specs: those that need labels get the rows that have one."""
+    """Pass a batch to all builders; those that need labels get only the rows that have one."""
     labelled = batch.with_labels()
     for spec, builder in builders.items():
         rows = batch if spec.counts_unlabelled else labelled
@@ -271,7 +277,7 @@ def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
 
 
 def _weights_of(batch: pa.RecordBatch, column: str, name: str, labelled: Array | None) -> Array:
-    """Weights of a batch; 0 for rows without a label, which are not weighed."""
+    """Weights of a batch; 0 for rows without a label, whose weights are neither checked nor used."""
     if labelled is None:
         return _weights(batch.column(column), column, name)
     weights = np.zeros(batch.num_rows)
@@ -309,7 +315,7 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
 def merge(parts: Sequence[Folded]) -> Folded:
     """Merge the states of several tasks, spec by spec.
 
-    Neighbours are merged pairwise, so that trees of any power of two as fan-in add up weights in one order.
+    Neighbours are merged pairwise, so that weights are added in the same order for any fan-in that is a power of two.
     """
     level = [part.states for part in parts]
     while len(level) > 1:
@@ -323,16 +329,19 @@ def _pair(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def task_threads(rows: int) -> int:
-    """Threads to assume if a state depends on how tasks are cut: a function of the data, the same on every machine."""
+    """Number of threads to assume if a state depends on how rows are divided into tasks.
+
+    It depends on the number of rows alone, so the tasks are the same on every machine.
+    """
     return max(1, rows // (TASKS * ROWS_A_TASK))
 
 
 def builder_bytes(specs: Iterable[Spec]) -> int:
     """Bytes that one builder of each spec needs per row, at least 1.
 
-    The builders of a grouped state share what one builder of its inner state would take. A builder of keyed counts
-    collects words (and weights) with a 4-byte code, and holds the words twice while it
-    partitions them. Builders of other states need no buffers.
+    A builder of keyed counts collects words (and weights) with a 4-byte code, and holds words and weights twice while
+    it partitions them. All builders of a grouped state together take as much as one builder of its inner state.
+    Builders of other states need no buffers.
 
     Examples
     --------
@@ -345,5 +354,5 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
 
 
 def run_capacity(limit: int, threads: int, specs: Iterable[Spec]) -> int:
-    """Rows that a builder collects at a time: the buffers of all builders take at most a quarter of the limit."""
+    """Number of rows that a builder collects at a time, so that all buffers take at most a quarter of the limit."""
     return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * builder_bytes(specs))))

@@ -1,8 +1,8 @@
 """Graph: the Dask graphs of a run on threads.
 
-A run is two graphs. The first folds every task and merges the states as a tree; the second finalizes shards. Both run
-on Dask's threaded scheduler, because the kernels release the GIL. Tasks call `Progress` regularly, which raises once
-the run is cancelled.
+A run consists of two graphs. The first folds every task and merges the states as a tree; the second finalizes shards.
+Both run on Dask's threaded scheduler, because the kernels release the GIL. Tasks call `Progress` regularly, which
+raises an exception once the run is cancelled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CancelledError(Exception):
 
 
 class Progress:
-    """Counts rows over all threads, and ends the tasks of a cancelled run.
+    """Reports rows from all threads, and ends the tasks of a cancelled run.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Progress:
         self._cancelled = False
 
     def __call__(self, rows: int) -> None:
-        """Report `rows` more rows, or raise `CancelledError`."""
+        """Report `rows` further rows; raises `CancelledError` if the run is cancelled."""
         if self._cancelled:
             raise CancelledError
         if self._report is not None:
@@ -51,18 +51,18 @@ class Progress:
                 self._report(rows)
 
     def cancel(self) -> None:
-        """End every task at its next call."""
+        """Cancel the run: every task ends at its next call."""
         self._cancelled = True
 
 
 def thread_count(threads: int | None) -> int:
-    """The number of threads asked for, or the number of available processors."""
+    """The given number of threads, or by default the number of available processors; raises `OptionError`."""
     return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
 
 
 def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
-    """Map a function over items on Dask's threads; results in order."""
-    if len(items) < 2 or threads == 1:  # nothing to schedule: a small night need not wait for Dask
+    """Map a function over items on Dask's threads; the results are in order."""
+    if len(items) < 2 or threads == 1:  # nothing to schedule, so a small night need not wait for Dask's import
         return [function(item) for item in items]
     graph = _calls(function, items, name)
     return _compute(graph, list(graph), threads)
@@ -71,7 +71,7 @@ def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads
 def tree(
     function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
 ) -> R:
-    """Map a function over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
+    """Map a function over items and merge the results as a tree of bounded fan-in, so that few are alive at a time."""
     if len(items) == 1:
         return function(items[0])
     graph = _calls(function, items, name)
@@ -86,7 +86,7 @@ def tree(
 
 
 def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[str, Any]:
-    """A graph with a task for each item. Tasks carry the number of their item, because Dask would search the items."""
+    """A graph with a task for each item; tasks carry the index of their item, since Dask would search the item."""
 
     def call(i: int) -> R:
         return function(items[i])
@@ -95,7 +95,7 @@ def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[st
 
 
 def _compute(graph: dict[str, Any], keys: list[str], threads: int) -> list[Any]:
-    """Results of some tasks; schedulers are called directly, since Dask imports its cluster to find one by name."""
+    """Results of some tasks; schedulers are called directly, since Dask imports `distributed` to find one by name."""
     from dask import local, threaded
 
     return list(threaded.get(graph, keys, num_workers=threads) if threads > 1 else local.get_sync(graph, keys))

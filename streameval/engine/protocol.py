@@ -1,4 +1,4 @@
-"""The engine protocol: read the data in one pass, then finalize the states.
+"""The engine protocol: fold the data in one pass, then finalize the states.
 
 `streameval.engine.threads` runs tasks on threads of this process, `streameval.engine.cluster` on the workers of a Dask
 client. Callers depend on this protocol alone.
@@ -32,11 +32,11 @@ class Engine(Protocol):
 
     @property
     def where(self) -> str:
-        """Where tasks run, for people to read."""
+        """A description of where tasks run, for messages."""
 
     @property
     def threads(self) -> int:
-        """Threads of this process, for planning."""
+        """Number of threads of this process, which plan the scan."""
 
     @property
     def limit(self) -> int:
@@ -51,13 +51,21 @@ class Engine(Protocol):
         """The row counter, which also cancels the run."""
 
     def check(self, metrics: Iterable[Metric]) -> None:
-        """Raise `ClusterError` if a user's own metric cannot be imported where tasks run, `OptionError` if not sent."""
+        """Check that tasks can use a user's own metrics.
+
+        Raises
+        ------
+        ClusterError
+            If the class of a metric cannot be imported where tasks run.
+        OptionError
+            If a metric cannot be sent there.
+        """
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass."""
+        """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass; raises what `fold` raises."""
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
-        """The pieces of each fold task of such a pass."""
+        """The pieces of each fold task of a pass."""
 
     def capacity(self, plan: Plan) -> int:
         """Rows that a builder collects at a time."""
@@ -72,18 +80,22 @@ class Engine(Protocol):
         """The values of each job's metrics; shards of all states are finalized in parallel."""
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
+        """Summarise a contingency table.
+
+        If `assignment_cells` is given, the summary has the optimal assignment of clusters to classes, exact for
+        connected components of at most that number of cells and bounded for larger ones.
+        """
 
     def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and show its groups to watchers that `watch` makes where tasks run."""
+        """Summarise a contingency table, and pass its clusters and classes to watchers, which `watch` creates."""
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Number of ranges and number of tasks by name that a run will need.
+        """Number of ranges, and number of tasks by name, that a run will need.
 
         Parameters
         ----------
-        folds : fold tasks
-        shards : shards of all states that are finalized shard by shard
+        folds : number of fold tasks
+        shards : number of shards of all states that are finalized shard by shard
         nbytes : bytes of all keyed states
-        tables : one flag per contingency table: whether its best matching is wanted
+        tables : for each contingency table, whether its optimal assignment is needed
         """

@@ -1,4 +1,4 @@
-"""What a run takes in addition to states, builders and batches, and whether a memory limit leaves room for it."""
+"""Scratch memory: what a run takes besides states, builders and batches, and whether the limit has room for it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_finished", "warn_of_little"]
 
-LONG_BATCH_ROWS = 1 << 15  # rows of a batch that has strings or binaries
-_PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers look at its size no more often
-STATE_SHARE = 0.6  # share of the memory limit that states may hold
-_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
-_BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # bytes for each of a bounded state: its builder and itself; at most for a row
-_FINISHED = 1 / 3  # share of a worker's limit up to which rows of finished tasks leave its peak within the limit
+LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that has strings or binaries
+_PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers check the size of a page only so often
+STATE_SHARE = 0.6  # share of the memory limit that states may take
+_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of tables (hot keys, codes) per thread, and per row if there are few rows
+_BOUNDED, _BOUNDED_ROW = 1.625, 1 << 12  # a bounded state and its builder: multiple of its bytes; most bytes per row
+_FINISHED = 1 / 3  # share of a worker's limit up to which rows of finished tasks keep its peak within the limit
 _LOG = logging.getLogger(__name__)
 
 
 def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: int = 1) -> int:
-    """Bytes that all threads take while they read, without states that grow, their builders and batches of numbers.
+    """Bytes that all threads take while they read, besides growing states, their builders and batches of numbers.
 
-    Each takes twice the largest row group, as it is stored, twice the texts of a batch, which may be many times what is
-    stored of them, a page of texts, tables of a few megabytes, and the states of those specs that have a largest one,
-    with their builders; for few rows, less.
+    Each thread takes twice the compressed bytes of the largest row group; twice the decoded texts of a batch, which may
+    be many times their stored size, or those of a page; tables of a few megabytes; and the states of the specs that
+    have a largest size, with their builders. Tables and bounded states take less for few rows.
     """
     tables, bounded = _TABLES, int(_BOUNDED * sum(spec.largest or 0 for spec in specs))
     if all(piece.rows >= 0 for piece in pieces):
@@ -44,14 +44,14 @@ def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: 
 
 
 def _group_bytes(piece: Piece) -> int:
-    """Bytes of the largest row group as it is stored; none for a table in memory."""
+    """Compressed bytes of the largest row group; 0 for a table in memory."""
     return max(getattr(_stored(piece), "sizes", ()), default=piece.nbytes if piece.estimated else 0)
 
 
 def _text_bytes(piece: Piece) -> int:
-    """Bytes of the texts that are decoded for a batch, by what the footer tells of their mean length.
+    """Bytes of the decoded texts of a batch, from their mean length in the footer.
 
-    Long texts that are read as codes are decoded once, in a dictionary.
+    Long texts that are read as codes are decoded once, in their dictionary.
     """
     rows, longest = max(piece.rows, 0), text_rows([piece])
     dictionaries: int = getattr(_stored(piece), "dictionaries", 0)
@@ -59,7 +59,7 @@ def _text_bytes(piece: Piece) -> int:
 
 
 def text_rows(pieces: Iterable[Piece]) -> int:
-    """Rows to read at a time of pieces with strings or binaries; fewer if these are long, as the footers tell.
+    """Number of rows to read at a time from pieces with strings or binaries; fewer if the footers show long texts.
 
     Examples
     --------
@@ -77,20 +77,20 @@ def _row_text(piece: Piece) -> int:
 
 
 def _stored(piece: Piece) -> Any:
-    """The row groups of a piece, or what else it is read from."""
+    """The row groups of a piece, also below `KeptRows`; any other source unchanged."""
     return getattr(piece.source, "source", piece.source)
 
 
 def warn_of_little(limit: int, pieces: Sequence[Piece], specs: Iterable[Spec], threads: int, whose: str = "") -> None:
-    """Say, once for equal numbers, that a limit is too low to hold.
+    """Log a warning, once for equal numbers, if a memory limit is too low to be kept.
 
     Parameters
     ----------
-    limit : bytes of the process that folds
-    pieces : what it reads
-    specs : what it folds
-    threads : its threads
-    whose : words after "memory", such as " of a worker"
+    limit : memory limit of the process that folds, in bytes
+    pieces : the pieces that it reads
+    specs : the states that it folds
+    threads : number of its threads
+    whose : words after "memory" in the message, such as " of a worker"
     """
     least = least_limit(scratch_bytes(pieces, specs, threads))
     if limit < least:
@@ -110,12 +110,12 @@ def _warn(limit: int, least: int, threads: int, whose: str) -> None:
 
 
 def warn_of_finished(limit: int, nbytes: int) -> None:
-    """Say, once for equal numbers, that Dask may hold more rows of finished tasks than the limit of a worker covers.
+    """Log a warning, once for equal numbers, if the rows of finished tasks that Dask holds may exceed a worker's limit.
 
     Parameters
     ----------
-    limit : bytes of a worker
-    nbytes : bytes of the rows of all states, divided by the workers
+    limit : memory limit of a worker in bytes
+    nbytes : bytes of the rows of all states, divided by the number of workers
     """
     if nbytes > limit * _FINISHED:
         _warn_of_finished(limit, nbytes)
@@ -133,7 +133,7 @@ def _warn_of_finished(limit: int, nbytes: int) -> None:
 
 
 def least_limit(scratch: int) -> int:
-    """The memory limit from which on reading leaves states the least room that a budget keeps for them.
+    """The smallest memory limit at which reading leaves states the room that a budget guarantees them.
 
     Examples
     --------

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadEngine"]
 
-_WORTH_THREADS = 1 << 20  # bytes of states; fewer are finalized before Dask has started threads, let alone is imported
+_WORTH_THREADS = 1 << 20  # bytes of states; smaller states are finalized faster than Dask starts threads
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class ThreadEngine:
     Attributes
     ----------
     limit : memory limit in bytes
-    budget : owner of the states
+    budget : owns the states
     threads : number of threads
-    progress : row counter, which also cancels the run
+    progress : reports rows, and cancels the run
     begin : called before every pass with its number of rows, −1 if unknown
     """
 
@@ -101,10 +101,10 @@ class ThreadEngine:
         return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(report), begin)
 
     def check(self, metrics: Iterable[Metric]) -> None:
-        """Accept all metrics: they are in this process already."""
+        """Accept all metrics, because they are in this process."""
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """One pass: fold tasks, whose states are merged as a tree."""
+        """Fold all tasks in one pass; their states are merged as a tree."""
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
         warn_of_little(self.limit, pieces, plan.specs, self.threads)
@@ -128,7 +128,7 @@ class ThreadEngine:
         return f"{plural(self.threads, 'thread')} of this process"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """One range, and the number of tasks by name; the tasks of tables depend on the data."""
+        """One range, and the number of tasks by name, without contingency tables, whose tasks depend on the data."""
         return 1, {"fold": folds, "merge": folds - 1, "finalize": shards}
 
     def compute(self, delayed: Any) -> Any:
@@ -136,14 +136,14 @@ class ThreadEngine:
         return delayed.compute(scheduler="synchronous")
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
+        """Summarise a contingency table; see `streameval.engine.protocol.Engine.summary`."""
         if assignment_cells is None:
             return state.summary(self.budget, self.each)
         summary, core = state.summary_and_core(self.budget, self.each)
         return replace(summary, matching=matching(core, assignment_cells))
 
     def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and show its groups to watchers, one for each shard."""
+        """Summarise a contingency table, and pass its clusters and classes to watchers, one for each shard."""
         return state.watched(self.budget, watch, self.each)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:

@@ -1,50 +1,52 @@
-"""The same run on the workers of a `distributed.Client`.
+"""The engine on the workers of a `distributed.Client`.
 
-The tasks of `streameval.engine.threads` become nodes of graphs that Dask's scheduler places. Dask decides which worker
-runs a task, what is stolen or spilled, and what is recomputed after a worker died. A run is three graphs; between them
-the client cuts ranges where the data are:
+The tasks of `streameval.engine.threads` become nodes of graphs for Dask's scheduler. Dask decides which worker runs a
+task, what is stolen or spilled, and what is recomputed after a worker has died. A run consists of three graphs; between
+them, the client chooses ranges according to the distribution of the data:
 
 ::
 
-    fold-i ─► outline-i ─► merged outlines ─► client: totals, and where to cut
+    fold-i ─► outline-i ─► merged outlines ─► client: totals, and the ranges
       │
       └─► split-i-r ─► merge-r ─► finalize-r ─► client: results from partials
                           │
-                          └─► kept while the evaluation lives, for its curves
+                          └─► kept as long as the evaluation, for its curves
 
-Large keyed states never come to the client, and no worker holds a whole one: a worker holds the fold tasks' rows first
-and some of the ranges later (`streameval.states.keyed.ranges`). Results are bit-identical to those of threads, whatever
-the number of workers and whichever of them died.
+Large keyed states never come to the client, and no worker holds an entire state: a worker first holds the rows of its
+fold tasks, and later some of the ranges (`streameval.states.keyed.ranges`). Results are bit-identical to those of
+threads, for any number of workers and even if workers die.
 
-**Input.** Paths must mean the same to every worker, which is checked first. A table in memory travels with the tasks;
-a reader cannot. A Dask DataFrame or delayed tables are computed by the tasks that fold them. Credentials of object
-storage come from the environment of the workers. The client plans, so it must see the data too: it reads every footer,
-but for objects below 64 MiB a single footer and the sizes of the listing.
+**Input.** Paths must name the same data on every worker; a worker opens the first file to check this. A table in memory
+is sent with the tasks; a reader cannot be sent. Partitions of a Dask DataFrame and delayed tables are computed by Dask
+before the tasks that fold them. Credentials of object storage come from the environment of the workers. The client
+plans the run, so it must have access to the data too: it reads every footer, but for objects up to 64 MiB only a single
+footer and the sizes in the listing.
 
-**Failures.** Dask recomputes the tasks of a worker that died, with the same bits. A task that cannot read is tried
-three times; then it is an error, or its files are tried one by one and skipped (`on_error="skip"`).
+**Failures.** Dask recomputes the tasks of a worker that died, with the same bits. A task that cannot read a file is
+tried three times. After that the run fails, or, with `on_error="skip"`, the files of the task are tried one by one, and
+those that cannot be read are skipped.
 
-**Worker settings.** States of all fold tasks on a worker may use 15 % of its `memory_limit` (`memory` sets another
-budget than a quarter of the limit); beyond that they spill to an unlinked file in `spill` or ``$TMPDIR``. What tasks
-have finished is outside the budget: Dask holds it, and spills it by the worker's own limit. If `memory` is too low for
-it, a warning comes before the run. A range is at most a quarter of the limit a thread, and Dask may spill it: leave
-``distributed.worker.memory.spill`` and ``target`` on if states exceed the memory of all workers, and put Dask's
-``temporary-directory`` on a large disk. Dask's nanny sets ``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory
-at once; where fresh memory is slow to touch, as on many virtual machines, keep it instead
-(``distributed.nanny.pre-spawn-environ``: ``MALLOC_MMAP_MAX_=0``, ``MALLOC_TRIM_THRESHOLD_=68719476736``,
-``MALLOC_ARENA_MAX=1``). Leave ``distributed.comm.compression`` off.
+**Worker settings.** A worker's states may use 15 % of its `memory_limit`: 60 % of the budget, which is a quarter of the
+limit unless `memory` sets another. Beyond that, states spill to an unlinked file in `spill` or ``$TMPDIR``. The results
+of finished tasks are outside the budget: Dask holds them, and spills them by the worker's own limit. If `memory` is too
+low for them, a warning is logged before the run. A range takes at most a quarter of the limit divided by the threads of
+a worker, and Dask may spill it: leave ``distributed.worker.memory.spill`` and ``target`` enabled if states exceed the
+memory of all workers, and put Dask's ``temporary-directory`` on a large disk. Dask's nanny sets
+``MALLOC_TRIM_THRESHOLD_=65536``, which returns freed memory at once. Where touching fresh memory is slow, as on many
+virtual machines, keep freed memory instead (``distributed.nanny.pre-spawn-environ``: ``MALLOC_MMAP_MAX_=0``,
+``MALLOC_TRIM_THRESHOLD_=68719476736``, ``MALLOC_ARENA_MAX=1``). Leave ``distributed.comm.compression`` disabled.
 
-**Tasks.** A run has four fold tasks a thread, more if their states would be too large, but at most 20 a gigabyte and
-none below a million rows. Between F fold tasks and R ranges there are F·R splits; beyond 10⁵ tasks the exchange takes
-two levels and the fold tasks become fewer. ``explain`` (``--plan``) counts them.
+**Tasks.** A run has four fold tasks per thread. It has more if their states would be too large, but at most 20 per
+gigabyte, and no task has fewer than about a million rows. Between F fold tasks and R ranges there are F·R split tasks;
+beyond 10⁵ tasks, the exchange takes two levels, and there are fewer fold tasks. ``explain`` (``--plan``) counts them.
 
-- ``connection``: finds a client, checks its workers, translates its errors;
-- ``work``: the functions that run on workers;
-- ``folds``: the first graph, with retries;
-- ``exchange``: fold tasks' rows to ranges;
-- ``tables``: the passes over contingency tables;
-- ``engine``: the three graphs;
-- ``mapped``: many small runs, each on a single worker, such as the nights of a store.
+- ``connection`` finds a client, checks its workers and translates its errors;
+- ``work`` has the functions that run on workers;
+- ``folds`` runs the first graph, with retries;
+- ``exchange`` moves rows from fold tasks to ranges;
+- ``tables`` has the passes over contingency tables;
+- ``engine`` has the three graphs;
+- ``mapped`` makes many small runs, each on a single worker, such as the nights of a store.
 """
 
 from streameval.engine.cluster.connection import connect

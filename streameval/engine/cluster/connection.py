@@ -1,7 +1,7 @@
-"""Connection: the client of a run, the resources of its workers, and Dask's errors as `ClusterError`.
+"""Connection: the client of a run, the resources of its workers, and the translation of Dask's errors.
 
-Before a run every worker is asked for its version and its memory. A worker that does not answer has died, and the
-scheduler will notice soon: the run starts on the others. If no worker answers, it waits for one.
+Before a run, every worker is asked for its version and its memory. A worker that does not answer has died, which the
+scheduler will notice soon; the run starts on the other workers. If no worker answers, the run waits for one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "connect", "key_factory"]
 
-_POLL = 0.1  # seconds between two looks for a worker
-_CONNECT = 1.0  # seconds that a scheduler has to answer, even if nobody waits for a worker
+_POLL = 0.1  # seconds between two checks for a worker
+_CONNECT = 1.0  # least seconds to wait for the scheduler, however short the timeout
 _LOG = logging.getLogger(__name__)
 _GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
 
@@ -45,9 +45,9 @@ class Connection:
     workers : number of workers
     threads : threads of all workers together
     memory : memory limit of the smallest worker, in bytes
-    width : threads of the worker that has the most
+    width : largest number of threads of a worker
     address : address of the scheduler
-    left : addresses of workers that the scheduler listed but that did not answer; the run does not count on them
+    left : addresses of workers that the scheduler listed but that did not answer; the run does not use them
     """
 
     client: Any
@@ -59,10 +59,10 @@ class Connection:
     left: tuple[str, ...] = ()
 
     def submit(self, nodes: Sequence[Any]) -> list[Any]:
-        """Submit the nodes as one graph; returns their futures.
+        """Submit nodes as one graph; returns their futures.
 
-        Dask warns of large graphs. Ours is large where it carries tables that are in memory: each fold task brings its
-        rows along, so that another worker can repeat it if the first one dies. Scattered rows would die with it.
+        Dask warns about large graphs. A graph is large if the input is a table in memory: each fold task carries its
+        rows, so that another worker can repeat the task if the first one dies. Scattered rows would be lost with it.
         """
         with self.errors(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             return list(self.client.compute(list(nodes), optimize_graph=False))
@@ -74,7 +74,7 @@ class Connection:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise `ClusterError` for a lost task, scheduler or connection; other errors pass."""
+        """Raise `ClusterError` for a lost task, scheduler or connection; other errors pass unchanged."""
         try:
             yield
         except distributed.KilledWorker as error:
@@ -92,9 +92,9 @@ class Connection:
 
 
 def key_factory() -> Callable[..., str]:
-    """A function that makes the task keys of one graph; keys of different graphs never collide.
+    """A function that creates the task keys of one graph; the keys of different graphs never collide.
 
-    Dask's dashboard shows the part of a key before the first hexadecimal one.
+    Dask's dashboard groups tasks by the part of the key before the hexadecimal id of the graph.
 
     Examples
     --------
@@ -112,19 +112,19 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     Parameters
     ----------
     client : distributed.Client, the address of a scheduler, or None
-        None is the active client, if there is one.
+        None selects the active client, if there is one.
     threads : int, optional
-        Threads of this process to run on, even if a client is active.
+        Number of threads of this process to run on, even if a client is active.
     scheduler_timeout : float
-        Seconds to wait for the scheduler of an address, at least 1, and then for a worker if none answers.
+        Seconds to wait for the scheduler at an address, at least 1, and then for a worker if none answers.
 
     Raises
     ------
     OptionError
         If both `client` and `threads` are given, or `client` is not a client.
     ClusterError
-        If the scheduler does not answer; if no worker answers in time; if a worker has another version of streameval,
-        or so little memory that Dask would pause it.
+        If the scheduler does not answer; if no worker answers in time; or if a worker has another version of
+        streameval, or so little free memory that Dask would pause it.
     """
     if threads is not None:
         if client is not None:
@@ -193,12 +193,12 @@ def _checked(client: Any, scheduler_timeout: float) -> Connection:
 
 
 def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the scheduler knows of its workers, and what each answers: facts, or the error of one that is gone.
+    """The scheduler's information on its workers, and the answer of each worker, or the error for one that is gone.
 
-    Waits until at least one worker answers, or the time is up.
+    Waits until at least one worker answers, or the timeout has passed.
     """
 
-    # a nested function is pickled by value: a worker may have no streameval
+    # a nested function is pickled by value, because a worker may not have streameval
     def probe() -> tuple[str | None, int, int, float]:
         from importlib import import_module
 
@@ -225,7 +225,7 @@ def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dic
 
 
 def _no_worker(address: str, left: dict[str, BaseException], seconds: float) -> ClusterError:
-    """The error of a run without workers: there were none, or no worker answered."""
+    """The error for a run without workers: there were none, or none answered."""
     if not left:
         return ClusterError(f"the Dask scheduler at {address} has no workers after {seconds:g} s; start some")
     worker, error = next(iter(left.items()))
@@ -236,7 +236,7 @@ def _no_worker(address: str, left: dict[str, BaseException], seconds: float) -> 
 
 
 def _check_worker(worker: str, version: str | None, _: int, taken: int, pause: float, *, limit: int) -> None:
-    """Refuse a worker with another version of streameval, or so full that Dask would pause it before the first row."""
+    """Raise `ClusterError` for a worker with another version of streameval, or one that Dask would pause at once."""
     if version != __version__:
         have = f"has streameval {version}" if version else "has no streameval"
         msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"

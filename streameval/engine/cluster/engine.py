@@ -1,7 +1,7 @@
 """The engine on a cluster: the steps of `streameval.engine.protocol.Engine` as graphs of tasks for the workers.
 
-A pass returns only the outlines of large states. Their rows stay on the workers as ranges, which the engine finds by
-spec. They are released with the engine; an `Evaluation` keeps it for its curves.
+A pass returns only the outlines of large states. Their rows stay on the workers as ranges, which the engine looks up by
+spec. The ranges are released with the engine, which an `Evaluation` keeps for its curves.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterEngine"]
 
-FOLDS_PER_GB = 20  # fold tasks per gigabyte to read at most; more cost more than they gain
-RANGE_BYTES = 1 << 24  # smallest range worth a task
+FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
+RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Where the rows of the states of one pass are.
+    """The ranges that hold the rows of the states of one pass.
 
     Attributes
     ----------
     outlines : future of the outlines
     futures : one future per range
-    shards : for each spec, the shards of each range
+    shards : for each spec, the shards in each range
     """
 
     outlines: Any
@@ -71,7 +71,7 @@ class Ranges:
     shards: Mapping[Any, list[list[Interval]]]
 
     def of(self, spec: Any, number: int) -> Sequence[Interval]:
-        """Shards of a state in a range; none where a state of few distinct keys has fewer ranges than others."""
+        """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
         shards = self.shards[spec]
         return shards[number] if number < len(shards) else ()
 
@@ -86,8 +86,8 @@ class ClusterEngine:
     local : the engine of this process, for small states
     limit : memory limit of each worker in bytes
     spill : directory of the workers' spill files
-    limited : whether the user set the limit; else it is a quarter of a worker's memory, which Dask watches itself
-    ranges : where the rows of folded states are, one entry per pass
+    limited : whether the user set the limit; otherwise it is a quarter of the memory limit that Dask enforces
+    ranges : the ranges of folded states, one entry per pass
     """
 
     connection: Connection
@@ -123,21 +123,21 @@ class ClusterEngine:
 
     @property
     def progress(self) -> Any:
-        """The row counter of this process."""
+        """Reports rows, and cancels the run."""
         return self.local.progress
 
     @property
     def _share(self) -> int:
-        """Bytes of a state that a task may hold."""
+        """Bytes of a state that a task may hold: a quarter of the worker's memory divided by its threads."""
         return max(1, self.connection.memory // (4 * self.connection.width))
 
     def check(self, metrics: Iterable[Metric]) -> None:
-        """Ask every worker whether it can import the classes of a user's own metrics.
+        """Check that every worker can import the classes of a user's own metrics.
 
         Raises
         ------
         ClusterError
-            If one cannot.
+            If a worker cannot.
         OptionError
             If a metric cannot be pickled.
         """
@@ -150,7 +150,7 @@ class ClusterEngine:
                     raise ClusterError(problem)
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """One pass: fold tasks, whose states become outlines and ranges."""
+        """Fold all tasks in one pass; returns the outlines of their states, whose rows stay on workers as ranges."""
         self.local.begin(rows)
         warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
         if self.limited:
@@ -172,10 +172,16 @@ class ClusterEngine:
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task.
 
-        There are as many tasks as on threads, and more if their states would be too large; at most `FOLDS_PER_GB` per
-        gigabyte to read, rounded up to the same number for every thread; and the run stays within `MOST_TASKS` tasks.
+        There are `TASKS` tasks per thread, more if their states would be too large, but at most `FOLDS_PER_GB` per
+        gigabyte to read. The number is rounded up to a multiple of the threads, and reduced so that the run has at most
+        `MOST_TASKS` tasks.
+
+        Raises
+        ------
+        ClusterError
+            If the run would have more than `MOST_TASKS` tasks even with a single fold task.
         """
-        if not plan.associative:  # the result depends on the cut: the same as on threads
+        if not plan.associative:  # the result depends on the tasks, which must be the same as on threads
             return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, by_row_group=plan.by_row_group)
         threads = self.connection.threads
         most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
@@ -211,17 +217,17 @@ class ClusterEngine:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity, self.connection.width)
 
     def _range_count(self, nbytes: int) -> int:
-        """Ranges for `nbytes` bytes of rows: none larger than a task's share, the same number for every thread."""
+        """Number of ranges for `nbytes` bytes of rows: none exceeds a task's share, equally many for each thread."""
         least = -(-nbytes // self._share)
         few = max(1, least, nbytes // RANGE_BYTES)
         return few if few < self.connection.threads else self._even(least)
 
     def _even(self, count: int) -> int:
-        """Round up to the same number for every thread."""
+        """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
-        """Exchange the rows of large states into ranges, and note where these are."""
+        """Exchange the rows of large states into ranges, and keep these."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
@@ -233,7 +239,7 @@ class ClusterEngine:
         self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """The values of each job's metrics: ranges are finalized on their workers, small states here."""
+        """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
         there = [self._where(state) for state, _ in jobs]
         here = [i for i, ranges in enumerate(there) if ranges is None]
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
@@ -245,7 +251,7 @@ class ClusterEngine:
         return [results[i] for i in range(len(jobs))]
 
     def _partials(self, ranges: Ranges, asked: Sequence[Job]) -> list[Any]:
-        """For every range and every state, the partials of its shards."""
+        """For every range and every state, the partials of its shards in the range."""
         key, nodes = key_factory(), []
         sent = [(state.holder, state.spec, work.packed(metrics)) for state, metrics in asked]
         for r, future in enumerate(ranges.futures):
@@ -255,7 +261,7 @@ class ClusterEngine:
         return self.connection.gather(self.connection.submit(nodes))
 
     def _where(self, state: Any) -> Ranges | None:
-        """Where the rows of a state are; None if they are in this process."""
+        """The ranges with the rows of a state; None if the rows are in this process."""
         return next((ranges for ranges in self.ranges if state.holder in ranges.shards), None)
 
     def compute(self, delayed: Any) -> Any:
@@ -263,17 +269,17 @@ class ClusterEngine:
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
+        """Summarise a contingency table; see `streameval.engine.protocol.Engine.summary`."""
         table = self._table(state)
         return self.local.summary(state, assignment_cells) if table is None else table.summary(assignment_cells)
 
     def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and show its groups to watchers, one for each range."""
+        """Summarise a contingency table, and pass its clusters and classes to watchers, one for each range."""
         table = self._table(state)
         return self.local.watched(state, watch) if table is None else table.watched(watch)
 
     def _table(self, state: ContingencyCounts) -> Table | None:
-        """The table whose rows are on workers; None if they are in this process."""
+        """The contingency table on the workers; None if its rows are in this process."""
         ranges = self._where(state)
         if ranges is None:
             return None
@@ -286,5 +292,5 @@ class ClusterEngine:
 
 
 def _row_bytes(plan: Plan, rows: int) -> int:
-    """Bytes that the rows of large states take at most; 0 where the number of rows is unknown."""
+    """Upper bound of the bytes of the rows of large states; 0 if the number of rows is unknown."""
     return max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)

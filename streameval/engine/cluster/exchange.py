@@ -1,9 +1,9 @@
-"""Exchange: the rows of fold tasks become ranges of the merged states (a shuffle).
+"""Exchange: a shuffle that turns the rows of fold tasks into ranges of the merged states.
 
-F folds and R ranges need F·R split tasks and R merges. A task costs the scheduler about a millisecond, so a large
-exchange goes in two levels: groups of folds exchange coarse ranges first, then each coarse range is exchanged into its
-fine ranges. That takes about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be planned within
-`MOST_TASKS`.
+F fold tasks and R ranges need F·R split tasks and R merges. A task costs the scheduler about a millisecond, so a large
+exchange has two levels: groups of fold tasks exchange coarse ranges first, then each coarse range is exchanged into
+fine ranges. This takes about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be planned with at
+most `MOST_TASKS`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_TASKS", "count_tasks", "exchange", "merges", "size", "tree"]
 
-FAN_IN = 32  # results that a task merges
-MOST_TASKS = 100_000  # tasks of a run, and split tasks of a level, at most
+FAN_IN = 32  # largest number of results that a task merges
+MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of a level
 
 
 def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
@@ -44,15 +44,15 @@ def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., s
 def exchange(
     folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = MOST_TASKS
 ) -> list[Any]:
-    """Nodes of the ranges of the merged states.
+    """The nodes of the ranges of the merged states.
 
     Parameters
     ----------
     folds : nodes or futures of arguments for `work.split`
-    cuts : the buckets of each state, range by range
-    key : makes task keys
+    cuts : for each range, the buckets of each state
+    key : creates task keys, see `key_factory`
     numbers : distinguish the task keys of this exchange from those of others
-    tasks : split tasks of a level at most
+    tasks : largest number of split tasks of a level
     """
     if len(folds) * len(cuts) <= tasks or len(cuts) < 4:
         return [tree(_split(folds, cut, key, *numbers, r), work.join, key, *numbers, r) for r, cut in enumerate(cuts)]
@@ -100,7 +100,7 @@ def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
 
 
 def count_tasks(folds: int, ranges: int) -> Counter[str]:
-    """Number of tasks by name until the ranges are there.
+    """Number of tasks by name that create the ranges.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def count_tasks(folds: int, ranges: int) -> Counter[str]:
 
 
 def _steps(folds: int, ranges: int) -> tuple[int, int]:
-    """Fine ranges per coarse range, and folds per group."""
+    """Number of fine ranges per coarse range, and of fold tasks per group."""
     return math.isqrt(ranges), max(FAN_IN, math.isqrt(folds))
 
 
@@ -122,7 +122,7 @@ def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: in
 
 
 def _hull(cuts: Sequence[Cut]) -> Cut:
-    """The buckets that adjacent ranges span."""
+    """The buckets that adjacent ranges span together."""
     hulls = {}
     for spec in cuts[0]:
         filled = [cut[spec] for cut in cuts if cut[spec][0] < cut[spec][1]] or [(0, 0)]

@@ -1,7 +1,7 @@
 """Folds: one pass over the data on a cluster.
 
-A task that cannot read a file is retried twice, on any worker. Other errors end the pass at once, since the data would
-cause them again.
+A task that cannot read a file is retried twice, on any worker. Other errors end the pass at once, because the same data
+would cause them again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fold", "finish", "folds"]
 
-RETRIES = 2  # for a file that cannot be read
+RETRIES = 2  # number of retries for a file that cannot be read
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Fold:
     pieces : the pieces that it folds
     spread : future of the outlines and rows
     outline : future of the outlines
-    parts : futures of the partitions that Dask computes for it, held until it is done so that they can be retried
+    parts : futures of the partitions that Dask computes for it, kept until it has finished, for retries
     """
 
     pieces: Sequence[Piece]
@@ -85,13 +85,21 @@ def folds(
             connection.client.cancel([fold.spread for fold in made])
         raise
     place = {id(piece): i for i, piece in enumerate(piece for task in tasks for piece in task)}
-    done.sort(key=lambda fold: place[id(fold.pieces[0])])  # as they were cut, whichever was done first
+    done.sort(key=lambda fold: place[id(fold.pieces[0])])  # in the order of the scan, not of completion
     names_in_order = dict.fromkeys(piece.name for task in tasks for piece in task)
     return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
 
 
 def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
-    """Refuse pieces that cannot leave this process; let a worker open the first file, which only the client may see."""
+    """Check that pieces can be pickled, and that a worker can open the first file.
+
+    Raises
+    ------
+    OptionError
+        If a piece cannot leave this process.
+    MissingInputError
+        If the worker does not find the file; the message names the worker.
+    """
     pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
         if not isinstance(piece.source, RowGroups | DeferredFile | TableSource | LazySource):
@@ -131,8 +139,8 @@ def finish(
 ) -> tuple[list[Fold], dict[str, str]]:
     """Wait for all tasks and retry failed reads; returns the tasks that succeeded, and failed files with the reason.
 
-    `again` submits tasks. With it a failed task of several files is repeated file by file, so that only the unreadable
-    file is skipped; without it a failed read ends the pass.
+    `again` submits tasks. If it is given, a failed task with several files is repeated file by file, so that only
+    unreadable files are skipped; otherwise a failed read ends the pass.
     """
     waiting = {fold.outline: fold for fold in made}
     tries: Counter[Any] = Counter()
@@ -172,7 +180,7 @@ def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _ours(error: BaseException, fold: Fold) -> BaseException:
-    """The error to raise: a `StreamevalError` for a worker out of memory and for failures of a user's partition."""
+    """The error to raise: a `StreamevalError` for a worker out of memory, and for a failure of a user's partition."""
     lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
     foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
     if isinstance(error, MemoryError):

@@ -1,7 +1,7 @@
 """Mapped: independent parts of the data, each processed by a single worker.
 
-`streameval.engine.cluster.engine` cuts one table into many tasks and its states into ranges. Here every task is a
-complete run on a worker, with a small result.
+`streameval.engine.cluster.engine` divides one table into many tasks and its states into ranges. Here, every task is a
+complete run on one worker, with a small result.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def mapped(
     name: str,
     progress: Callable[[int], None],
 ) -> list[Any]:
-    """Map a function over items on the workers; results in order.
+    """Map a function over items on the workers; the results are in order.
 
     Parameters
     ----------
     connection : Connection
     function : callable
-        Deterministic, because a task may run twice.
+        Must be deterministic, because a task may run twice.
     items : sequence of (pieces, argument)
-        The pieces of the data that the function reads, and its argument.
+        For each item, the pieces of the data that the function reads, and its argument.
     name : str
         Name of the tasks in Dask's dashboard.
     progress : callable
@@ -50,7 +50,7 @@ def mapped(
     Raises
     ------
     StreamevalError
-        The first error of the function, after two retries if a file cannot be read; the other items are cancelled.
+        The first error of the function, after two retries if a file cannot be read. All other items are cancelled.
     """
     key = key_factory()
     nodes = [

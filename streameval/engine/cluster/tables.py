@@ -1,12 +1,13 @@
 """Tables: the passes over a contingency table, on a cluster.
 
 Cells are visited by cluster (`streameval.states.contingency.pass_by_cluster`), then by class
-(`streameval.states.contingency.pass_by_class`). The ranges of clusters are on the workers and make the first pass
-there. An exchange moves the cells from ranges of clusters to ranges of classes, which make the second pass. The client
-merges the summaries.
+(`streameval.states.contingency.pass_by_class`). The first pass runs on the workers that hold the ranges of clusters. An
+exchange moves the cells from ranges of clusters to ranges of classes, on which the second pass runs. The client merges
+the summaries.
 
-For the best matching, the cells that it needs (`streameval.states.contingency.matching_core`) return from ranges of
-classes to ranges of clusters. The core that remains is gathered and solved by a single worker.
+For the optimal assignment, a second exchange moves the cells that it needs
+(`streameval.states.contingency.matching_core`) from ranges of classes back to ranges of clusters. The remaining core is
+gathered and solved by a single worker.
 
 ::
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "count_table_tasks"]
 
-SPLITS = MOST_TASKS // 8  # split tasks of a level at most: a table has up to two exchanges after that of its state
+SPLITS = MOST_TASKS // 8  # largest number of split tasks of a level: a table may need two exchanges of cells
 
 _CELLS = "cells"  # key of the rows that the exchange moves
 
@@ -68,7 +69,7 @@ def first(
     owner: bool,
     watch: Callable[[], Watcher | None],
 ) -> First:
-    """On a worker: first pass over a range of clusters.
+    """On a worker: the first pass over a range of clusters.
 
     Returns
     -------
@@ -89,7 +90,7 @@ def second(
     resources: Resources,
     watch: Callable[[], Watcher | None],
 ) -> tuple[Summary, Watcher | None]:
-    """On a worker: second pass over a range of classes; returns the summary and the watcher."""
+    """On a worker: the second pass over a range of classes; returns the summary and the watcher."""
     watcher = watch()
     here = restored(cells, ranges[_CELLS])
     parts = here.intervals(resources.budget, interval)
@@ -97,14 +98,14 @@ def second(
 
 
 def outline(found: tuple[Any, Any]) -> Any:
-    """On a worker: the result of a visit without its rows."""
+    """On a worker: the result of a task without its rows."""
     return found[0]
 
 
 def match_classes(
     ranges: Mapping[str, Rows], cells: ClassCells, keys: Keys, interval: Interval, resources: Resources
 ) -> tuple[list[Lines], dict[str, Rows]]:
-    """On a worker: the classes of a range that the matching has settled, and the cells that it still needs."""
+    """On a worker: the classes of a range whose assignment is settled, and the cells that are still needed."""
     left = core_of_classes(restored(cells, ranges[_CELLS]), keys, resources.budget, one_by_one, interval)
     return left.settled, {_CELLS: left.runs()}
 
@@ -120,12 +121,12 @@ def match_clusters(
 def match(
     classes: Sequence[list[Lines]], clusters: Sequence[list[Core]], outlines: Folded, spec: Any, cells: int
 ) -> Any:
-    """On a worker: the best matching; components of more than `cells` cells are bounded."""
+    """On a worker: the optimal assignment; bounds for components of more than `cells` cells."""
     return matching(outlines.states[spec].settling(core_of_table(classes, clusters, spec.keys)), cells)
 
 
 def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
-    """Upper bound of the number of tasks of a table, by name; classes may need fewer ranges than clusters.
+    """Upper bound of the number of tasks of a table, by name, as classes may need fewer ranges than clusters.
 
     Examples
     --------
@@ -151,8 +152,8 @@ class Table:
     state : outline of the state
     outlines : future of the outlines
     futures : one future per range
-    shards : the shards of each range that has rows of the table
-    resources : what workers provide
+    shards : the shards in each range that has rows of the table
+    resources : memory and spill settings of the workers
     """
 
     connection: Connection
@@ -163,11 +164,11 @@ class Table:
     resources: Resources
 
     def summary(self, assignment_cells: int | None) -> Summary:
-        """Summarise the table; with `assignment_cells`, solve its best matching up to that component size."""
+        """Summarise the table; see `streameval.engine.protocol.Engine.summary`."""
         return self._passes(assignment_cells)[0]
 
     def watched(self, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise the table, and show its groups to watchers, one for each range."""
+        """Summarise the table, and pass its clusters and classes to watchers, one for each range."""
         summary, seen = self._passes(None, watch)
         alone = watch()
         self.state.watch_alone(alone)
@@ -202,7 +203,7 @@ class Table:
         return replace(summary, matching=best), [seen for *_, seen in (*found, *parts)]
 
     def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
-        """The node of the best matching, from the nodes of the ranges of classes."""
+        """The node of the optimal assignment, from the nodes of the ranges of classes."""
         key, spec = key_factory(), self.state.spec
         one = partial(self._task, match_classes, cells=cells, keys=spec.keys, resources=self.resources)
         left = [
@@ -221,7 +222,7 @@ class Table:
         return solve(settled, core, self.outlines, dask_key_name=key("matching"))
 
     def _outline(self, node: Any, key: Callable[..., str]) -> Any:
-        """The node of a visit's result without its rows."""
+        """The node of a task's result without its rows."""
         number = node.key.rsplit("-", 1)[1]
         return dask.delayed(outline, pure=False)(node, dask_key_name=key("outline", number))
 

@@ -1,10 +1,10 @@
-"""Work: the functions that run on workers. Each is deterministic, so a task may run twice.
+"""Work: the functions that run on workers. All are deterministic, so a task may run twice.
 
-While a task runs, its states belong to a budget of the worker process. Its result belongs to Dask, which holds, sends
+While a task runs, its states belong to a budget of the worker process. Its result belongs to Dask, which stores, sends
 and spills it.
 
-A user's own metrics travel as bytes (`packed`), because the scheduler deserialises graphs and may not have the module
-of their class. A worker that cannot import it says so in a `ClusterError`.
+A user's own metrics are sent as bytes (`packed`), because the scheduler deserialises graphs and may not have the module
+of their class. A worker that cannot import the module raises `ClusterError`.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Resources:
-    """What a worker provides for the states of its tasks.
+    """Memory and spill settings for the states of a worker's tasks.
 
     Attributes
     ----------
     limit : bytes that states may hold in memory
     spill : directory of the spill file; None for the worker's default
-    capacity : rows that a builder collects at a time
-    threads : of a worker
+    capacity : number of rows that a builder collects at a time
+    threads : number of threads of a worker
     """
 
     limit: int
@@ -78,12 +78,12 @@ def _budget(limit: int, spill: str | None, threads: int) -> Budget:
 
 
 def release() -> None:
-    """Forget this process's budget; states that it owns live on."""
+    """Forget this process's budget; states that it owns stay valid."""
     _budget.cache_clear()
 
 
 def probe(piece: Piece, plan: Plan) -> None:
-    """Open a piece; if it is not there, the error names the worker."""
+    """Open a piece; if it does not exist, the error names the worker."""
     try:
         next(iter(read(piece, plan.schema, 1)), None)
     except MissingInputError as error:
@@ -101,7 +101,7 @@ def _here(error: MissingInputError) -> MissingInputError:
 def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: Any) -> Spread:
     """Fold the pieces of one task; returns the outlines of its states, and their rows.
 
-    `computed` holds the partitions that Dask computed for this task, in the order of their pieces.
+    `computed` has the partitions that Dask computed for this task, in the order of their pieces.
     """
     parts = iter(computed)
     pieces = [
@@ -119,7 +119,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
 
 
 def call(function: Callable[[Any], Any], item: Any) -> Any:
-    """Call a function that reads files; if one is not there, the error names the worker."""
+    """Call a function that reads files; if a file does not exist, the error names the worker."""
     try:
         return function(item)
     except MissingInputError as error:
@@ -149,7 +149,7 @@ def _rows(part: Part | Range) -> Range:
 
 
 def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Part:
-    """Cut one range out of a fold task's rows, or out of a coarser range, without copying."""
+    """Extract one range from a fold task's rows, or from a coarser range, without copying."""
     rows = folded[1] if isinstance(folded, tuple) else folded
     return Part({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
 
@@ -168,8 +168,17 @@ def finalize(
 ) -> list[list[list[list[Any]]]]:
     """Partials of the shards of one range, for several states.
 
-    Each is given by the spec of the state that holds its rows, its own spec, its shards in the range, and its metrics,
-    which may be packed.
+    Parameters
+    ----------
+    ranges : rows of the range, by spec
+    outlines : outlines of the full states
+    wanted : for each state, the spec of the state that holds its rows, its spec, its shards in the range, and its
+        metrics, which may be packed
+    resources : memory and spill settings
+
+    Returns
+    -------
+    For each state, the partials of each shard.
     """
     found = []
     for holder, spec, shards, metrics in wanted:
@@ -181,9 +190,10 @@ def finalize(
 
 
 def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
-    """Metrics ready to travel: pickled if one of them is a user's own, unchanged otherwise.
+    """Metrics in a form that can be sent: pickled if one of them is user-defined, otherwise unchanged.
 
-    Classes of a script, a notebook or a function are pickled by value, others by reference to their module.
+    Classes that are defined in a script, a notebook or a function are pickled by value, others by reference to their
+    module.
 
     Raises
     ------
@@ -227,7 +237,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
 
 
 def missing(data: bytes, dask_worker: Any) -> str:
-    """Why this worker cannot unpack metrics; empty if it can."""
+    """The reason why this worker cannot unpack metrics; empty if it can."""
     try:
         unpacked(data, dask_worker.address)
     except ClusterError as error:

@@ -1,4 +1,4 @@
-"""Listing: sizes and modification times of files, without opening them."""
+"""Listing: sizes and modification times of files, without opening the files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ __all__ = ["details"]
 
 
 def details(files: Sequence[File]) -> list[tuple[int, int]]:
-    """Size and time of the last change of every file.
+    """Size and modification time of every file.
 
-    On a local disk, each file is looked at. Elsewhere the directory that they share is listed: one request for a
-    thousand files.
+    On a local disk, the files are inspected one by one. In object storage, their common directory is listed, which
+    takes one request per thousand files.
 
     Parameters
     ----------
     files : sequence of File
-        Of one file system.
+        Files of one file system.
 
     Returns
     -------
     list of (int, int)
-        Bytes, and nanoseconds since 1970; 0 where the file system does not know.
+        Size in bytes, and modification time in nanoseconds since 1970; 0 if the file system does not report them.
 
     Raises
     ------
     MissingInputError
-        If a file is not there any more.
+        If a file no longer exists.
+    DataError
+        If the file system cannot be read.
 
     Examples
     --------

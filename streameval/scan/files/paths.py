@@ -1,15 +1,15 @@
-"""Paths: names and patterns, on any file system, to files.
+"""Paths: the files that names and patterns refer to, on any file system.
 
-A name is a local path or a URI that `pyarrow.fs` understands. It may hold wildcards in any segment: ``*``, ``?``,
-``[abc]``, and ``**`` for any number of directories; they are expanded segment by segment, so that ``s3://b/2026-*/x``
-lists one level only. A name of an existing file or directory is never a pattern. Directories are walked to the end
-(`streameval.scan.files.walk`); where there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left
-out. In a Delta table, the files are those of its log (`streameval.scan.files.tables`).
+A name is a local path or a URI that `pyarrow.fs` understands. Any segment may have wildcards: ``*``, ``?``, ``[abc]``,
+and ``**`` for any number of directories. They are expanded segment by segment, so ``s3://b/2026-*/x`` lists one level
+only. The name of an existing local file or directory is never a pattern. Directories are walked recursively
+(`streameval.scan.files.walk`); if there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left out.
+The files of a Delta table are those in its log (`streameval.scan.files.tables`).
 
-Every file is known by its path relative to the *root* of the input it came from: the directory that was named, or the
-part of the pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the
-relative path: a tree, one of its nights, and one file of that night give the same partitions. A file is read once,
-however often it is named and however many links lead to it; its partition is that of the path without links.
+Every file is identified by its path relative to the *root* of its input: the named directory, or the part of the
+pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the relative
+path, so a tree, one of its nights, and one file of that night give the same partitions. A file is read once, however
+often it is named and however many links lead to it; its partition is that of the path without links.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ class File:
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-        Where it is.
+        Its file system.
     path : str
-        Its path there.
+        Its path in the file system.
     name : str
         Its name in messages.
     root : str
-        The directory its partition is relative to.
+        The directory to which its partition is relative.
     fragment : pyarrow.dataset.ParquetFileFragment or None
-        The fragment it came from, when a dataset was given.
+        Its fragment, if it comes from a dataset.
     constants : tuple of (str, Constant)
-        The partition keys of the dataset or Delta table, and their values.
+        The partition keys of the dataset or Delta table, with their values.
     size, mtime : int or None
-        Bytes, and nanoseconds since 1970 of the last change, where the listing told.
+        Size in bytes and modification time in nanoseconds since 1970, if the listing reports them.
     real : str
-        Its path with symbolic links resolved, where that is known: what tells whether two files are one.
+        Its path with symbolic links resolved, if known, by which duplicates are recognised.
     detour : int
-        0 where `path` has no symbolic link, 1 where the input has one, 2 where there is one below the input.
+        0 if `path` has no symbolic link, 1 if the named input has one, 2 if there is one below the input.
     deleted : bytes
         Bits of the rows that a Delta table has deleted; see `LiveFile`.
     """
@@ -101,13 +101,13 @@ class File:
 
     @property
     def keys(self) -> dict[str, Constant]:
-        """Hive keys of the path as strings, and the keys that a dataset or table gives."""
+        """Hive keys of the path as strings, and the partition keys of the dataset or table."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
         return {key: Constant(value, pa.string(), typed=False) for key, value in values.items()} | dict(self.constants)
 
     def deleted_rows(self, first: int, rows: int) -> Array:
-        """Which of some rows a Delta table has deleted, as ones of a uint8 array of shape (rows,)."""
+        """Which of `rows` rows, from row `first` on, are deleted: a uint8 array of shape (rows,) of zeros and ones."""
         bits = np.unpackbits(np.frombuffer(self.deleted, np.uint8))[first : first + rows]
         return np.pad(bits, (0, rows - bits.size))
 
@@ -120,20 +120,21 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
     text : str
         A local path, a pattern, or a URI with its options (``s3://bucket/x/*.parquet?endpoint_override=…``).
     tables : Tables, optional
-        What is known about table formats, shared by the inputs of one plan; it says which version of a Delta table to
+        The table formats found so far, shared by the inputs of one plan; it also has the version of Delta tables to
         read.
 
     Returns
     -------
     list of File
-        At least one.
+        At least one file.
 
     Raises
     ------
     MissingInputError
-        No such path, no match, or an empty directory.
+        If the path does not exist, the pattern has no match, or the directory has no files.
     DataError
-        A symbolic link leads back to a directory above it, or a directory belongs to a table format other than Delta.
+        If a symbolic link leads back to a directory above it, a directory belongs to a table format other than Delta,
+        or the path is a store.
     """
     where, name = _open(text), shown(text)
     try:
@@ -151,12 +152,12 @@ def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[F
 
 
 def distinct(items: Iterable[Any]) -> list[Any]:
-    """The same items, with each file once: where it is first named, by a path without links if there is one.
+    """The items without duplicate files. A file keeps its first position, and has a path without links if there is one.
 
     Raises
     ------
     DataError
-        If a dataset has a file more than once, each time with other row groups.
+        If a file occurs more than once with different row groups.
     """
     kept: list[Any] = []
     places: dict[str, list[int]] = {}
@@ -192,10 +193,10 @@ def root_of(directory: str) -> str:
 
 
 def labels(files: Iterable[File]) -> list[tuple[str, str]]:
-    """Partition and origin of every file; two files share them only if they are in the same place.
+    """Partition and origin of every file; files in different places never share a partition.
 
-    When two roots hold the same partition (``part-0.parquet`` in two directories), all files are labelled from the
-    directory that the roots share.
+    If two roots have the same partition (``part-0.parquet`` in two directories), all paths are relative to the common
+    directory of the roots.
     """
     files = list(files)
     owners: dict[str, str] = {}
@@ -210,7 +211,7 @@ def labels(files: Iterable[File]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A file system, the literal start of a name there, the pattern that follows, and how to show paths."""
+    """A file system, the part of a name before the first wildcard, the segments from there on, and the URI scheme."""
 
     filesystem: Any
     base: str
@@ -233,7 +234,7 @@ def _row_groups(file: File) -> set[int] | None:
 
 
 def _whole_root(file: File) -> str:
-    """A root with its kind of file system, as one path."""
+    """A root as a path that begins with the type of its file system."""
     return posixpath.join("/", file.filesystem.type_name, file.root.lstrip("/"))
 
 
@@ -256,7 +257,7 @@ def _open(text: str) -> _Place:
 
 
 def _open_local(text: str) -> _Place:
-    """A local path; a pattern only if nothing of that name exists."""
+    """The place of a local path, which is a pattern only if no file or directory has that name."""
     path = Path(text).expanduser()
     absolute = posixpath.normpath(path.absolute().as_posix())
     scheme = "" if path.is_absolute() else "relative"
@@ -310,20 +311,20 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
 
 
 def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
-    """Whether a directory holds the ledger and the states of a store, which are not rows to evaluate."""
+    """Whether a directory is a store, whose ledger and states are not rows to evaluate."""
     ledger, states = (posixpath.join(base.real, folder) for folder in ("ledger", "states"))
     return ledger in deltas and any(_is_below(entry.real, states) for entry in found)
 
 
 def _unlinked(base: Entry, tree: Tree) -> Entry:
-    """A directory or file that was named; where a link was named and its target is a Hive partition, the target."""
+    """The named directory or file; if it is a link to a Hive partition, the partition itself."""
     folder, real = (base.path, base.real) if base.is_dir else map(posixpath.dirname, (base.path, base.real))
     leads_to_partition = root_of(folder) == folder and root_of(real) != real
     return (tree.entry(base.real) or base) if leads_to_partition else base
 
 
 def _file(where: _Place, entry: Entry, root: str, base: Entry) -> File:
-    """What was found at a place."""
+    """A `File` from an entry at or below the named `base`."""
     plain = posixpath.join(base.real, entry.path[len(base.path) :].lstrip("/")).rstrip("/")
     detour = 0 if entry.real == entry.path else 1 if entry.real == plain else 2
     name, size, mtime = where.name_of(entry.path), entry.size, entry.mtime
@@ -333,7 +334,7 @@ def _file(where: _Place, entry: Entry, root: str, base: Entry) -> File:
 def _of_delta(
     where: _Place, root: str, text: str, matches: Sequence[str], found: Sequence[Entry], version: int | None
 ) -> Iterator[File]:
-    """The files of a Delta table that lie at or below the paths that were matched."""
+    """The files of a Delta table that lie at or below the matched paths."""
     uri = root if where.scheme in ("", "relative") else f"{where.scheme}://{root}"
     name, tree = where.name_of(root), tree_of(where.filesystem)
     listed = {entry.real: entry for entry in found}
@@ -385,5 +386,5 @@ def _glob(tree: Tree, entry: Entry, pattern: tuple[str, ...]) -> Iterator[Entry]
 
 
 def _prefer_parquet(files: Sequence[Entry]) -> list[Entry]:
-    """Only the Parquet files, where there are any."""
+    """Only the Parquet files if there are any, else all files."""
     return [found for found in files if found.path.lower().endswith(SUFFIXES)] or list(files)

@@ -1,11 +1,11 @@
-"""Tables: directories in which the metadata of a table format, not a listing, say which files count.
+"""Tables: directories whose files are determined by the metadata of a table format, not by a listing.
 
 The log of a Delta table names the files of each version, their partition values and their deleted rows; `deltalake`
-reads it. For a directory below a table, or a pattern that leads into one, the files are those of the log that the path
-covers. Column mapping is refused if a column has another name in the files.
+reads it. For a directory below a table, or a pattern that leads into one, the files are those in the log that the path
+covers. Column mapping is refused if a column has a different name in the files.
 
-Apache Iceberg and Apache Hudi are refused with the way to read them: their catalogues and timelines decide which files
-count.
+Apache Iceberg and Apache Hudi tables are refused, because their catalogues and timelines determine which files are
+valid; the error says how to read them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class LiveFile:
 
     Attributes
     ----------
-    path : relative to the table
-    size : bytes
-    constants : the partition columns and their values
-    deleted : bits of the deleted rows as `numpy.packbits` packs them; later rows are not deleted
+    path : path relative to the table
+    size : size in bytes
+    constants : the partition columns with their values
+    deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
     """
 
     path: str
@@ -58,12 +58,12 @@ class LiveFile:
 
 @dataclass
 class Tables:
-    """The table formats of the directories that one plan has looked at.
+    """The table formats of the directories that one plan has inspected.
 
     Attributes
     ----------
     version : version of the Delta tables to read, None for the current one
-    found : whether there was a Delta table
+    found : whether a Delta table was found
     """
 
     version: int | None = None
@@ -71,14 +71,14 @@ class Tables:
     _formats: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def roots(self, tree: Tree, place: str, paths: Iterable[tuple[str, bool]], name: str) -> list[str]:
-        """Directories of the Delta tables that hold some of these paths, or lie below them.
+        """Directories of the Delta tables above or below some paths.
 
         Parameters
         ----------
-        tree : walked already; its marks are tables
-        place : tells file systems apart
-        paths : real paths, and whether they are directories
-        name : the input in messages
+        tree : the file system, walked already, so that `Tree.marks` has the tables below the paths
+        place : identifies the file system
+        paths : real paths, and whether each is a directory
+        name : name of the input in messages
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Tables:
         return sorted(tables)
 
     def refuse_idle_version(self) -> None:
-        """Raise if a version was asked for and no Delta table was found."""
+        """Raise `OptionError` if a version was requested and no Delta table was found."""
         if self.version is not None and not self.found:
             msg = f"delta_version={self.version} would change nothing: no input is a Delta table"
             raise OptionError(msg, "delta_version")
@@ -111,16 +111,16 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
 
     Parameters
     ----------
-    uri, options : how deltalake opens it
-    version : None for the current one
-    name : the table in messages
+    uri, options : URI and storage options for deltalake
+    version : version of the table; None for the current one
+    name : name of the table in messages
 
     Raises
     ------
     CorruptFileError
-        If the log cannot be read, or has no such version.
+        If the log cannot be read, or does not have the version.
     DataError
-        If the table uses what cannot be read here; the message names it.
+        If the table uses an unsupported feature (column mapping, a shallow clone); the message names it.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -154,7 +154,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
 
 
 def as_uri(table: Any) -> tuple[str, int] | None:
-    """Where a `deltalake.DeltaTable` lies and its version; None for anything else. deltalake is not imported."""
+    """URI and version of a `deltalake.DeltaTable`; None for anything else. deltalake is not imported."""
     loaded = sys.modules.get("deltalake")
     if loaded is None or not isinstance(table, loaded.DeltaTable):
         return None
@@ -168,7 +168,7 @@ def as_uri(table: Any) -> tuple[str, int] | None:
 
 
 def _parents(path: str, *, is_dir: bool) -> list[str]:
-    """The directories above a path, and itself if it is one."""
+    """The directories above a path, and the path itself if it is a directory."""
     found = [path] if is_dir else []
     while (parent := posixpath.dirname(path)) and parent != path:
         found.append(parent)
@@ -177,7 +177,7 @@ def _parents(path: str, *, is_dir: bool) -> list[str]:
 
 
 def _deleted(table: Any) -> dict[str, bytes]:
-    """Bits of the deleted rows of every file that has some."""
+    """Bits of the deleted rows, for every file that has any; see `LiveFile`."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     vectors = pa.table(table.deletion_vectors())
@@ -188,7 +188,7 @@ def _deleted(table: Any) -> dict[str, bytes]:
 
 
 def _refuse_mapping(table: Any, name: str) -> None:
-    """Raise if a column has another name in the files than in the table."""
+    """Raise `DataError` if a column has a different name in the files than in the table."""
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
         return
     for column in table.schema().fields:

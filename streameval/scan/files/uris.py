@@ -1,7 +1,7 @@
-"""URIs with credentials and options, split in one place: ``s3://key:secret@bucket/path?region=eu-west-1``.
+"""URIs with credentials and options, such as ``s3://key:secret@bucket/path?region=eu-west-1``.
 
-Inputs and stores read their URIs here, so that both accept the same spellings and neither shows a secret. A secret key
-of S3 may hold ``/`` and ``@``; it is percent-encoded before pyarrow sees it.
+Both inputs and stores parse URIs here, so they accept the same spellings, and neither shows a secret. A secret key of
+S3 may contain ``/`` and ``@``; it is percent-encoded for pyarrow.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
 
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
 _USER, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
-URI_OPTIONS = (*S3_OPTIONS.values(), _USER, _SECRET, "AWS_ALLOW_HTTP")  # the endpoint says the last
+URI_OPTIONS = (*S3_OPTIONS.values(), _USER, _SECRET, "AWS_ALLOW_HTTP")  # the last is implied by the endpoint
 
 _GOOGLE, _PATIENCE = ("gs", "gcs"), "retry_limit_seconds"  # pyarrow's name
-PATIENCE = 10  # seconds for which a request to Google's storage is repeated; its client takes minutes
+PATIENCE = 10  # seconds for which a request to Google's storage is retried; by default it is retried for minutes
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
-# A secret may hold / and @: it ends where a name of a bucket or host can begin. A port is not a secret.
+# A secret may contain / and @: it ends where the name of a bucket or host can begin. A port is not a secret.
 _CREDENTIALS = re.compile(r"([^/@:]*)(?::(?!\d+(?:/|$))(.*?))?@(?=[^/@]*(?:/|$))", re.DOTALL)
 
 
@@ -36,10 +36,10 @@ class Uri:
 
     Attributes
     ----------
-    scheme : such as ``s3``
+    scheme : the scheme, such as ``s3``
     path : bucket or host, and path
-    user, secret : credentials, decoded; None where the URI has none
-    query : options with their question mark, or nothing
+    user, secret : credentials, decoded; None if the URI has none
+    query : options with the question mark; empty if there are none
 
     Examples
     --------
@@ -71,12 +71,12 @@ class Uri:
 
     @property
     def on_s3(self) -> bool:
-        """Whether it names an object of S3-compatible storage."""
+        """Whether the URI names an object in S3-compatible storage."""
         return self.scheme in ("s3", "s3a")
 
     @property
     def name(self) -> str:
-        """The URI in messages: without credentials and options."""
+        """The URI for messages, without credentials and options."""
         return f"{self.scheme}://{self.path}"
 
     @property
@@ -85,7 +85,7 @@ class Uri:
         return dict(parse_qsl(self.query[1:]))
 
     def storage_options(self, others: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Options in deltalake's spelling: those of the URI, then others.
+        """Storage options in deltalake's spelling: those of the URI, which take precedence, and `others`.
 
         >>> Uri.parse("s3://bucket/x?endpoint_override=http://127.0.0.1:9000").storage_options()["AWS_ALLOW_HTTP"]
         'true'
@@ -102,12 +102,12 @@ class Uri:
         return found
 
     def with_storage(self, options: Mapping[str, str]) -> str:
-        """The URI with deltalake's storage options in it; what it says itself goes first.
+        """The URI with deltalake's storage options added; its own options take precedence.
 
         Raises
         ------
         OptionError
-            If a URI cannot carry an option.
+            If an option cannot be expressed in a URI.
 
         Examples
         --------
@@ -126,20 +126,20 @@ class Uri:
         return made.at(self.path)
 
     def opening(self, path: str) -> str:
-        """The URI of another path, as pyarrow reads it; of Google's storage with how long a request is repeated."""
+        """The URI of another path for pyarrow; for Google's storage, with a limit on the time of retries."""
         query = self.query
         if self.scheme in _GOOGLE and _PATIENCE not in self.options:
             query = f"{query}{'&' if query else '?'}{_PATIENCE}={PATIENCE}"
         return replace(self, query=query).at(quote(path, safe="/:%@+,;=~"))
 
     def at(self, path: str) -> str:
-        """The URI with another path, already quoted."""
+        """The URI with another path, which must already be quoted."""
         parts = [quote(part, safe="") for part in (self.user, self.secret) if part is not None]
         return f"{self.scheme}://{':'.join(parts)}{'@' if parts else ''}{path}{self.query}"
 
 
 def shown(text: str) -> str:
-    """A path or URI in messages: without credentials and options.
+    """A path or URI for messages, without credentials and options.
 
     >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
     's3://bucket/scores/*.parquet'

@@ -1,15 +1,15 @@
-"""Walk: what lies in a directory, on a local disk or in object storage.
+"""Walk: the files and directories below a directory, on a local disk or in object storage.
 
 Hidden files and the temporary files of other tools are left out: names that begin with ``.`` or ``_`` (``_SUCCESS``,
 ``_temporary``; but ``_night=2026-01-01`` is a partition), and files that end in ``.crc``, ``.part``, ``.tmp`` and the
 like.
 
 On a local disk, symbolic links are resolved. Every directory is entered once, by a path without links if there is one,
-so a link to a neighbouring directory adds nothing. A link to a directory above it, or to nothing, is an error. Hard
+so a link to a neighbouring directory adds nothing. A link to a directory above it, or a broken link, is an error. Hard
 links count as separate files.
 
-A walk also records the directories that belong to a table format (`Tree.marks`), since the format's metadata, not a
-listing, say which of their files count.
+A walk also records the directories that belong to a table format (`Tree.marks`), since the metadata of the format, not
+a listing, determine which of their files are valid.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Entry(NamedTuple):
 
     Attributes
     ----------
-    path : as it was reached
+    path : the path by which it was reached
     is_dir : whether it is a directory
-    size : bytes of a file
-    mtime : nanoseconds since 1970 of its last change
-    real : its path with all symbolic links resolved; in object storage the same as `path`
+    size : size of a file in bytes
+    mtime : modification time in nanoseconds since 1970
+    real : the path with all symbolic links resolved; in object storage, equal to `path`
     """
 
     path: str
@@ -59,12 +59,12 @@ class Entry(NamedTuple):
 
 
 class Tree:
-    """A file system without links, such as object storage; one request lists all that is below a directory.
+    """A file system without links, such as object storage, where one request lists everything below a directory.
 
     Attributes
     ----------
     marks : dict of str to str
-        Directories found so far that belong to a table format, and which.
+        Directories found so far that belong to a table format, with the name of the format.
     """
 
     def __init__(self, filesystem: Any) -> None:
@@ -93,35 +93,43 @@ class Tree:
                 yield entry
 
     def formats(self, directories: list[str]) -> dict[str, str]:
-        """Which of these directories belong to a table format, and to which."""
+        """The directories that belong to a table format, with the name of the format."""
         markers = [(d, posixpath.join(d, mark)) for d in directories for mark in (*_MARKS, "metadata")]
         try:
             found = self.filesystem.get_file_info([path for _, path in markers])
             there = [(d, path) for (d, path), info in zip(markers, found, strict=True) if info.type == _DIRECTORY]
             inside = {d: self._listed(path, recursive=False) for d, path in there if path.endswith("/metadata")}
-        except OSError:  # directories above the one that was named may be forbidden: each by itself, then
+        except OSError:  # directories above the named one may be forbidden, so each is tried alone
             alone = ({} if len(directories) == 1 else self.formats([directory]) for directory in directories)
             return {d: kind for formats in alone for d, kind in formats.items()}
         formats = {d: _MARKS[posixpath.basename(path)] for d, path in there if not path.endswith("/metadata")}
         return formats | {d: ICEBERG for d, files in inside.items() if any(f.path.endswith(_ICEBERG) for f in files)}
 
     def _listed(self, directory: str, *, recursive: bool) -> list[Entry]:
-        """What a directory holds."""
+        """The contents of a directory; with `recursive`, of all directories below as well."""
         selector = fs.FileSelector(directory, recursive=recursive, allow_not_found=True)
         return [_entry(info) for info in self.filesystem.get_file_info(selector)]
 
     def _note_iceberg(self, entry: Entry) -> None:
-        """Mark the directory whose metadata a file is."""
+        """If a file is Iceberg metadata, mark the directory of its table."""
         folder = posixpath.dirname(entry.real)
         if entry.path.endswith(_ICEBERG) and posixpath.basename(folder) == "metadata":
             self.marks[posixpath.dirname(folder)] = ICEBERG
 
 
 class LocalTree(Tree):
-    """The local file system, its symbolic links resolved; `marks` has real paths."""
+    """The local file system, with symbolic links resolved; `marks` has real paths."""
 
     def entry(self, path: str) -> Entry | None:
-        """The file or directory at a path, or None; for a link, its target."""
+        """The file or directory at a path, or None if there is none; a link is followed.
+
+        Raises
+        ------
+        MissingInputError
+            If the target of a link does not exist.
+        DataError
+            If a link leads back to itself.
+        """
         path = path or "/"
         try:
             found = Path(path).stat()
@@ -138,7 +146,7 @@ class LocalTree(Tree):
         return Entry(path, stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns, os.path.realpath(path))
 
     def below(self, top: Entry) -> Iterator[Entry]:
-        """All files and directories below a directory, each once, those behind links last."""
+        """All files and directories below a directory, each once; those behind links come last."""
         entered = {top.real}
         behind = [top]
         for start in behind:
@@ -154,7 +162,7 @@ class LocalTree(Tree):
                     yield entry
 
     def formats(self, directories: list[str]) -> dict[str, str]:
-        """Which of these directories belong to a table format, and to which."""
+        """The directories that belong to a table format, with the name of the format."""
         found = {d: kind for d in directories for mark, kind in _MARKS.items() if Path(d, mark).is_dir()}
         iceberg = (d for d in directories if any(file.name.endswith(_ICEBERG) for file in _files(Path(d, "metadata"))))
         return found | dict.fromkeys(iceberg, ICEBERG)
@@ -166,14 +174,14 @@ class LocalTree(Tree):
         return [self._followed(path) if linked else self._there(path) for path, linked in found]
 
     def _there(self, path: str) -> Entry:
-        """An entry that a listing has just found."""
+        """The entry of a path that a listing has just returned."""
         entry = self.entry(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return entry
 
     def _plain(self, start: Entry, entered: set[str], links: list[str]) -> Iterator[Entry]:
-        """Files and directories below `start` that no link leads to; the links are noted."""
+        """Files and directories below `start` that are not behind links; the links are appended to `links`."""
         pending = [(start.path, start.real)]
         while pending:
             folder, real = pending.pop()
@@ -197,7 +205,7 @@ class LocalTree(Tree):
                         yield entry
 
     def _followed(self, path: str) -> Entry:
-        """The target of a link; an error if the link is inside that directory."""
+        """The target of a link; raises `DataError` if the link lies inside its target."""
         entry = self._there(path)
         parent = posixpath.dirname(path)
         while entry.is_dir:
@@ -213,7 +221,7 @@ _DIRECTORY = fs.FileType.Directory
 
 
 def tree_of(filesystem: Any) -> Tree:
-    """How to walk a file system."""
+    """The `Tree` of a file system."""
     return (LocalTree if isinstance(filesystem, fs.LocalFileSystem) else Tree)(filesystem)
 
 
@@ -231,13 +239,13 @@ def _entry(info: Any) -> Entry:
 
 
 def _is_hidden(name: str, *, file: bool = False) -> bool:
-    """Whether a name is hidden, or that of a temporary file."""
+    """Whether a name is hidden or, for a file, that of a temporary file."""
     hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
     return hidden or (file and name.lower().endswith(TEMPORARY))
 
 
 def _shows(pattern: str, path: str) -> bool:
-    """Whether a pattern matches the name of a path; hidden names only if it spells what hides them."""
+    """Whether a pattern matches the name of a path; hidden names only if the pattern spells what hides them."""
     name = posixpath.basename(path)
     spelled = pattern[0] == name[0] or not _is_hidden(name)
     spelled &= pattern.lower().endswith(TEMPORARY) or not name.lower().endswith(TEMPORARY)

@@ -1,4 +1,4 @@
-"""Conditions: what rows to keep, as SQL text or as an Arrow expression, and the test of a batch."""
+"""Conditions: which rows to keep, given as SQL text or as an Arrow expression, and the test of a batch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Where:
 
     Attributes
     ----------
-    text : the filter as messages show it
-    columns : columns that it reads
+    text : the filter for messages
+    columns : the columns that it reads
 
     Examples
     --------
@@ -52,12 +52,12 @@ class Where:
 
     @classmethod
     def of(cls, given: Any) -> Where:
-        """The filter of an SQL text or a `pyarrow.compute.Expression`.
+        """The filter given by an SQL text or a `pyarrow.compute.Expression`.
 
         Raises
         ------
         OptionError
-            If it is neither, or the text cannot be parsed.
+            If the text cannot be parsed or uses unsupported SQL, or the columns of the expression cannot be found.
         """
         if isinstance(given, pc.Expression):
             return cls(str(given), expression_columns(given), given)
@@ -65,12 +65,12 @@ class Where:
         return cls(given, column_names(tree), tree)
 
     def bound(self, schema: pa.Schema) -> Test:
-        """The test of rows that have these columns.
+        """The test for rows with a schema, in which the types of the columns are known.
 
         Raises
         ------
         OptionError
-            If a column is compared with a value of another kind.
+            If a column is compared with a value of another kind, or the filter cannot be evaluated.
         """
         fields = map(schema.field, self.columns)
         schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
@@ -91,14 +91,14 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Test:
-    """A filter of rows.
+    """A filter of rows, bound to the types of its columns.
 
     Attributes
     ----------
-    text : the filter as messages show it
-    expression : true for rows to keep
-    schema : its columns
-    prunes : whether statistics of row groups, which do not tell of NaN, can show that no row meets it
+    text : the filter for messages
+    expression : Arrow expression that is true for rows to keep
+    schema : the columns that it reads
+    prunes : whether statistics of row groups can prove that no row meets it; not if a NaN may, as they ignore NaN
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -109,7 +109,7 @@ class Test:
     prunes: bool
 
     def check(self) -> None:
-        """Raise `OptionError` if Arrow cannot evaluate the expression, or it is not true or false."""
+        """Raise `OptionError` if Arrow cannot evaluate the expression, or its type is not boolean."""
         try:
             found = self._evaluated(self.schema.empty_table())
         except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
@@ -132,7 +132,7 @@ class Test:
         Raises
         ------
         SchemaError
-            If the values cannot be evaluated; `name` is the file in the message.
+            If the filter cannot be evaluated on the values; `name` is the file in the message.
         """
         columns = [batch.column(column) for column in self.schema.names]
         try:
@@ -146,14 +146,14 @@ class Test:
             raise SchemaError(msg) from None
 
     def _of_codes(self, array: pa.DictionaryArray) -> Array:
-        """Which rows of one column meet the condition, which is tested on each value, and on null, once."""
+        """Which rows of a dictionary column meet the condition; each distinct value, and null, is tested once."""
         values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
         codes = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy()
         kept: Array = self._of_plain([values])[codes]
         return kept
 
     def _of_plain(self, columns: Sequence[pa.Array]) -> Array:
-        """Which rows meet the condition."""
+        """Which rows of some columns meet the condition; they are cast to the types of the schema."""
         columns = [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)]
         found = self._evaluated(pa.table(columns, schema=self.schema))
         kept: Array = pc.fill_null(found, False).to_numpy()

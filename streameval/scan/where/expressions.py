@@ -1,4 +1,7 @@
-"""Columns of an Arrow expression, which Arrow itself does not tell: it is bound until none is missing."""
+"""Columns of an Arrow expression.
+
+Arrow does not expose them, so the expression is bound to growing schemas, and the columns are read from the errors.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
     Raises
     ------
     OptionError
-        If they cannot be told.
+        If they cannot be found.
 
     Examples
     --------
@@ -44,7 +47,7 @@ def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
 
 
 def _missing(expression: pc.Expression, known: dict[str, pa.DataType]) -> str | None:
-    """A column that is not known yet, None if all are, an empty string if Arrow says something else."""
+    """A column that is not known yet; None if all are known; empty if Arrow raises another error."""
     names = list(known)
     late = names[-_GUESSED:]
     for kinds in product(_TRIED, repeat=len(late)):

@@ -17,12 +17,12 @@ _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, Inv
 
 
 class Bounds(NamedTuple):
-    """The values of a column's type next to a literal.
+    """The values of a column's type that are nearest to a literal.
 
     Attributes
     ----------
-    down : the largest value that is not above the literal; None if there is none
-    up : the smallest value that is not below it; None if there is none
+    down : the largest value that is at most the literal; None if there is none
+    up : the smallest value that is at least the literal; None if there is none
     """
 
     down: Any
@@ -32,8 +32,8 @@ class Bounds(NamedTuple):
 def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
     """A literal, given as a sqlglot node, in the type of a column.
 
-    Numbers take the nearest value of a floating type: in a float column 0.1 means the float nearest to 0.1. Integer
-    columns are compared exactly: no integer equals 2.5, and 3 is the first above it.
+    For a floating type, a number is rounded to the nearest value: for a float32 column, 0.1 means the float32 number
+    nearest to 0.1. Integer columns are compared exactly: no integer equals 2.5, and 3 is the first above it.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def is_text(value: Any) -> bool:
 
 
 def _told(value: Any) -> tuple[str, str]:
-    """The text of a literal, and whether it is a number, a text or neither."""
+    """The text of a literal, and its kind: ``number``, ``text``, or empty for anything else."""
     from sqlglot import exp
 
     if isinstance(value, exp.Neg):
@@ -94,7 +94,7 @@ def _one(scalar: Any) -> Bounds:
 
 
 def _text(text: str, kind: pa.DataType) -> Bounds | None:
-    """A text as a string, a binary, a date or a time."""
+    """A text in a type of strings, binaries, dates or times; None for any other type."""
     if types.is_string(kind) or types.is_large_string(kind):
         return _one(pa.scalar(text, kind))
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
@@ -105,11 +105,11 @@ def _text(text: str, kind: pa.DataType) -> Bounds | None:
 
 
 def _nothing(text: str, kind: pa.DataType) -> None:
-    """A truth value is compared with truth values only."""
+    """None: a literal of another kind is comparable with no type but its own."""
 
 
 def _number(text: str, kind: pa.DataType) -> Bounds | None:
-    """A number in a type of numbers."""
+    """A number in a numeric type; None for any other type."""
     number = Decimal(text)
     if types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
@@ -127,7 +127,7 @@ def _number(text: str, kind: pa.DataType) -> Bounds | None:
 
 
 def _remedy(kind: pa.DataType) -> str:
-    """What to write instead."""
+    """The end of the message: what to write instead."""
     if types.is_boolean(kind):
         return "write TRUE or FALSE"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):

@@ -1,8 +1,8 @@
-"""Pruning: pieces that hold no row of a filter are not read.
+"""Pruning: pieces that contain no row of a filter are not read.
 
-A file is left out if the keys of its path contradict the filter, and a row group if its statistics do. Arrow decides
-both (`pyarrow.dataset`). Statistics say nothing of NaN, so a filter that a NaN may meet leaves row groups alone; so do
-columns whose type differs from file to file, and fields of structs.
+A file is skipped if the keys of its path contradict the filter, and a row group if its statistics do. Arrow decides
+both (`pyarrow.dataset`). No row groups are skipped if a NaN may meet the filter, because statistics ignore NaN; if the
+type of a column differs between files; or if the filter reads fields of structs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["Pruned", "prune"]
 
 @dataclass(frozen=True)
 class Pruned:
-    """What is left of the data.
+    """The numbers of files and row groups that a filter leaves to read.
 
     Attributes
     ----------
     where : the filter
-    files, all_files : partitions that are read, of how many
-    groups, all_groups : row groups that are read, of how many; only those that were looked at
+    files, all_files : number of files to read, and of all files
+    groups, all_groups : number of row groups to read, and of all row groups that were inspected
 
     Examples
     --------
@@ -56,12 +56,12 @@ class Pruned:
 
 
 def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
-    """The scan without pieces that hold no row of a filter.
+    """The scan without pieces that contain no row of a filter, and how much is left.
 
     Raises
     ------
     MissingInputError
-        If none is left.
+        If no piece is left.
     """
     from pyarrow import dataset  # here, because it is slow to import
 
@@ -86,7 +86,7 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
 
 
 def _pruned(piece: Piece, test: Test, dataset: Any) -> tuple[list[Piece], int, int]:
-    """What to read of a piece, and its row groups that are left, of how many."""
+    """The pieces to read of a piece, the number of their row groups, and that of all its row groups."""
     source = piece.source if isinstance(piece.source, RowGroups) else None
     every = 0 if source is None else len(source.groups)
     keys = _keys(piece, test)
@@ -105,7 +105,7 @@ def _pruned(piece: Piece, test: Test, dataset: Any) -> tuple[list[Piece], int, i
 
 
 def _keys(piece: Piece, test: Test) -> pc.Expression | None:
-    """What the path says of the filter's columns."""
+    """The filter's columns that are keys of the path, as an expression; None if there are none."""
     known = []
     for name, constant in piece.constants:
         if name in test.schema.names:
@@ -115,7 +115,7 @@ def _keys(piece: Piece, test: Test) -> pc.Expression | None:
 
 
 def _possible(keys: pc.Expression, test: Test, dataset: Any) -> bool:
-    """Whether a file with these keys may hold a row of the filter."""
+    """Whether a file with these keys may contain a row of the filter."""
     layout = dataset.ParquetFileFormat()
     fragment = layout.make_fragment("file", pa.fs.LocalFileSystem(), partition_expression=keys)
     found: Iterator[Any] = dataset.FileSystemDataset(
@@ -125,7 +125,7 @@ def _possible(keys: pc.Expression, test: Test, dataset: Any) -> bool:
 
 
 def _told(piece: Piece, source: RowGroups, test: Test) -> bool:
-    """Whether the file's own columns of the filter have the types that the filter compares."""
+    """Whether the filter reads columns of the file, and all of them have the types that the filter compares."""
     constants = dict(piece.constants)
     own = source.read_footer().schema.to_arrow_schema()
     asked = [field for field in test.schema if field.name not in constants]

@@ -1,6 +1,6 @@
 """Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL, parsed by sqlglot.
 
-sqlglot is imported where it is used: only a run with a filter pays for it.
+sqlglot is imported only when a filter is parsed, because importing it is slow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def parsed(text: str) -> Any:
     Raises
     ------
     OptionError
-        If it is not SQL, with the place, or uses more than the subset above.
+        If the text is not SQL (the message has the position of the error), or goes beyond the subset above.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def parsed(text: str) -> Any:
 
 
 def _open_quote(text: str) -> int:
-    """The place of a quote that is not closed, from 1; 0 if there is none.
+    """The position of a quote that is not closed, counted from 1; 0 if there is none.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _open_quote(text: str) -> int:
 
 
 def _syntax(text: str, found: dict[str, Any]) -> str:
-    """The message for a syntax error; sqlglot's column is that of the last character of a token."""
+    """The message for a syntax error; sqlglot reports the column of the last character of a token."""
     near = str(found.get("highlight") or "")
     lines = text.splitlines() or [""]
     before = sum(len(line) + 1 for line in lines[: int(found.get("line") or 1) - 1])
@@ -79,7 +79,7 @@ def _syntax(text: str, found: dict[str, Any]) -> str:
 
 
 def _check(node: Any) -> None:
-    """Raise `OptionError` if a condition uses more than the subset."""
+    """Raise `OptionError` if a condition goes beyond the supported subset."""
     from sqlglot import exp
 
     if isinstance(node, exp.And | exp.Or):
@@ -107,7 +107,7 @@ def _check(node: Any) -> None:
 
 
 def _values(node: Any, values: list[Any]) -> None:
-    """Raise `OptionError` unless a test is of a column against values."""
+    """Raise `OptionError` unless `node` compares a column with values."""
     from sqlglot import exp
 
     idle = isinstance(node, exp.In) and not values
@@ -125,7 +125,7 @@ def _given(node: Any) -> set[str]:
 
 
 def compares_columns(node: Any) -> bool:
-    """Whether a comparison is one of two columns.
+    """Whether a comparison is between two columns.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def compares_columns(node: Any) -> bool:
 
 
 def operands(node: Any) -> tuple[Any, Any, bool]:
-    """The column and the value of a comparison, and whether the value stands first."""
+    """The column and the value of a comparison, and whether the value comes first; raises `OptionError` for others."""
     from sqlglot import exp
 
     flipped = isinstance(node.right, exp.Column)
@@ -153,7 +153,7 @@ def operands(node: Any) -> tuple[Any, Any, bool]:
 
 
 def _check_value(node: Any, value: Any) -> None:
-    """Raise `OptionError` unless a node is a number, a text, a date or a truth value."""
+    """Raise `OptionError` unless `value` is a number, a text, a date, a timestamp or a boolean."""
     from sqlglot import exp
 
     if isinstance(value, exp.Null):
@@ -171,7 +171,7 @@ def _refused(node: Any) -> OptionError:
 
 
 def column_name(node: Any) -> str:
-    """The name of a column; that of a field of a struct has dots."""
+    """The name of a column; the name of a field of a struct has dots."""
     from sqlglot import exp
 
     if not all(isinstance(part, exp.Identifier) for part in node.parts):
@@ -180,7 +180,7 @@ def column_name(node: Any) -> str:
 
 
 def column_names(tree: Any) -> tuple[str, ...]:
-    """Columns of a condition, in order, each once."""
+    """The distinct columns of a condition, in the order of their first occurrence."""
     return tuple(dict.fromkeys(map(column_name, _columns(tree))))
 
 

@@ -1,4 +1,4 @@
-"""Translation: a parsed condition as an Arrow expression, once the types of its columns are known."""
+"""Translation of a parsed condition to an Arrow expression, once the types of its columns are known."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["decides_by_nan", "translated"]
 
-_LISTED = 64  # values of IN that are compared one by one, as statistics of row groups need it
+_LISTED = 64  # number of values of IN up to which each is compared alone, which lets Arrow prune row groups
 _MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}
 
 
 def translated(node: Any, schema: pa.Schema) -> pc.Expression:
-    """The Arrow expression of a condition; it is null where SQL's is.
+    """The Arrow expression of a condition; it is null where the condition is null in SQL.
 
     Raises
     ------
@@ -80,16 +80,16 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LT": operator.lt,
     "LTE": operator.le,
 }
-_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # the widest of them has all values
+_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # comparable within, not between
 
 
 def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordered: bool = False) -> pa.Schema:
-    """The schema in which a key of integers that is compared with numbers is read as integers.
+    """The schema for a comparison with values: a Hive key of integers that is compared with numbers becomes int64.
 
     Raises
     ------
     OptionError
-        If texts would order the key otherwise than the integers that they spell.
+        If an ordered comparison with a text would differ from that with the integer it spells.
     """
     at = schema.get_field_index(column)
     if not is_integer_key(schema.field(at)):
@@ -125,14 +125,14 @@ def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> p
 
 
 def _field(column: str, schema: pa.Schema) -> pc.Expression:
-    """A column as it is compared."""
+    """A column for a comparison; a Hive key of integers is cast if the schema says so."""
     field = schema.field(column)
     read = pc.field(column)
     return read.cast(field.type) if is_integer_key(field) and types.is_integer(field.type) else read
 
 
 def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
-    """A comparison of two columns; null where one of them is."""
+    """A comparison of two columns; null if one of them is null."""
     schema = _for_columns(one, other, schema, ordered=name not in ("EQ", "NEQ"))
     kinds = [schema.field(column).type for column in (one, other)]
     if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
@@ -145,7 +145,7 @@ def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
 
 
 def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
-    """Whether a text has a pattern, in which % stands for any text, _ for any letter, and a backslash for neither."""
+    """Whether a text matches a pattern: % is any text, _ any character; a backslash makes either literal."""
     kind = schema.field(column).type
     if not (types.is_string(kind) or types.is_large_string(kind)):
         msg = f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value"
@@ -158,7 +158,7 @@ def _bounds(column: str, value: Any, schema: pa.Schema) -> Bounds:
 
 
 def _truth(column: str, schema: pa.Schema) -> pc.Expression:
-    """A column of truth values."""
+    """A boolean column as a condition; raises `OptionError` for a column of another type."""
     kind = schema.field(column).type
     if not types.is_boolean(kind):
         msg = f"where: column {column!r} has type {kind} and is not true or false; compare it with a value"
@@ -167,7 +167,7 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
 
 
 def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
-    """A comparison of a column with a value; null where the column is."""
+    """A comparison of a column with a value; null if the column is null."""
     field, (down, up) = _field(column, schema), (_typed(end, schema.field(column).type) for end in literal)
     if types.is_boolean(schema.field(column).type) and name not in ("EQ", "NEQ"):
         msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
@@ -187,17 +187,17 @@ def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.
 
 
 def _typed(end: Any, kind: pa.DataType) -> Any:
-    """An end of `Bounds` as an Arrow scalar, or None."""
+    """A value of `Bounds` as an Arrow scalar, or None."""
     return pa.scalar(end, kind) if isinstance(end, int) else end
 
 
 def _same(literal: Bounds) -> bool:
-    """Whether the column's type has the value itself."""
+    """Whether the column's type contains the value of the literal exactly."""
     return literal.down is literal.up or (isinstance(literal.down, int) and literal.down == literal.up)
 
 
 def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expression:
-    """Whether a column has one of some values; null where the column is."""
+    """Whether a column has one of some values; null if the column is null."""
     found = [_bounds(column, value, schema) for value in values]
     if len(found) <= _LISTED:
         return reduce(lambda one, other: one | other, (_compared("EQ", column, each, schema) for each in found))
@@ -209,7 +209,7 @@ def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expressi
 
 
 def decides_by_nan(tree: Any, schema: pa.Schema) -> bool:
-    """Whether a NaN may meet a condition: statistics of row groups do not tell of NaN.
+    """Whether a NaN may meet a condition, which rules out pruning by statistics, because these ignore NaN.
 
     Examples
     --------
