@@ -1,6 +1,6 @@
-"""The same metrics for arrays in memory: drop-ins for the functions people use today.
+"""The same metrics for arrays in memory: drop-in replacements for functions that people use today.
 
-Nothing is computed here a second time. Every function checks its arrays, folds them into the state that partitioned
-data would be folded into, and calls the metric that evaluates partitioned data; so a number from a notebook and the
-number from a run over a thousand files are the same number, to the last bit where no weights are given.
+No metric is implemented a second time. Every function validates its arrays, folds them into the same state as
+partitioned data, and calls the same metric. A value from a notebook and that of a run over a thousand files are
+therefore equal, to the last bit if there are no weights.
 """

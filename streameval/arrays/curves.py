@@ -1,12 +1,13 @@
-"""ROC and precision-recall curves of arrays in memory, every point of them.
+"""ROC and precision-recall curves of arrays in memory, with all points.
 
-A state yields its groups of equal score from the best to the worst. Cumulated, their positives T and negatives F are
-the whole curve: (F/N, T/P) is the ROC curve, (T/P, T/(T + F)) the precision-recall curve. Both follow scikit-learn's
+A state yields its groups of equal score from the best to the worst. The cumulative positives T and negatives F give the
+curves: (F/N, T/P) is the ROC curve, (T/P, T/(T + F)) the precision-recall curve. Both follow scikit-learn's
 conventions: the ROC curve starts at the origin with an infinite threshold; the precision-recall curve runs from the
 lowest threshold to the highest and ends in (recall 0, precision 1), which has no threshold.
 
-Two steps of a ROC curve are in line if both groups add the same positives and the same negatives; the point between
-them is dropped on request. Steps are compared before they are summed, so weights bring no rounding into the comparison.
+Two successive steps of a ROC curve are collinear if both groups add the same positives and the same negatives; the
+point between them is dropped on request. Steps are compared before they are summed, so weights cause no rounding in the
+comparison.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ __all__ = ["Steps", "auc", "precision_recall_curve", "precision_recall_points", 
 
 
 class Steps(NamedTuple):
-    """What each group of equal score adds to the curve, best score first.
+    """The groups of equal score, from the best to the worst.
 
-    ``neg`` and ``pos`` are counts or weights, ``scores`` are float64; all have shape (n_groups,).
+    ``neg`` and ``pos`` are int64 counts or float64 weights, ``scores`` are float64; all have shape (n_groups,).
     """
 
     neg: Array
@@ -40,7 +41,7 @@ class Steps(NamedTuple):
 
 
 def steps(state: ScoreCounts) -> Steps:
-    """The groups of a state in one piece.
+    """The groups of all parts of a state, concatenated.
 
     Examples
     --------
@@ -52,17 +53,17 @@ def steps(state: ScoreCounts) -> Steps:
 
 
 def _cumulated(values: Array) -> Array:
-    """Running sums: exact for counts, in extended precision for weights."""
+    """Cumulative sums: exact for counts, in extended precision for weights."""
     return values.cumsum() if values.dtype.kind == "i" else values.cumsum(dtype=np.longdouble).astype(np.float64)
 
 
 def _share(sums: Array) -> Array:
-    """Running sums over the last of them; NaN where that is 0."""
+    """Cumulative sums divided by the total; NaN if it is 0."""
     return sums / sums[-1] if sums[-1] else np.full(sums.shape, np.nan)
 
 
 def _corners(parts: Steps) -> Array:
-    """Groups after which the ROC curve turns, and the first and the last."""
+    """Which groups end in a corner of the ROC curve; always the first and the last."""
     kept = np.ones(parts.scores.size, np.bool_)
     kept[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
     return kept
@@ -79,26 +80,26 @@ def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, A
 def roc_curve(
     y_true: Any, y_score: Any, pos_label: Any = None, sample_weight: Any = None, drop_intermediate: bool = True
 ) -> tuple[Array, Array, Array]:
-    """Receiver operating characteristic: true against false positive rate, threshold by threshold.
+    """Receiver operating characteristic: true and false positive rate at every threshold.
 
     Parameters
     ----------
     y_true : array-like of shape (n,), two labels
     y_score : array-like of shape (n,), numbers without NaN; higher means more likely positive
-    pos_label : the positive label; without it numbers above zero are positive
+    pos_label : the positive label; by default, numbers above zero are positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional; points of weight 0 are ignored
-    drop_intermediate : whether to leave out points in line with their neighbours, which changes no area
+    drop_intermediate : whether to drop collinear points, which does not change the area
 
     Returns
     -------
-    fpr, tpr : float64 arrays of shape (n_points,), rising from 0 to 1; NaN where the class has no points
-    thresholds : float64 array of shape (n_points,), falling, the first one infinite; scores at or above it are taken
-        as positive
+    fpr, tpr : float64 arrays of shape (n_points,), rising from 0 to 1; NaN if the class has no points
+    thresholds : float64 array of shape (n_points,), falling, the first one infinite; scores at or above a threshold are
+        predicted positive
 
     Raises
     ------
     DataError
-        If lengths differ, an array is empty or no vector, or values are not usable (`streameval.errors`).
+        If lengths differ, an array is empty or not one-dimensional, or values are not usable (`streameval.errors`).
 
     References
     ----------
@@ -116,26 +117,27 @@ def roc_curve(
 def precision_recall_curve(
     y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, drop_intermediate: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Precision against recall, threshold by threshold.
+    """Precision and recall at every threshold.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
+    y_true : array-like of shape (n,), labels
     y_score : array-like of shape (n,), numbers without NaN; higher means more likely positive
-    pos_label : the positive label; None for numbers above zero
+    pos_label : the positive label; with None, numbers above zero are positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional; points of weight 0 are ignored
     drop_intermediate : whether to keep only the first and the last point of each recall
 
     Returns
     -------
-    precision : float64 array of shape (n_thresholds + 1,), the last one 1
-    recall : float64 array of shape (n_thresholds + 1,), falling from 1 to 0; without positives 1 at every threshold
+    precision : float64 array of shape (n_thresholds + 1,); the last value is 1
+    recall : float64 array of shape (n_thresholds + 1,), falling from 1 to 0; if there are no positives, 1 at every
+        threshold
     thresholds : float64 array of shape (n_thresholds,), rising
 
     Raises
     ------
     DataError
-        As `roc_curve`.
+        As for `roc_curve`.
 
     Examples
     --------
@@ -160,7 +162,7 @@ def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False)
 
 
 def auc(x: Any, y: Any) -> float:
-    """Area under a curve by the trapezoid rule.
+    """Area under a curve by the trapezoidal rule.
 
     Parameters
     ----------
@@ -169,12 +171,12 @@ def auc(x: Any, y: Any) -> float:
 
     Returns
     -------
-    float, NaN if a coordinate is NaN
+    float; NaN if a coordinate is NaN
 
     Raises
     ------
     DataError
-        If `x` turns back, lengths differ, or there are fewer than two points.
+        If `x` is not monotonic, lengths differ, there are fewer than two points, or a coordinate is infinite.
 
     Examples
     --------
@@ -197,7 +199,7 @@ def auc(x: Any, y: Any) -> float:
 
 
 def _coordinates(values: Any, name: str) -> Array:
-    """Coordinates as float64 array; NaN is allowed, infinities are not."""
+    """Coordinates as a float64 array; raises `DataError` for infinities, while NaN is allowed."""
     array = numbers(values, name).astype(np.float64)
     if np.isinf(array).any():
         msg = f"{name} has an infinite coordinate; an area needs finite ones"

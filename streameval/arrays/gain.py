@@ -1,13 +1,13 @@
-"""Gain curves of arrays in memory: the curve, its normalised area, and the area from a sample in quantile bins.
+"""Gain curves of arrays in memory: the curve, its normalised area, and that area from a sample in quantile bins.
 
-The gain curve shows the share of positives (y) among the points at or above a score against the share of points there
-(x). `agc_score` is its normalised area: 1 for a perfect order, 0 for a random one, and 2·AUC − 1 if nothing is cut off.
-Truncated at the top q it says what part of the possible improvement over a random order the ranking achieved there.
-Truncation counts points, also with weights, and keeps the points tied with the last one.
+The gain curve has, for every threshold, the share of all points at or above it (x) and the share of the positives that
+are among them (y). `agc_score` is its normalised area: 1 for a perfect order, 0 for a random one, and 2·AUC − 1 without
+truncation. Truncated at the top q, it is the part of the possible improvement over a random order that the ranking
+achieves there. Truncation counts points, even with weights, and keeps all points tied with the last one.
 
-`agc_approximate` draws a sample and sorts it into quantile bins, as if scores within a bin were tied. With Q bins the
-untruncated area is off by at most Σ p·n / PN, summed over bins of p positives and n negatives; sampling adds its
-standard error. It is there for comparisons with published numbers: the exact area costs little more.
+`agc_approximate` draws a sample and sorts it into quantile bins, as if scores within a bin were tied. The untruncated
+area is then off by at most Σ p·n / PN, summed over bins with p positives and n negatives, and sampling adds its
+standard error. It serves for comparisons with published values; the exact area costs little more.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ __all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_sco
 def gain_curve(
     y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, truncate: float = 1
 ) -> tuple[Array, Array, Array]:
-    """Points of the gain curve, one for each distinct score kept, from the highest; the origin is not among them.
+    """Points of the gain curve, one for each distinct score kept, from the highest score on; without the origin.
 
     Parameters
     ----------
-    y_true : array of shape (n,), positive where equal to `pos_label`, which must occur unless there is one class only
-    y_score : array of shape (n,), numbers, higher for more likely positive
-    pos_label : the positive label; None for numbers above zero
+    y_true : array of shape (n,), labels; `pos_label` must occur unless there is one class only
+    y_score : array of shape (n,), numbers without NaN; higher means more likely positive
+    pos_label : the positive label; with None, numbers above zero are positive
     sample_weight : array of shape (n,), finite and at least 0, optional
-    truncate : share of the points in (0, 1], or a number of points above 1 (all if there are fewer)
+    truncate : share of the points in (0, 1], or a number of points above 1 (all points if there are fewer)
 
     Returns
     -------
     top : float64 array of shape (n_kept,), share of the weight at or above each threshold
-    tpr : float64 array of shape (n_kept,), share of the positive weight there; NaN without positives
+    tpr : float64 array of shape (n_kept,), share of the positive weight there; NaN if there are no positives
     thresholds : float64 array of shape (n_kept,), descending
 
     Raises
@@ -93,12 +93,13 @@ def agc_score(
     Parameters
     ----------
     y_true, y_score, pos_label, sample_weight, truncate : see `gain_curve`
-    normalized : whether (A − R)/(M − R) is returned, or A/M, where A is the area, R a random order's and M the largest
+    normalized : whether to return (A − R)/(M − R) instead of A/M, where A is the area, R that of a random order, and M
+        the largest possible one
 
     Returns
     -------
-    float, at most 1; 0 for a random order if normalized. NaN without positives, and if normalized without negatives.
-    Without positives in the truncated part A is 0, so that the normalised area is below 0.
+    float, at most 1. If normalized, it is 0 for a random order, and negative if there are no positives in the truncated
+    part. NaN if there are no positives, and, if normalized, no negatives.
 
     Raises
     ------
@@ -133,32 +134,33 @@ def agc_approximate(
 ) -> float:
     """Normalised area under the gain curve, from a sample sorted into quantile bins.
 
-    Points are drawn without replacement. The bins are cut at `quantiles` evenly spaced quantiles of the truncated part
-    of the sample, equal ones counting once; a bin counts as tied. A sample of fewer points than quantiles has one bin
-    a score, so that nothing but sampling is lost; where all scores are equal the normalised area is 0.
+    Points are drawn without replacement. The edges of the bins are `quantiles` evenly spaced quantiles of the truncated
+    part of the sample, without duplicates; all points in a bin count as tied. If the sample has fewer points than there
+    are quantiles, each score has its own bin, and only sampling causes an error. If all scores are equal, the
+    normalised area is 0.
 
     Parameters
     ----------
     y_true, y_score, pos_label, sample_weight, truncate, normalized : see `agc_score`
-    sample : share of the points to draw, in (0, 1]; rounded down, but at least one point
+    sample : share of the points to draw, in (0, 1]; their number is rounded down, but at least 1
     quantiles : number of bins, at least 1
     interpolation : how quantiles are interpolated, a `method` of `numpy.quantile`
-    random_state : seed, `numpy.random.RandomState` or `numpy.random.Generator`; None for a fresh draw
+    random_state : seed, `numpy.random.RandomState` or `numpy.random.Generator`; None draws a different sample each time
 
     Returns
     -------
-    float; NaN if the sample has no positives, and if normalized no negatives
+    float; NaN if the sample has no positives, and, if normalized, no negatives
 
     Raises
     ------
     DataError
         If the arrays cannot be evaluated.
     OptionError
-        If an option is out of its range, or `truncate` asks for more points than there are.
+        If an option is out of its range, or `truncate` exceeds the number of points.
 
     Examples
     --------
-    The truth, all points in few bins, and a sample of half of them:
+    The exact value, all points in 10 bins, and a sample of half of the points:
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -178,9 +180,9 @@ def agc_approximate(
         label, score, weight = label[chosen], score[chosen], None if weight is None else weight[chosen]
     score = score.astype(np.float64)
     if not np.isfinite(score).all():
-        score = np.unique(score, return_inverse=True)[1].astype(np.float64)  # bins depend on the order alone
+        score = np.unique(score, return_inverse=True)[1].astype(np.float64)  # ranks, as bins depend on the order alone
     edges = _edges(score, share, quantiles, interpolation)
-    bins = np.searchsorted(-edges, -score)  # how many edges lie above
+    bins = np.searchsorted(-edges, -score)  # number of edges above each score
     return _binned_area(label, bins, weight, edges.size, ratio=not normalized)
 
 
@@ -200,7 +202,7 @@ def _check_options(truncate: float, sample: float, quantiles: int, size: int) ->
 
 
 def _draw(size: int, count: int, random_state: Any) -> Array:
-    """Positions of `count` of `size` points, without replacement; a seed draws the same ones with any numpy version."""
+    """Indices of `count` of `size` points without replacement; a seed draws the same points in all NumPy versions."""
     if hasattr(random_state, "choice"):
         return np.asarray(random_state.choice(size, count, replace=False))
     try:
@@ -212,11 +214,11 @@ def _draw(size: int, count: int, random_state: Any) -> Array:
 
 
 def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Array:
-    """Lower edges of the bins of the top share, descending and distinct."""
+    """Lower edges of the bins of the top `share`, descending and distinct."""
     step = share / quantiles
     levels = np.arange(1 - step, 1 - share - step / 2, -step)
     levels[-1] = 1 - share
-    method: Any = interpolation  # numpy names its methods, and checks the name
+    method: Any = interpolation  # a literal type in NumPy's stubs; NumPy checks the name
     try:
         edges = np.quantile(score, levels, method=method)
     except ValueError as error:
@@ -226,7 +228,7 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
 
 
 def _binned_area(label: Array, bins: Array, weight: Array | None, kept: int, *, ratio: bool) -> float:
-    """`agc` or `agc_ratio` of the first `kept` bins, as if each were one group of equal scores."""
+    """`agc` or `agc_ratio` of the first `kept` bins, each as one group of equal scores."""
 
     def by_class(values: Array | None) -> list[Array]:
         sides = (label == 0, label == 1)

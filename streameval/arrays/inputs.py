@@ -1,7 +1,7 @@
-"""Arrays as people have them, checked: lists, numpy, pandas, Arrow and polars columns become plain numpy arrays.
+"""Input validation: lists, NumPy arrays, and pandas, Arrow and polars columns become plain NumPy arrays.
 
-Whatever cannot be evaluated is refused here, once, by an error that names the argument and the remedy; the functions
-behind never see a NaN, a wrong length or a negative weight, and numpy has nothing to warn about.
+Input that cannot be evaluated is refused here, once, with an error that names the argument and the remedy. Functions
+that use these arrays never see a NaN, a wrong length or a negative weight, and NumPy has no reason to warn.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
 
-_TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
+_TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
 
 def plain(values: Any, name: str, ndim: int = 1) -> Array:
-    """Values as a numpy array of `ndim` dimensions, with at least one element.
+    """Values as a NumPy array of `ndim` dimensions, with at least one element.
 
     Raises
     ------
     DataError
-        If the values are ragged or have other dimensions.
+        If the values are ragged or have another number of dimensions.
     MissingInputError
-        If there are none.
+        If there are no values.
     """
     try:
         array = np.asarray(values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values))
@@ -56,12 +56,12 @@ def first(array: Array) -> Any:
 
 
 def numbers(values: Any, name: str, ndim: int = 1) -> Array:
-    """Values as integers or floats that Arrow knows; nulls become NaN.
+    """Values as an array of booleans, integers or floats of at most 64 bits; nulls become NaN.
 
     Raises
     ------
     SchemaError
-        If they are not numbers.
+        If the values are not numbers, or are integers of more than 64 bits.
 
     Examples
     --------
@@ -90,19 +90,19 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
 
 
 def without_nan(array: Array) -> Array:
-    """The values that are numbers."""
+    """The values that are not NaN."""
     return array[~np.isnan(array)] if array.dtype.kind == "f" else array
 
 
 def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
-    """Scores: numbers of any type, infinities included, NaN not.
+    """Scores: numbers of any type, infinities included.
 
     Raises
     ------
     SchemaError
-        If they are not numbers.
+        If the scores are not numbers.
     NullError
-        If one is NaN or null.
+        If a score is NaN or null.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
 
 
 def refuse_nan(array: Array, name: str, remedy: str) -> None:
-    """Raise `NullError` if a float is NaN."""
+    """Raise `NullError`, with the position and a remedy, if an array has a NaN."""
     if array.dtype.kind == "f" and np.isnan(array).any():
         where = tuple(np.argwhere(np.isnan(array))[0].tolist())
         msg = f"{name} has a NaN or null at position {where[0] if len(where) == 1 else where}; {remedy}"
@@ -123,10 +123,10 @@ def refuse_nan(array: Array, name: str, remedy: str) -> None:
 
 
 def weights(values: Any, size: int) -> Array | None:
-    """Weights as float64 array of shape (size,), scaled by a power of two to at most 1; None stays None.
+    """Weights as a float64 array of shape (size,), scaled by a power of two to at most 1; None stays None.
 
-    Metrics depend on ratios of weights alone, so the scale changes no bit of a result. It keeps products of sums of
-    weights within float64.
+    Metrics depend only on ratios of weights, so scaling changes no bit of a result. It keeps products of sums of
+    weights within the range of float64.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def weights(values: Any, size: int) -> Array | None:
         raise WeightError(msg)
     least, most = float(array[array > 0].min()), float(array.max())
     if least / most < _TINY or not math.isfinite(float(np.sum(array / size)) * size):
-        problem = "their ratio or their sum leaves float64; scale the weights, and set those to 0 that do not matter"
+        problem = "their ratio or their sum leaves float64; scale the weights, or set negligible ones to 0"
         msg = f"sample_weight has weights from {least:g} to {most:g}; {problem}"
         raise WeightError(msg)
     scaled: Array = np.ldexp(array, -math.frexp(most)[1])
@@ -159,7 +159,7 @@ def weights(values: Any, size: int) -> Array | None:
 
 
 def same_length(size: int, of: str = "y_true", **arrays: Array) -> None:
-    """Raise `DataError` unless all arrays have `size` elements, as the array named `of` has."""
+    """Raise `DataError` unless all arrays have `size` elements, the length of the argument named `of`."""
     for name, array in arrays.items():
         if len(array) != size:
             msg = f"{of} has {plural(size, 'point')} and {name} has {len(array)}; give one of each for every point"
@@ -167,7 +167,7 @@ def same_length(size: int, of: str = "y_true", **arrays: Array) -> None:
 
 
 def fold(label: Array, score: Array, weight: Array | None = None) -> ScoreCounts:
-    """The state of checked arrays; points of weight 0 are left out.
+    """The state of validated arrays, without points of weight 0.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Labels as people have them, read as 0 and 1; and clusters that list the labels of their points.
+"""Labels of any kind as 0 and 1, and clusters that are given as lists of the labels of their points.
 
-Labels are read in one of two ways. By value: `pos_label` names the positive label; without it numbers above zero are
-positive, and there must be two values, one of them above zero, such as 0/1, −1/1 and booleans. By a predicate, which is
-`num2bool` unless another is given: then there may be any number of values.
+Labels are read in one of two ways. By value: `pos_label` names the positive label. Without it, numbers above zero are
+positive, and there may be at most two values, on either side of zero, such as 0/1, −1/1 and booleans. By predicate: a
+function, by default `num2bool`, says which labels are positive, and there may be any number of values.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 
 Predicate = Callable[[Any], Any]
 
-_LISTED = 5  # labels that a message names
+_LISTED = 5  # largest number of labels in a message
 
 
 def num2bool(num: Any) -> Any:
-    """Whether a number is above zero: the rule by which labels 0/1, −1/1 and booleans are read.
+    """Whether a number is above zero, the default rule for labels such as 0/1, −1/1 and booleans.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def num2bool(num: Any) -> Any:
 
 
 def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", ndim: int = 1) -> Array:
-    """Labels as uint8 array, 1 for positive: equal to `pos_label`, or above zero where none is given.
+    """Labels as a uint8 array of the same shape, 1 where they equal `pos_label`, or are above zero if it is None.
 
     Raises
     ------
     LabelError
-        If it is not clear which label is positive.
+        If it is not clear which label is positive, or `pos_label` does not occur.
     NullError
         If a label is NaN or null.
 
@@ -84,20 +84,20 @@ def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", nd
 
 
 def _objects(column: list[Any]) -> Array:
-    """An object array of shape (n,), whatever the elements."""
+    """An object array of shape (n,), also for elements that are sequences."""
     array = np.empty(len(column), dtype=object)
     array[:] = column
     return array
 
 
 def is_null(value: Any) -> bool:
-    """Whether a label is None, NaN or pandas' NA, which is not even unequal to itself."""
+    """Whether a label is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
     unequal = value != value
     return value is None or unequal is True or not isinstance(unequal, bool)
 
 
 def _above_zero(array: Array, name: str) -> Array:
-    """Labels above zero, where the values are at most two, on either side of it."""
+    """Which labels are above zero, as uint8; raises `LabelError` unless there are at most two, on either side of it."""
     if array.dtype.kind not in "biuf":
         msg = f"{name} has labels that are not numbers ({first(array)!r}, …); name the positive one with pos_label"
         raise LabelError(msg)
@@ -113,12 +113,12 @@ def _above_zero(array: Array, name: str) -> Array:
 
 
 def _equal(array: Array, pos_label: Any, name: str) -> Array:
-    """Labels equal to `pos_label`, which must occur unless all labels are one value of its kind."""
+    """Which labels equal `pos_label`, as uint8; it must occur unless all labels are equal and of its type."""
     wanted = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
     kinds = "U" if isinstance(wanted, str) else "S" if isinstance(wanted, bytes) else "biuf"
     same_kind = array.dtype.kind in f"O{kinds}"
     positive = np.zeros(array.shape, np.uint8)
-    if same_kind:  # numpy would compare a sequence, such as a tuple, element by element
+    if same_kind:  # a tuple is wrapped, because NumPy would compare it element by element
         positive = np.asarray(array == (_objects([wanted]) if array.dtype.kind == "O" else wanted)).astype(np.uint8)
     if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[:1]).all()):
         seen = list(dict.fromkeys(map(repr, array.ravel().tolist())))
@@ -129,7 +129,14 @@ def _equal(array: Array, pos_label: Any, name: str) -> Array:
 
 
 def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:
-    """Labels as uint8 array of shape (n,), 1 where the predicate holds.
+    """Labels as a uint8 array of shape (n,), 1 where the predicate holds.
+
+    Raises
+    ------
+    LabelError
+        If the labels are not numbers and no predicate is given.
+    NullError
+        If a label is NaN and no predicate is given.
 
     Examples
     --------
@@ -151,9 +158,10 @@ def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: s
 
 
 class ClusterSizes(NamedTuple):
-    """Clusters one by one.
+    """Sizes of clusters, and labels of their points.
 
-    ``sizes`` is an int64 array of shape (n_clusters,), ``labels`` holds 0 and 1 for all points, cluster by cluster.
+    ``sizes`` is an int64 array of shape (n_clusters,); ``labels`` is a uint8 array with the labels of all points,
+    0 or 1, cluster by cluster.
     """
 
     sizes: Array
@@ -161,7 +169,7 @@ class ClusterSizes(NamedTuple):
 
 
 def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> ClusterSizes:
-    """Sizes and labels of clusters that list the labels of their points; empty clusters are left out.
+    """Sizes and labels of clusters that are given as lists of the labels of their points; empty clusters are skipped.
 
     Examples
     --------
@@ -182,7 +190,7 @@ def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> Cluster
 def checked(
     y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any, ndim: int = 1
 ) -> tuple[Array, Array, Array | None]:
-    """Labels as 0 and 1, scores, and weights, as given to a metric.
+    """Validate the arguments of a metric: labels as 0 and 1, scores, and weights.
 
     Raises
     ------
@@ -198,7 +206,7 @@ def checked(
 
 
 def points(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> ScoreCounts:
-    """The state of labels, scores and weights as given to a metric.
+    """The state of the labels, scores and weights that are the arguments of a metric.
 
     Examples
     --------

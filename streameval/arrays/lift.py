@@ -1,12 +1,13 @@
 """The lift curve of a clustering in memory, and the area under it.
 
-Spam comes in clusters, so points in large clusters are likely positive, and a good clustering saves the labelling of
-them one by one. Clusters are taken from the largest to the smallest. Each is a step as wide as the cluster is large,
-and as high as the positives found so far; clusters of one size share the mean of their positives, so that their order
-does not matter. The height is measured against what is *assumed* to be found: all points of the clusters larger than
-the threshold, and the positives of the others, which are looked at one by one.
+Spam comes in clusters, so points in large clusters are likely positive, and a good clustering saves labelling them one
+by one. Clusters are taken from the largest to the smallest. Each is a step whose width is its size and whose height is
+the number of positives so far; clusters of equal size share the mean of their positives, so that their order does not
+matter. The height is relative to the number of positives that is *assumed*: all points of clusters larger than the
+threshold, and the positives of the others, which are inspected one by one.
 
-One pure cluster of all positives reaches 1, n singletons (n + 1)/2n, and large clusters of negatives less.
+The area is 1 for one pure cluster of all positives, (n + 1)/2n for n singletons, and less for large clusters of
+negatives.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class LiftCurve:
     Parameters
     ----------
     table : SizeTable
-        How many clusters have each size, and how many positives; made by `from_counts`, `from_clusters`, `from_labels`.
+        Number of clusters of each size, and their positives; `from_counts`, `from_clusters` and `from_labels` create
+        it.
 
     Examples
     --------
@@ -54,12 +56,12 @@ class LiftCurve:
 
     @classmethod
     def from_counts(cls, counts_true: Any, counts_pred: Any) -> LiftCurve:
-        """The curve of clusters given by their positives and their sizes.
+        """The curve of clusters given by their numbers of positives and their sizes.
 
         Parameters
         ----------
         counts_true : array-like of shape (n_clusters,), positives of each cluster
-        counts_pred : array-like of shape (n_clusters,), size of each cluster, or the positives predicted in it; where
+        counts_pred : array-like of shape (n_clusters,), size of each cluster, or the positives predicted in it; if the
             positives exceed it, the area may exceed 1
 
         Raises
@@ -78,12 +80,12 @@ class LiftCurve:
 
     @classmethod
     def from_clusters(cls, clusters: Any, is_class_pos: Predicate = num2bool) -> LiftCurve:
-        """The curve of clusters that list the labels of their points.
+        """The curve of clusters that are given as lists of the labels of their points.
 
         Parameters
         ----------
-        clusters : iterable of clusters, each an iterable of labels; empty ones are left out
-        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+        clusters : iterable of clusters, each an iterable of labels; empty clusters are skipped
+        is_class_pos : function that says whether a label is positive; by default, labels above zero are
 
         Examples
         --------
@@ -101,8 +103,8 @@ class LiftCurve:
         Parameters
         ----------
         labels_true : array-like of shape (n,), class labels
-        labels_pred : array-like of shape (n,), cluster of each point, any hashable but None and NaN
-        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+        labels_pred : array-like of shape (n,), cluster of each point; any hashable except None and NaN
+        is_class_pos : function that says whether a label is positive; by default, labels above zero are
 
         Examples
         --------
@@ -118,14 +120,14 @@ class LiftCurve:
 
         Parameters
         ----------
-        threshold : clusters larger than this are assumed to be all positive
-        plot : whether to return the curve too
+        threshold : all points of clusters larger than this are assumed to be positive
+        plot : whether to return the curve as well
 
         Returns
         -------
-        aul : float, usually in [0, 1]; 0 where no positives are assumed
-        xs, ys : float64 arrays of shape (2·n_clusters,), with `plot` only: left and right end of each step, as shares
-            of the points and of the assumed positives (NaN where none are assumed)
+        aul : float, usually in [0, 1]; 0 if no positives are assumed
+        xs, ys : float64 arrays of shape (2·n_clusters,), only with `plot`: the left and right end of each step, as
+            shares of the points and of the assumed positives (NaN if none are assumed)
 
         Raises
         ------
@@ -144,7 +146,7 @@ class LiftCurve:
         return (area, *self._points(float(threshold))) if plot else area
 
     def _points(self, threshold: float) -> tuple[Array, Array]:
-        """Both ends of every step."""
+        """The coordinates of both ends of every step."""
         size, clusters, positives = (
             column[::-1] for column in (self.table.size, self.table.clusters, self.table.positives)
         )
@@ -172,11 +174,11 @@ class LiftCurve:
 
         Parameters
         ----------
-        threshold : clusters larger than this are assumed to be all positive
+        threshold : all points of clusters larger than this are assumed to be positive
         fill : whether to shade the area
         marker : matplotlib marker at each end of a step
         save_to : path ending in .png, .svg or .pdf, optional
-        ax : axes to draw on; a new figure without them
+        ax : axes to draw on; by default those of a new figure
         of : name of the clustering, for the legend
         truncate : largest share of points shown, in (0, 1]
 
@@ -190,7 +192,7 @@ class LiftCurve:
 
 
 def _counts(values: Any, name: str) -> Array:
-    """Counts as int64, or float64 where some are not whole."""
+    """Counts as an int64 array, or float64 if they are given as floats; raises `DataError` for invalid counts."""
     array = numbers(values, name)
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
@@ -200,7 +202,7 @@ def _counts(values: Any, name: str) -> Array:
 
 
 def _codes(labels: Any) -> Array:
-    """Number of each point's cluster, from 0: by hashing in compiled code; through a dictionary if ids are mixed."""
+    """A code, from 0, for the cluster of each point; hashed in compiled code, or by a dictionary for mixed types."""
     if not hasattr(labels, "__array__"):
         labels = list(labels)
         if len(set(map(type, labels))) > 1 or isinstance(next(iter(labels), None), tuple):
@@ -234,11 +236,11 @@ def _refuse_null() -> None:
 
 
 def aul_score_from_clusters(clusters: Any) -> float:
-    """Area under the lift curve of clusters that list the labels of their points.
+    """Area under the lift curve of clusters that are given as lists of the labels of their points.
 
     Parameters
     ----------
-    clusters : iterable of clusters, each an iterable of labels, above zero for positive
+    clusters : iterable of clusters, each an iterable of labels; labels above zero are positive
 
     Returns
     -------
@@ -257,7 +259,7 @@ def aul_score_from_labels(y_true: Any, labels_pred: Any) -> float:
 
     Parameters
     ----------
-    y_true : array-like of shape (n,), labels, above zero for positive
+    y_true : array-like of shape (n,), labels; those above zero are positive
     labels_pred : array-like of shape (n,), cluster of each point
 
     Returns

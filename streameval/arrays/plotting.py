@@ -1,4 +1,4 @@
-"""Plots of labels and scores in memory, for the curves without a class: gain and precision-recall."""
+"""Plots of labels and scores in memory, for curves that have no class here: gain and precision-recall."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def plot_gain_curve(
     truncate: float = 1,
     **style: Unpack[BaseStyle],
 ) -> Axes:
-    """Draw the gain curve up to a truncation, with the normalised area of the part kept.
+    """Draw the gain curve up to a truncation, with the normalised area of that part.
 
     Parameters
     ----------
     y_true, y_score, pos_label, sample_weight, truncate : see `streameval.gain_curve`
-    style : see `streameval.plots.Style`, without its `truncate`
+    style : see `streameval.plots.Style`, except for `truncate`
 
     Returns
     -------
@@ -43,7 +43,7 @@ def plot_gain_curve(
     Raises
     ------
     DataError, OptionError
-        As `streameval.gain_curve` and `streameval.plots.plot_gain`.
+        As for `streameval.gain_curve` and `streameval.plots.plot_gain`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def plot_gain_curve(
 def plot_precision_recall_curve(
     y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, **style: Unpack[Style]
 ) -> Axes:
-    """Draw the precision-recall curve with its thresholds, its area by the trapezoid rule, and the class balance.
+    """Draw the precision-recall curve with its thresholds, its area by the trapezoidal rule, and the class balance.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def plot_precision_recall_curve(
     Raises
     ------
     DataError, OptionError
-        As `streameval.precision_recall_curve` and `streameval.plots.plot_precision_recall`.
+        As for `streameval.precision_recall_curve` and `streameval.plots.plot_precision_recall`.
 
     Examples
     --------
@@ -90,6 +90,6 @@ def plot_precision_recall_curve(
 
 
 def _balance(state: ScoreCounts) -> float:
-    """Share of positives, of the weight where there is some."""
+    """Share of positives, by weight if there are weights."""
     total = state.totals()
     return total.pos_weight / (total.neg_weight + total.pos_weight)

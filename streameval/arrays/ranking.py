@@ -1,15 +1,16 @@
-"""Numbers of a ranking in memory: ROC AUC, average precision, and the AUC of two distributions.
+"""Metrics of a ranking in memory: ROC AUC, average precision, and the AUC of two distributions.
 
 All are finalized from `ScoreCounts` by the metrics of `streameval.metrics.scores.ranking`. One convention differs from
-a run over partitioned data, where an undefined number is NaN with its reason: average precision without positives is 0
-here, and an undefined ROC AUC a bare NaN. These are scikit-learn's values, without its warnings.
+runs over partitioned data, where an undefined value is NaN with a reason: here, average precision without positives is
+0, and an undefined ROC AUC is NaN. These are scikit-learn's values, without its warnings.
 
-For a matrix of labels, one column a label, `average` says how the columns make one number:
+For a matrix with one column for each label, `average` says how the columns are combined:
 
 - ``micro``: all cells are points of one ranking;
-- ``macro``: the mean over columns; ``weighted``: weighted by the positives of each column;
+- ``macro``: the mean over columns;
+- ``weighted``: the mean over columns, weighted by their positives;
 - ``samples``: the mean over rows, each a ranking of its labels, weighted by `sample_weight`;
-- None: one number a column.
+- None: one value for each column.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ __all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool",
 
 _AVERAGES = ("micro", "macro", "weighted", "samples", None)
 _NOTHING = Totals(0, 0, 0.0, 0.0)
-_DRAWS = 1 << 20  # pairs drawn at a time
+_DRAWS = 1 << 20  # number of pairs drawn at a time
 
 
 class _Few(PlainState):
-    """The state of a few points, grouped at once: what metrics ask of `ScoreCounts`, in microseconds."""
+    """The state of a few points, with the interface of `ScoreCounts`; it is created in microseconds."""
 
     def __init__(self, label: Array, score: Array) -> None:
         self.spec = ScoreSpec("y_score")
@@ -59,11 +60,11 @@ class _Few(PlainState):
         return Totals(neg, pos, float(neg), float(pos))
 
     def shards(self) -> list[tuple[int, int]]:
-        """One."""
+        """A single shard."""
         return [(0, 1)]
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
-        """All groups, from the highest score."""
+        """A single part with all groups, from the highest score to the lowest."""
         yield ScorePart(self.neg, self.pos, _NOTHING, self.totals(), known(self.scores[::-1]))
 
 
@@ -76,7 +77,7 @@ def _average_precision(state: ScoreCounts) -> float:
 
 
 def _partial_roc_auc(state: ScoreCounts, max_fpr: float) -> float:
-    """Area at false positive rates up to `max_fpr`, standardised to ½ for a random order and 1 for a perfect one."""
+    """Area at false positive rates up to `max_fpr`, scaled to ½ for a random order and 1 for a perfect one."""
     total = state.totals()
     if not total.neg_weight or not total.pos_weight:
         return math.nan
@@ -96,28 +97,28 @@ def roc_auc_score(
     pos_label: Any = None,
     max_fpr: float | None = None,
 ) -> Any:
-    """Area under the ROC curve: the chance that a positive scores higher than a negative, a tie counting one half.
+    """Area under the ROC curve: the probability that a positive scores higher than a negative; a tie counts one half.
 
-    Three textbook ways lead to this number. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the share
-    of (positive, negative) pairs where the positive scores higher, ties as halves; `auc_by_sampling` estimates it
-    from draws. *Ranks*: (R − P(P + 1)/2) / (P·N), R the sum of the ranks of the P positives among all P + N points,
-    tied points sharing their mean rank (Mann and Whitney). They agree because of that half: a trapezoid over a tie is
-    half of its rectangle, and a mean rank puts half of the others below.
+    There are three equivalent definitions. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the share
+    of (positive, negative) pairs in which the positive scores higher, with ties as halves; `auc_by_sampling` estimates
+    it from random pairs. *Ranks*: (R − P(P + 1)/2) / (P·N), where R is the sum of the ranks of the P positives among
+    all P + N points, and tied points share their mean rank (Mann and Whitney). They agree because ties count one half:
+    the trapezoid of a tie is half of its rectangle, and a mean rank puts half of the tied points below.
 
     Parameters
     ----------
     y_true : array-like of shape (n,), two labels; or indicator matrix of shape (n, n_labels)
     y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional
-    average : ``micro``, ``macro``, ``weighted``, ``samples`` or None, for a matrix; see `streameval.arrays.ranking`
-    pos_label : the positive label, of any type; without it numbers above zero are positive. One label against all
-        others is how more than two classes are evaluated
-    max_fpr : largest false positive rate counted, in (0, 1); the area up to there is standardised as by McClish, so
-        that a random order has ½ and a perfect one 1. None or 1 for the whole area
+    average : for a matrix, ``micro``, ``macro``, ``weighted``, ``samples`` or None; see `streameval.arrays.ranking`
+    pos_label : the positive label, of any type; all other labels are negative. By default, numbers above zero are
+        positive, and there may be two labels only
+    max_fpr : largest false positive rate, in (0, 1]; the area up to it is standardised (McClish), so that it is ½ for a
+        random order and 1 for a perfect one. None or 1 for the full area
 
     Returns
     -------
-    float in [0, 1], NaN where there is one class only; float64 array of shape (n_labels,) for a matrix and None
+    float in [0, 1], NaN if there is one class only; float64 array of shape (n_labels,) for a matrix with `average=None`
 
     Raises
     ------
@@ -150,24 +151,24 @@ def roc_auc_score(
 def average_precision_score(
     y_true: Any, y_score: Any, average: str | None = "macro", pos_label: Any = 1, sample_weight: Any = None
 ) -> Any:
-    """Average precision: the mean over the positives of the precision at their score, without interpolation.
+    """Average precision: the mean, over the positives, of the precision at their score, without interpolation.
 
     Parameters
     ----------
-    y_true : array-like of shape (n,); or indicator matrix of shape (n, n_labels)
+    y_true : array-like of shape (n,), labels; or indicator matrix of shape (n, n_labels)
     y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
-    average : ``micro``, ``macro``, ``weighted``, ``samples`` or None, for a matrix; see `streameval.arrays.ranking`
-    pos_label : the positive label; None for numbers above zero
+    average : for a matrix, ``micro``, ``macro``, ``weighted``, ``samples`` or None; see `streameval.arrays.ranking`
+    pos_label : the positive label; with None, numbers above zero are positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional
 
     Returns
     -------
-    float in [0, 1], 0 without positives; float64 array of shape (n_labels,) for a matrix and None
+    float in [0, 1], 0 if there are no positives; for a matrix with `average=None`, float64 array of shape (n_labels,)
 
     Raises
     ------
-    DataError
-        As `roc_auc_score`.
+    DataError, OptionError
+        As for `roc_auc_score`.
 
     References
     ----------
@@ -189,7 +190,7 @@ def _score(
     average: str | None,
     pos_label: Any,
 ) -> Any:
-    """A metric of a vector, or of a matrix averaged."""
+    """A metric of a vector, or its average over a matrix."""
     if average not in _AVERAGES:
         msg = f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None"
         raise OptionError(msg)
@@ -201,14 +202,14 @@ def _score(
 def _is_matrix(values: Any) -> bool:
     try:
         return np.ndim(values) == 2
-    except ValueError:  # ragged, to be refused by name
+    except ValueError:  # ragged; validation raises an error that names the argument
         return False
 
 
 def _averaged(
     metric: Callable[[Any], float], label: Array, score: Array, weight: Array | None, average: str | None
 ) -> Any:
-    """A metric of the columns, rows or cells of a matrix."""
+    """A metric of the columns, rows or cells of a matrix, combined as `average` says."""
     if average == "micro":
         cells = None if weight is None else np.repeat(weight, label.shape[1])
         return metric(fold(label.ravel(), score.ravel(), cells))
@@ -222,28 +223,28 @@ def _averaged(
 
 
 def _mean(values: list[float], weight: Array | None) -> float:
-    """Mean of the values that weigh anything; 0 where none does."""
+    """Weighted mean of the values with positive weight; 0 if there are none."""
     factors = [1.0] * len(values) if weight is None else weight.tolist()
     terms = [(factor, factor * value) for factor, value in zip(factors, values, strict=True) if factor]
     return math.fsum(term for _, term in terms) / math.fsum(factor for factor, _ in terms) if terms else 0.0
 
 
 def dist_auc(scores0: Any, scores1: Any) -> float:
-    """ROC AUC of two samples of scores, drawn towards one half by the scores that are missing.
+    """ROC AUC of two samples of scores, shrunk towards one half by missing scores.
 
-    With AUC the area for the scores that are numbers, and f₀ and f₁ the shares of NaN on each side, the value is
-    w·AUC + (1 − w)/2 with w = 1 − (f₀ + f₁)/2. By the arithmetic mean of the two shares ``dist_auc(a, b)`` and
-    ``dist_auc(b, a)`` sum to 1. (A run over partitioned data with ``nan="half"`` follows another rule: every pair with
-    a NaN counts one half, which is w = (1 − f₀)(1 − f₁).)
+    Let AUC be the area for the scores that are not NaN, and f₀ and f₁ the shares of NaN on each side. The value is
+    w·AUC + (1 − w)/2 with w = 1 − (f₀ + f₁)/2, so ``dist_auc(a, b)`` and ``dist_auc(b, a)`` sum to 1. (A run over
+    partitioned data with ``nan="half"`` follows another rule: every pair with a NaN counts one half, which gives
+    w = (1 − f₀)(1 − f₁).)
 
     Parameters
     ----------
-    scores0 : array-like of shape (n,), scores of the negatives; NaN where one is missing
-    scores1 : array-like of shape (m,), scores of the positives
+    scores0 : array-like of shape (n,), scores of the negatives; NaN if missing
+    scores1 : array-like of shape (m,), scores of the positives; NaN if missing
 
     Returns
     -------
-    float in [0, 1]; 0.5 where a side has no score that is a number
+    float in [0, 1]; 0.5 if all scores of a side are NaN
 
     Raises
     ------
@@ -268,29 +269,29 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
 def auc_by_sampling(
     y_true: Any, y_score: Any, n: int, sample_weight: Any = None, random_state: Any = None, pos_label: Any = None
 ) -> tuple[float, float]:
-    """ROC AUC estimated from pairs: `n` times a positive and a negative are drawn, with replacement, and compared.
+    """ROC AUC estimated from `n` random pairs of a positive and a negative, drawn with replacement.
 
-    Points are drawn in proportion to their weights. A pair scores 1 if the positive scores higher, ½ if they tie. This
-    illustrates the definition of the AUC; `roc_auc_score` is exact and faster.
+    Points are drawn with probabilities proportional to their weights. A pair counts 1 if the positive scores higher,
+    and ½ if they tie. This illustrates the definition of the AUC; `roc_auc_score` is exact and faster.
 
     Parameters
     ----------
     y_true : array-like of shape (n_points,), two labels
     y_score : array-like of shape (n_points,), numbers without NaN
-    n : pairs to draw, at least 1
+    n : number of pairs to draw, at least 1
     sample_weight : array-like of shape (n_points,), finite and at least 0, optional
-    random_state : seed or `numpy.random.Generator`; a fresh stream without it
-    pos_label : the positive label; without it numbers above zero are positive
+    random_state : seed or `numpy.random.Generator`; None draws different pairs each time
+    pos_label : the positive label; by default, numbers above zero are positive
 
     Returns
     -------
-    auc : float in [0, 1], the mean over the pairs; NaN where there is one class only
-    standard_error : float, the standard deviation of the pairs over √n; NaN for a single pair
+    auc : float in [0, 1], the mean over the pairs; NaN if there is one class only
+    standard_error : float, the standard deviation over the pairs divided by √n; NaN for a single pair or class
 
     Raises
     ------
     DataError
-        As `roc_auc_score`.
+        As for `roc_auc_score`.
     OptionError
         If `n` is not a whole number of at least 1, or `random_state` is not a seed.
 
@@ -328,6 +329,6 @@ def _generator(random_state: Any) -> np.random.Generator:
 
 
 def _draw(random: np.random.Generator, sums: Array, size: int) -> Array:
-    """Groups of `size` points drawn in proportion to the steps of the running sums; 0 has the best score."""
+    """Groups of `size` points, drawn with probabilities proportional to the steps of `sums`; group 0 is the best."""
     drawn: Array = np.searchsorted(sums, random.random(size) * sums[-1], side="right")
     return drawn

@@ -30,15 +30,15 @@ __all__ = ["RocCurve"]
 class RocCurve:
     """A ROC curve with its area, its best operating point and its plot.
 
-    Made by `from_labels`, `from_scores` or `from_clusters`, it starts at the origin with an infinite threshold and has
-    no points in line with their neighbours; `auc_score` and `max_informedness` are then those of the scores themselves,
-    exact to the last bit. Made from given rates, they are those of the given points.
+    A curve from `from_labels`, `from_scores` or `from_clusters` starts at the origin with an infinite threshold and has
+    no collinear points; its `auc_score` and `max_informedness` are computed from the scores themselves and are exact.
+    For a curve from given rates, they are computed from the given points.
 
     Parameters
     ----------
     fprs, tprs : array-likes of shape (n_points,), false and true positive rates
     thresholds : array-like of shape (n_points,), optional
-    pos_label, sample_weight : kept for the caller; the rates contain both
+    pos_label, sample_weight : stored as attributes for the caller; the rates already account for them
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class RocCurve:
 
         Parameters
         ----------
-        labels_true : array-like of shape (n,)
+        labels_true : array-like of shape (n,), labels
         y_score : array-like of shape (n,), numbers without NaN
-        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+        is_class_pos : function that says whether a label is positive; by default, labels above zero are
 
         Examples
         --------
@@ -99,7 +99,7 @@ class RocCurve:
 
     @classmethod
     def from_scores(cls, scores_neg: Any, scores_pos: Any) -> RocCurve:
-        """The curve of the scores of both classes, which need not be equally many; NaN scores are left out.
+        """The curve of the scores of the negatives and of the positives, arrays of any lengths; NaN is left out.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class RocCurve:
         Parameters
         ----------
         clusters : iterable of clusters, each an iterable of the labels of its points
-        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+        is_class_pos : function that says whether a label is positive; by default, labels above zero are
 
         Examples
         --------
@@ -131,19 +131,19 @@ class RocCurve:
         return cls._of(fold(label, np.repeat(sizes, sizes)))
 
     def auc_score(self) -> float:
-        """Area under the curve; NaN where there is one class only."""
+        """Area under the curve; NaN if there is one class only."""
         return auc(self.fprs, self.tprs) if self._exact is None else self._exact[0]
 
     def optimal_cutoff(self, scoring_method: Callable[[Any, Any], Any]) -> tuple[tuple[float, float], float]:
-        """The point of the curve at which a function of it is largest, the first of equals.
+        """The point of the curve that maximises a function of its rates; the first one if there are several.
 
         Parameters
         ----------
-        scoring_method : function of a false and a true positive rate; where it gives NaN the point is passed over
+        scoring_method : function of a false and a true positive rate; points at which it is NaN are skipped
 
         Returns
         -------
-        (fpr, tpr), value : floats; NaN where the curve or the function is nowhere defined
+        (fpr, tpr), value : floats; NaN if the function is NaN at all points
 
         Examples
         --------
@@ -160,7 +160,7 @@ class RocCurve:
         return point, best
 
     def max_informedness(self) -> float:
-        """Largest true minus false positive rate, at least 0 (Youden's J); NaN where there is one class only."""
+        """Largest true minus false positive rate, at least 0 (Youden's J); NaN if there is only one class."""
         if self._exact is not None:
             return self._exact[1]
         return (
@@ -184,7 +184,7 @@ class RocCurve:
         fill : whether to shade the area
         marker : matplotlib marker at each point
         save_to : path ending in .png, .svg or .pdf, optional
-        ax : axes to draw on; a new figure without them
+        ax : axes to draw on; by default those of a new figure
         of : name of the score, for the legend
         truncate : largest false positive rate shown, in (0, 1]
 

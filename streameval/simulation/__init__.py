@@ -1,27 +1,28 @@
-"""Spam-clustering data of any size: partitioned Parquet with everything that streameval evaluates.
+"""Simulated spam-clustering data of any size: partitioned Parquet with all kinds of columns that streameval evaluates.
 
-**What is simulated.** Messages arrive over some nights. A share of them, the *singletons*, stand alone; the others
-belong to campaigns, which last over all nights and whose sizes follow a gamma or a Pareto law. All messages of a
+**Model.** Messages arrive over some nights. A share of them, the *singletons*, belong to no campaign; the others belong
+to campaigns, which last over all nights and whose sizes follow a gamma or a Pareto distribution. All messages of a
 campaign are spam, or none is. A clustering has found the campaigns, with errors: some campaigns are *split* into two to
 five clusters, some are *joined* in pairs, some messages are *missed* (each left in a singleton cluster), and some are
-put, as *noise*, into the cluster of another campaign. Two scorers rate each message: the scores of spam and of other
-messages are normal with variance 1 and means √2 Φ⁻¹(AUC) apart (the binormal model), mapped by a logistic function.
+put, as *noise*, into the cluster of another campaign. There are two scores. The scores of spam and of other messages
+are normal with variance 1 and means √2 Φ⁻¹(AUC) apart (the binormal model), transformed by a logistic function.
 
-**The graph of classes and clusters.** Without noise its components are small: at most two campaigns, their clusters
-and their missed messages. Noise connects campaigns: with default sizes a giant component appears near noise × mean = ¼
-and holds 60 to 70 % of the campaigns at noise × mean = 1.
+**The graph of classes and clusters.** Without noise, its connected components are small: at most two campaigns, their
+clusters and their missed messages. Noise connects campaigns: with the default sizes, a giant component appears near
+noise × mean = ¼ and holds 60 to 70 % of the campaigns at noise × mean = 1.
 
-**Reproducible.** A row is a function of the options and its number. Rows are drawn in blocks of 65,536, each with a
+**Reproducibility.** A row is a function of the options and its number. Rows are drawn in blocks of 65,536, each with a
 random stream (SFC64) keyed by the seed and the block's number. Neither threads nor partitions change a value, and the
-same call writes the same bytes with any number of threads (on one platform, with one version of numpy and pyarrow).
-Options other than ``rows`` change only the columns they concern: data with and without noise share their scores.
+same call writes the same bytes with any number of threads (on one platform, with one version of NumPy and pyarrow).
+Options other than ``rows`` change only the columns they concern: data with and without noise have the same scores.
 
 **Memory.** Each thread holds one row group of 524,288 rows, about 24 MB, and its encoded form. Nothing grows with the
-rows: properties of campaigns are hashes, never tables (see :mod:`streameval.simulation.draw`).
+rows, because properties of campaigns are hashes, not tables (see :mod:`streameval.simulation.draw`).
 
-**Mixed Poisson.** K = rows (1 − singletons) / mean campaigns have expected sizes at the law's quantiles; the number
-of messages actually drawn is Poisson around it, which for gamma sizes is the negative binomial of mean ``mean`` and
-variance mean + mean² / shape. Campaigns for which no message was drawn are not in the data.
+**Mixed Poisson.** The K = rows (1 − singletons) / mean campaigns have expected sizes at the quantiles of the
+distribution. The number of messages drawn is Poisson around the expected size; for gamma sizes, this is the negative
+binomial distribution with mean ``mean`` and variance mean + mean² / shape. Campaigns without messages are not in the
+data.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ MOST_NIGHTS = 1_000_000  # the calendar ends in the year 9999
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation has written.
+    """The result of `simulate`.
 
     Attributes
     ----------
     path : Path
         The directory.
     rows, positives : int
-        Messages, and those labelled 1.
+        Number of messages, and of those labelled 1.
     partitions : int
-        Nights, each one file.
+        Number of nights, each in one file.
     bytes : int
         Size of all files.
     seconds : float
-        Time it took.
+        Elapsed time.
     """
 
     path: Path
@@ -92,55 +93,58 @@ def simulate(
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Simulation:
-    """Write simulated spam-clustering data, a Hive-partitioned directory of Parquet files, one a night.
+    """Write simulated spam-clustering data: a Hive-partitioned directory with one Parquet file per night.
 
     The files are ``out/night=2026-01-01/part-0.parquet`` and so on, snappy-compressed, with the columns
 
     - ``message_id`` int64: the row's number, from 0, in order;
-    - ``label`` int8: 1 for spam, as stated (``label_error`` of the labels are wrong);
+    - ``label`` int8: the observed label, 1 for spam (a share ``label_error`` of the labels is wrong);
     - ``score_a`` float32, ``score_b`` float64: scores in (0, 1), independent of each other given the true label;
-    - ``campaign`` int64: the true class, from 0 (the campaign with the largest expected size), or, for a message
-      outside any campaign, −1 − message_id;
-    - ``cluster`` int64: the campaign clustering with its errors; ids spread over all 64-bit integers;
-    - ``weight`` float64: 2.5 for a quarter of the messages, else 1.0, independent of all else.
+    - ``campaign`` int64: the true class, from 0 (the campaign with the largest expected size), or −1 − message_id for a
+      message outside any campaign;
+    - ``cluster`` int64: the campaign clustering with its errors; ids are spread over all 64-bit integers;
+    - ``weight`` float64: 2.5 for a quarter of the messages, 1.0 for all others, independent of all other columns.
 
     Parameters
     ----------
     out : path
-        Directory to write; it must not exist, be empty, or be an earlier simulation to ``overwrite``.
+        Directory to write. It must not exist, or be empty, or hold an earlier simulation and ``overwrite`` be set.
     rows : int
-        Messages, at least 1.
+        Number of messages, at least 1.
     partitions : int
-        Nights; equally large up to one row.
+        Number of nights; their sizes differ by at most one row.
     seed : int
-        In [0, 2^128).
+        Seed of all random streams, in [0, 2^128).
     sizes : "gamma" or "pareto"
-        Law of the campaign sizes.
+        Distribution of the campaign sizes.
     shape : float, optional
-        Shape of the law: for gamma at least 0.01 (default 0.5; smaller is more uneven), for Pareto the tail exponent,
-        at least 1.01 (default 1.5; at 2 or less the variance is infinite and the largest campaigns hold a large share).
+        Shape of the distribution. For gamma at least 0.01 (default 0.5; smaller is more uneven); for Pareto the tail
+        exponent, at least 1.01 (default 1.5; up to 2, the variance is infinite and the largest campaigns have a large
+        share of the messages).
     mean : float
         Mean campaign size in messages, at least 1.
     positives : float
-        Expected share of truly positive messages, in [0, 1]; with few campaigns the share drawn differs from it.
+        Expected share of truly positive messages, in [0, 1]; with few campaigns, the actual share differs from it.
     lone_positives : float, optional
-        Share of truly positive messages among singletons, in [0, 1]; by default a fifth of ``positives``, or more where
-        campaigns alone cannot hold all positives. Campaigns hold the rest, so large clusters are worth inspecting.
+        Share of truly positive messages among singletons, in [0, 1]; by default a fifth of ``positives``, or more if
+        campaigns cannot hold all other positives. The other positives are in campaigns, so large clusters are worth
+        inspecting.
     label_error : float
         Share of the labels that are flipped, in [0, 1].
     singletons : float
         Share of messages outside any campaign, in [0, 1].
     split, join : float
-        Shares of campaigns that are split into two to five clusters, and that are joined with another, in [0, 1].
+        Shares of campaigns that are split into two to five clusters, and that are joined with another one, in [0, 1].
     noise, missed : float
-        Shares of campaign messages that are put into another campaign's cluster, and that are left alone, in [0, 1].
+        Shares of campaign messages that are put into another campaign's cluster, and into singleton clusters, in
+        [0, 1]; their sum must not exceed 1.
     auc_a, auc_b : float
-        ROC AUC of the scores against the *true* labels, in (0, 1), without weights. Against the stated labels it is
+        ROC AUC of the scores against the *true* labels, in (0, 1), without weights. Against the observed labels, it is
         ½ + (AUC − ½)(s − t), where s and t are the shares of truly positive messages among those labelled 1 and 0.
     threads : int, optional
-        Threads of Dask's threaded scheduler; by default one for each core that this process may use.
+        Number of threads of Dask's threaded scheduler; by default one for each processor that this process may use.
     overwrite : bool
-        Replace an earlier simulation in ``out``. Anything else in there is never removed.
+        Whether to replace an earlier simulation in ``out``. No other files in it are ever removed.
     progress : callable, optional
         Called with the number of rows just written, from the threads that write.
 
@@ -153,13 +157,13 @@ def simulate(
     OptionError
         If an option is out of its range, or ``out`` is not empty.
     StreamevalError
-        If the disk is full or ``out`` cannot be written. Everything that this call wrote is removed, also on an
+        If the disk is full or ``out`` cannot be written. Everything that this call wrote is removed, also after an
         interrupt.
 
     Notes
     -----
-    Two ways to get 10⁸ rows with 70 % singleton clusters: ``singletons=0.69, missed=0`` (about one class per cluster),
-    or ``singletons=0, mean=100, missed=0.69`` (930,000 classes).
+    There are two ways to get 10⁸ rows with 70 % singleton clusters: ``singletons=0.69, missed=0`` (about one class per
+    cluster), or ``singletons=0, mean=100, missed=0.69`` (930,000 classes).
 
     Examples
     --------
@@ -190,12 +194,12 @@ def simulate(
 
 
 def _write(run: Run) -> tuple[tuple[int, int], ...]:
-    """Write all nights on Dask's threads, or leave nothing behind."""
+    """Write all nights on Dask's threads; after an error or interrupt, remove everything that was written."""
     from dask.threaded import get
 
     graph = {("night", partition): (run.write, partition) for partition in range(run.partitions)}
     try:
-        _ = run.model.ranks, run.model.keys  # tables made once, before the threads need them
+        _ = run.model.ranks, run.model.keys  # cached properties, computed once before the threads need them
         written: tuple[tuple[int, int], ...] = get(graph, list(graph), num_workers=run.threads)
     except BaseException as error:
         run.discard()

@@ -1,13 +1,13 @@
-"""The simulated messages as a pure function of (options, row number).
+"""The simulated messages as a pure function of the options and the row number.
 
-The rows are drawn in blocks of 65,536. A block has its own random stream, keyed by the seed and the block's number,
-so it can be drawn alone, at any time, by any thread. Properties of campaigns (whether one is spam, split, joined) are
-hashes of the campaign's number, so no table of campaigns is needed.
+Rows are drawn in blocks of 65,536. The random stream of a block is keyed by the seed and the block's number, so any
+thread can draw any block independently. Properties of campaigns (spam, split, joined) are hashes of the campaign's
+number, so no table of campaigns is needed.
 
-Memory decides the speed: every pass over a block costs a quarter of a nanosecond a row while the arrays stay in the
-processor's cache, and several times that on fresh pages. Hence the work space is allocated once, masks are used in
-arithmetic instead of branches, which are slow on random masks, and blocks are large enough that two threads do not wait
-for the interpreter's lock.
+Memory limits the speed: a pass over a block takes a quarter of a nanosecond per row while the arrays stay in the
+processor's cache, and several times that on fresh pages. Work space is therefore allocated once; masks are used in
+arithmetic instead of branches, which are slow on random masks; and blocks are so large that two threads do not wait for
+the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Block:
     Parameters
     ----------
     model : Model
-        The options.
+        The options of the simulation.
 
     Examples
     --------
@@ -72,12 +72,12 @@ class Block:
         Parameters
         ----------
         number : int
-            At least 0. Rows beyond ``model.rows`` are drawn as well; the caller cuts them off.
+            Number of the block, at least 0. Rows beyond ``model.rows`` are drawn as well; the caller drops them.
 
         Returns
         -------
         dict of str to array of shape (65536,)
-            The columns of :func:`streameval.simulation.simulate`, in their order, valid until the next call.
+            The columns of :func:`streameval.simulation.simulate`, in that order; valid until the next call.
         """
         model, columns = self._model, self._columns
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(model.seed, spawn_key=(number,))))
@@ -97,12 +97,12 @@ class Block:
         return columns
 
     def _campaigns(self, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw the campaigns: their numbers into ``_rank``, hashes of these into ``_traits``, ids into the column.
+        """Draw the campaigns: fills ``_rank`` with numbers, ``_traits`` with their hashes, and the column with ids.
 
         Returns
         -------
         bool array of shape (65536,)
-            Which messages are singletons. Their rank is that of some campaign.
+            Which messages are singletons; the rank of these is meaningless.
         """
         singletons = self._model.singletons
         mass = rng.random(out=self._mass)
@@ -117,13 +117,14 @@ class Block:
         return single
 
     def _find(self, mass: NDArray[np.float64], out: NDArray[np.int64]) -> None:
-        """Campaigns at places in [0, 1] of all campaign messages, by the inverse Lorenz curve; consumes ``mass``.
+        """Map uniform numbers to campaigns, in proportion to their sizes, by the inverse Lorenz curve.
 
         Parameters
         ----------
         mass : float64 array of shape (n,), n at most 65536
+            Numbers in [0, 1]; overwritten.
         out : int64 array of shape (n,)
-            Takes the campaigns, in [0, campaigns), 0 the largest.
+            Receives the campaigns, in [0, campaigns); 0 is the largest.
         """
         ranks, steps = self._model.ranks
         cell, part = self._cell[: len(mass)], self._float[: len(mass)]
@@ -136,10 +137,10 @@ class Block:
         np.minimum(out, self._model.campaigns - 1, out=out)
 
     def _clusters(self, rng: np.random.Generator, fate: NDArray[np.uint32], single: NDArray[np.bool_]) -> None:
-        """Fill in the cluster ids: noise, joins, splits and lone messages, in that order; arrays of shape (65536,).
+        """Fill in the cluster ids, applying noise, joins, splits and missed messages in this order.
 
-        Groups are numbered 8 · campaign + piece, lone messages −1 − message, so that the two never meet; a bijection
-        then spreads the numbers over all 64-bit integers.
+        Clusters of campaigns have the number 8 · campaign + piece, singletons −1 − message, so that the two never
+        collide; a bijection then spreads the numbers over all 64-bit integers. `fate` and `single` have shape (65536,).
         """
         model, group = self._model, self._group
         noise, astray = _threshold(model.noise, 32), _threshold(model.noise + model.missed, 32)
@@ -153,7 +154,7 @@ class Block:
         mix64(group, model.keys[1], out=self._columns["cluster"].view(np.uint64), scratch=self._word)
 
     def _throw(self, rng: np.random.Generator, rows: NDArray[np.intp]) -> None:
-        """Move rows, an array of shape (n,) of their places, to other campaigns drawn in proportion to their sizes."""
+        """Move the rows at some indices, an array of shape (n,), to other campaigns, drawn in proportion to size."""
         other = np.empty(len(rows), np.int64)
         self._find(rng.random(len(rows)), out=other)
         other += other == self._rank[rows]
@@ -162,10 +163,10 @@ class Block:
         self._traits[rows] = mix64(other, self._model.keys[0])
 
     def _join(self) -> None:
-        """Fill ``_group`` with the campaign that stands for those joined with each row's.
+        """Fill ``_group`` with the number of each row's campaign after joins.
 
-        Every campaign has one partner, its mirror image at a point that the seed decides; the share ``join`` of these
-        pairs is one group, named after its smaller number.
+        Every campaign has one partner, its mirror image at a point that depends on the seed. A share ``join`` of these
+        pairs is joined; a joined pair has the smaller number of the two.
         """
         rank, first, campaigns, key = self._rank, self._group, self._model.campaigns, self._model.keys[2]
         np.subtract(key % campaigns, rank, out=first)
@@ -176,7 +177,7 @@ class Block:
         _choose(turn < _threshold(self._model.join, 64), first, rank, out=first)
 
     def _pieces(self, fate: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Piece of its campaign that each row lies in: 0, or one of two to five equal pieces if it is split."""
+        """The piece of its campaign in which each row lies: 0, or one of two to five equal pieces if it is split."""
         traits, pieces, part = self._traits, self._word, self._cell.view(np.uint64)
         np.right_shift(traits, 32, out=pieces)
         pieces &= np.uint64(3)
@@ -188,7 +189,7 @@ class Block:
 
 
 def _scores(rng: np.random.Generator, positive: NDArray[np.bool_], auc: float, out: NDArray[Float]) -> None:
-    """Fill ``out`` with scores in (0, 1) whose ROC AUC for ``positive`` is expected to be ``auc``; shapes (n,)."""
+    """Fill ``out`` with scores in (0, 1) whose expected ROC AUC for the labels ``positive`` is ``auc``; shapes (n,)."""
     distance = math.sqrt(2) * NormalDist().inv_cdf(auc)
     rng.standard_normal(out=out, dtype=out.dtype)
     out += distance / 2
@@ -201,7 +202,7 @@ def _scores(rng: np.random.Generator, positive: NDArray[np.bool_], auc: float, o
 def _choose(
     mask: NDArray[np.bool_], yes: NDArray[np.int64], no: NDArray[np.int64], out: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """``np.where`` without branches; arrays of shape (n,); ``out`` may be ``yes`` or ``no``."""
+    """``np.where(mask, yes, no)`` without branches, for arrays of shape (n,); ``out`` may be ``yes`` or ``no``."""
     both = np.bitwise_xor(yes, no)
     both *= mask
     return np.bitwise_xor(both, no, out=out)
@@ -213,15 +214,15 @@ def mix64(
     out: NDArray[np.uint64] | None = None,
     scratch: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint64]:
-    """Bijection of 64-bit words that spreads them over the whole range (the finaliser of MurmurHash3).
+    """A bijection of 64-bit words that spreads them over the full range (the finaliser of MurmurHash3).
 
     Parameters
     ----------
     words : int64 array of shape (n,)
     key : int
-        In [0, 2^64); selects the bijection.
+        Selects the bijection, in [0, 2^64).
     out, scratch : uint64 arrays of shape (n,), optional
-        Take the result and intermediate values.
+        Receive the result and intermediate values.
 
     Returns
     -------
@@ -241,5 +242,5 @@ def mix64(
 
 
 def _threshold(share: float, bits: int) -> int:
-    """Number below which the given share of all integers of that many bits lies; 2^bits for all."""
+    """The number below which a share of all unsigned integers of `bits` bits lies; 2^bits for a share of 1."""
     return min(round(math.ldexp(share, bits)), 1 << bits)

@@ -1,7 +1,7 @@
-"""Nights of simulated messages as Parquet files: one directory, one file and one task each.
+"""Nights of simulated messages as Parquet files: each night is one directory with one file, written by one task.
 
-A file is written under a hidden name, which readers of data sets skip, and renamed once it is complete. When a run
-fails or is interrupted, its tasks stop at their next row group, and everything that the run wrote is removed.
+A file is written under a hidden name, which readers of datasets skip, and renamed when it is complete. If a run fails
+or is interrupted, its tasks stop at their next row group, and everything that the run wrote is removed.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ ENCODING = {
 
 
 def prepare(out: Path, *, overwrite: bool) -> Path:
-    """Make ``out`` a directory that is empty or holds an earlier simulation to replace.
+    """Create the output directory, or check that it is empty or holds an earlier simulation to replace.
 
     Returns
     -------
     Path
-        Where to write: ``out``, or a directory next to it until the data is complete.
+        The directory to write to: ``out``, or one next to it that replaces its contents when the data is complete.
 
     Raises
     ------
     OptionError
-        If ``out`` is a file, if it is not empty and ``overwrite`` is false, or if it holds anything that
-        :func:`streameval.simulation.simulate` did not write; nothing is removed then.
+        If ``out`` is a file, if it is not empty and ``overwrite`` is false, or if it has a file that
+        :func:`streameval.simulation.simulate` did not write. Nothing is removed in these cases.
     StreamevalError
-        If the directory cannot be made or emptied.
+        If a directory cannot be created or read.
     """
     try:
         if out.exists() and not out.is_dir():
@@ -82,7 +82,7 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
 
 
 def install(stage: Path, out: Path) -> None:
-    """Replace an earlier simulation, kept until now, with the complete data."""
+    """Replace an earlier simulation by the complete data."""
     if stage == out:
         return
     for night in out.iterdir():
@@ -93,14 +93,14 @@ def install(stage: Path, out: Path) -> None:
 
 
 def _is_night(path: Path) -> bool:
-    """Whether a path is a night's directory and holds only files that :meth:`Run.write` made."""
+    """Whether a path is the directory of a night that has only files that :meth:`Run.write` created."""
     if path.is_symlink() or not re.fullmatch(r"night=\d{4}-\d\d-\d\d", path.name) or not path.is_dir():
         return False
     return {entry.name for entry in path.iterdir()} <= {FILE, UNFINISHED}
 
 
 def remove(night: Path) -> None:
-    """Remove a night's files and its directory; a night that is not there is left alone."""
+    """Remove a night's files and its directory, if they exist."""
     for name in (FILE, UNFINISHED):
         (night / name).unlink(missing_ok=True)
     with suppress(FileNotFoundError):
@@ -108,16 +108,16 @@ def remove(night: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> StreamevalError:
-    """One-line error for an operating system error when writing below ``path``."""
+    """The one-line error for an operating system error that occurred while writing below ``path``."""
     reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
     return StreamevalError(f"cannot write {str(path)!r}: {reason}; free the disk, or name another out directory")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One simulation being written: night ``p`` holds rows ``[rows p / partitions, rows (p+1) / partitions)``.
+    """A simulation being written: night ``p`` has the rows ``[rows p / partitions, rows (p+1) / partitions)``.
 
-    ``at_work`` has one permit per thread: while one caller holds all of them, no task is writing.
+    The semaphore ``at_work`` has one permit per thread: while one caller holds all permits, no task is writing.
     """
 
     model: Model
@@ -129,25 +129,25 @@ class Run:
     at_work: threading.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the permits."""
+        """Create the semaphore."""
         object.__setattr__(self, "at_work", threading.Semaphore(self.threads))
 
     def night(self, partition: int) -> Path:
-        """Directory of a night."""
+        """The directory of a night."""
         return self.out / f"night={FIRST_NIGHT + timedelta(days=partition)}"
 
     def write(self, partition: int) -> tuple[int, int]:
-        """Write one night; the task of the graph.
+        """Write one night; this is a task of the graph.
 
         Parameters
         ----------
         partition : int
-            In [0, partitions).
+            Number of the night, in [0, partitions).
 
         Returns
         -------
         positives, bytes : int
-            Messages labelled 1, and the size of the file; zeros once the run is stopped.
+            Number of messages labelled 1, and size of the file; zeros if the run has been stopped.
         """
         with self.at_work:
             if self.stopped.is_set():
@@ -161,7 +161,7 @@ class Run:
             return positives, (night / FILE).stat().st_size
 
     def _write_groups(self, path: Path, partition: int) -> int:
-        """Write a night's row groups, until the run is stopped, and count the messages labelled 1."""
+        """Write the row groups of a night, until the run is stopped; returns the number of messages labelled 1."""
         rows, positives = self.model.rows, 0
         start, stop = rows * partition // self.partitions, rows * (partition + 1) // self.partitions
         block, group = Block(self.model), {name: np.empty(ROW_GROUP, dtype) for name, dtype in COLUMNS.items()}
@@ -179,11 +179,11 @@ class Run:
         return positives
 
     def discard(self) -> None:
-        """Stop the tasks, wait for those at work, and remove what the run has written."""
+        """Stop all tasks, wait for those that are writing, and remove everything that the run has written."""
         self.stopped.set()
         for _ in range(self.threads):
             self.at_work.acquire()
-        self.at_work.release(self.threads)  # tasks that were still queued see that the run is stopped
+        self.at_work.release(self.threads)  # queued tasks can start, and return at once because the run is stopped
         for partition in range(self.partitions):
             with suppress(OSError):
                 remove(self.night(partition))
@@ -193,7 +193,7 @@ class Run:
 
 
 def _fill(group: dict[str, NDArray[np.generic]], block: Block, start: int, stop: int) -> None:
-    """Copy rows ``[start, stop)`` into the front of a row group's columns, arrays of shape (n,), n ≥ stop − start."""
+    """Copy rows ``[start, stop)`` to the start of a row group's columns, arrays of shape (n,) with n ≥ stop − start."""
     for number in range(start // BLOCK, (stop - 1) // BLOCK + 1):
         origin = number * BLOCK
         low, high = max(start, origin), min(stop, origin + BLOCK)

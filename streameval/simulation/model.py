@@ -1,11 +1,11 @@
-"""The options of a simulation: their ranges, and the numbers that follow from them.
+"""The options of a simulation: their ranges, and quantities derived from them.
 
-**From a uniform number to a campaign.** Let K campaigns have sizes drawn from a law, and number them from the
-largest. The Lorenz curve says which share v of all messages the largest share q of the campaigns holds; its inverse
-q(v) turns a uniform v into the campaign ⌊K q(v)⌋. For Pareto sizes of shape α it is v^(α/(α−1)); for gamma sizes of
-shape k, Q(k, Q⁻¹(k+1, v)) with Q the regularised upper incomplete gamma function, since a message's campaign has a
-size-biased size, which is gamma of shape k+1. q is tabulated at 65,537 points and interpolated linearly, so the
-campaigns that hold the same 65,536th of the messages share one expected size.
+**From a uniform number to a campaign.** Let K campaigns have sizes from a distribution, and number them from the
+largest on. The Lorenz curve gives the share v of all messages that the largest share q of the campaigns holds; its
+inverse q(v) maps a uniform v to the campaign ⌊K q(v)⌋. For Pareto sizes of shape α, q(v) = v^(α/(α−1)). For gamma sizes
+of shape k, q(v) = Q(k, Q⁻¹(k+1, v)) with the regularised upper incomplete gamma function Q, since the size of a
+message's campaign is size-biased, which gives a gamma distribution of shape k+1. q is tabulated at 65,537 points and
+interpolated linearly, so campaigns in the same 65,536th of the messages have the same expected size.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ _SHARES = ("positives", "label_error", "singletons", "split", "join", "noise", "
 
 @dataclass(frozen=True)
 class Model:
-    """The options of a simulation, checked.
-
-    The options are described at :func:`streameval.simulation.simulate`.
+    """The validated options of a simulation; :func:`streameval.simulation.simulate` describes them.
 
     Raises
     ------
@@ -69,7 +67,7 @@ class Model:
     auc_b: float = 0.85
 
     def __post_init__(self) -> None:
-        """Refuse options that cannot be simulated."""
+        """Raise `OptionError` for options that cannot be simulated."""
         for name, (low, high) in _INTEGERS.items():
             check_integer(name, getattr(self, name), low, high)
         if self.sizes not in SHAPES:
@@ -89,7 +87,7 @@ class Model:
         self._check_positives()
 
     def _check_positives(self) -> None:
-        """Refuse a share of positives among singletons that the overall share cannot have."""
+        """Raise `OptionError` if the share of positives among singletons contradicts the overall share."""
         if self.lone_positives is None:
             return
         lone = self.lone_positives
@@ -109,7 +107,7 @@ class Model:
 
     @property
     def positive_shares(self) -> tuple[float, float]:
-        """Shares of truly positive messages among singletons and among campaigns (each in [0, 1])."""
+        """Shares of truly positive messages among singletons and among campaign messages, each in [0, 1]."""
         alone, together = self.singletons, 1 - self.singletons
         if together == 0:
             return self.positives, 0.0
@@ -119,13 +117,13 @@ class Model:
 
     @cached_property
     def keys(self) -> tuple[int, int, int]:
-        """Keys of the hashes (campaigns, clusters, joins), each in [0, 2^64), a function of the seed."""
+        """Keys of the hashes of campaigns, clusters and joins, each in [0, 2^64); they depend on the seed."""
         first, second, third = np.random.SeedSequence(self.seed).generate_state(3, np.uint64).tolist()
         return first, second, third
 
     @cached_property
     def ranks(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Table of K q(v): its values at v = 0, 1/65,536, …, 1, and its steps, float64 arrays of shape (65,537,)."""
+        """Table of K q(v) at v = 0, 1/65,536, …, 1, and of its steps: float64 arrays of shape (65537,)."""
         shape = SHAPES[self.sizes] if self.shape is None else self.shape
         ranks = _lorenz_inverse(self.sizes, shape) * self.campaigns
         return ranks, np.append(np.diff(ranks), 0.0)
@@ -135,7 +133,8 @@ class Model:
 def _lorenz_inverse(sizes: str, shape: float) -> NDArray[np.float64]:
     """Shares q(v) of the campaigns, largest first, that hold the shares v = 0, 1/65,536, …, 1 of all messages.
 
-    Cached, since gamma sizes take a tenth of a second; a read-only float64 array of shape (65,537,).
+    Returns a float64 array of shape (65537,), which must not be changed: it is cached, since gamma sizes take a tenth
+    of a second.
     """
     share = np.linspace(0, 1, CELLS + 1)
     if sizes == "pareto":
@@ -146,19 +145,19 @@ def _lorenz_inverse(sizes: str, shape: float) -> NDArray[np.float64]:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> None:
-    """Refuse anything but an integer in [low, high]."""
+    """Raise `OptionError` unless a value is an integer in [low, high]."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value <= high:
         msg = f"{name}={value!r} is out of range; give a whole number from {low} to {high:,}"
         raise OptionError(msg)
 
 
 def _real(value: object) -> float:
-    """Value as a float; NaN, which lies in no range, if it is not a number."""
+    """A value as a float; NaN, which lies in no range, if it is not a number."""
     return float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
 
 
 def _check_real(name: str, value: object, holds: bool, wanted: str) -> None:
-    """Refuse an option whose value is out of its range."""
+    """Raise `OptionError`, which says what is `wanted`, unless a condition `holds`."""
     if not holds:
         msg = f"{name}={value!r} is out of range; give {wanted}"
         raise OptionError(msg)

@@ -1,4 +1,4 @@
-"""Clustering metrics of label arrays, under the names that scikit-learn and its users know."""
+"""Clustering metrics of label arrays, as functions with scikit-learn's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
     """Adjusted Rand index of two labellings, in [−1, 1], exact at any size.
 
-    Unlike scikit-learn's it is ½ where both sides are one group or both are singletons, and NaN for a single point.
+    Unlike scikit-learn's, it is ½ if both sides are one group or both are all singletons, and NaN for a single point.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_method: str = "max") -> float:
-    """Adjusted mutual information of two labellings, at most 1, 0 by chance.
+    """Adjusted mutual information of two labellings: at most 1, and 0 in expectation for random labellings.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The 2×2 part of `ConfusionMatrix2`: where its four cells come from, and the tables made from it.
+"""The 2×2 part of `ConfusionMatrix2`: constructors, its four cells, and tables derived from it.
 
-Counts are kept exactly, as integers of any size or as fractions, and every measure divides once. So a matrix of 10¹⁸
-points, or the pair table of 10¹² points, is as accurate as a small one.
+Counts are exact, integers of any size or fractions, and every measure divides once. A matrix of 10¹⁸ points, or the
+pair table of 10¹² points, is therefore as accurate as a small one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ confmat2_type = TwoWay
 
 
 class TwoByTwoTable(SparseTable):
-    """Four counts of truth (rows) against prediction (columns); see `streameval.ConfusionMatrix2`, which measures them.
+    """Four counts of truth (rows) against prediction (columns); `streameval.ConfusionMatrix2` adds the measures.
 
     Rows and columns have the labels 1 (positive) and 0 (negative), in this order.
     """
@@ -57,7 +57,7 @@ class TwoByTwoTable(SparseTable):
 
     @classmethod
     def from_exact(cls, counts: TwoWay) -> Self:
-        """Matrix of exact counts, which may be negative in the pair table of an expected table."""
+        """Matrix of exact counts, which are not checked: they may be negative in the pair table of expected counts."""
         matrix = cls.__new__(cls)
         matrix.counts = counts
         return matrix
@@ -80,7 +80,7 @@ class TwoByTwoTable(SparseTable):
         ----------
         labels_true, labels_pred : array-likes of shape (n_points,)
         is_class_pos : callable
-            From a label to whether it is positive; without it, labels above zero are.
+            Says whether a label is positive; by default, labels above zero are.
 
         Examples
         --------
@@ -93,12 +93,18 @@ class TwoByTwoTable(SparseTable):
 
     @classmethod
     def from_clusters(cls, clusters: Any) -> Self:
-        """Matrix of the points predicted positive and those predicted negative, each a list of true labels.
+        """Matrix of the true labels of the points predicted positive, and of those predicted negative.
 
         Parameters
         ----------
-        clusters : two sequences of labels above zero or not, those predicted positive first
-            Or a mapping whose keys say which is which, by being above zero or not.
+        clusters : two sequences of labels, or mapping of such sequences
+            Labels above zero are positive. The first sequence has the points predicted positive; in a mapping, it is
+            the one whose key is above zero.
+
+        Raises
+        ------
+        DataError
+            If there are not two sequences.
 
         Examples
         --------
@@ -111,6 +117,11 @@ class TwoByTwoTable(SparseTable):
     @classmethod
     def from_partitions(cls, partitions1: Any, partitions2: Any) -> Self:
         """Matrix of two partitions of the same points into positives and negatives, in this order.
+
+        Raises
+        ------
+        DataError
+            If a partition does not have two groups, or the partitions have different points.
 
         Examples
         --------
@@ -133,7 +144,12 @@ class TwoByTwoTable(SparseTable):
         ----------
         set1, set2 : iterables of hashables
         universe_size : int or None
-            Number of all elements; those in neither set are TN. Without it TN is 0.
+            Number of all elements; those in neither set are TN. If it is None, TN is 0.
+
+        Raises
+        ------
+        OptionError
+            If `universe_size` is less than the size of the union.
 
         Examples
         --------
@@ -151,13 +167,19 @@ class TwoByTwoTable(SparseTable):
 
     @classmethod
     def from_random_counts(cls, low: int = 0, high: int = 100, random_state: Any = None) -> Self:
-        """Matrix of four whole counts drawn evenly from [low, high).
+        """Matrix of four integers drawn uniformly from [low, high).
 
         Parameters
         ----------
         low, high : int
+            Bounds, 0 ≤ low < high.
         random_state : int, numpy.random.Generator or None
             Seed of the draw.
+
+        Raises
+        ------
+        OptionError
+            If the bounds are out of their range.
 
         Examples
         --------
@@ -205,7 +227,7 @@ class TwoByTwoTable(SparseTable):
         return source.Cells(*twoway_cells(self.counts), [1, 0], [1, 0])
 
     def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
-        """Cells as [[TP, FN], [FP, TN]]; there is nothing to pad."""
+        """Cells as [[TP, FN], [FP, TN]]; the arguments are ignored."""
         return [[self.TP, self.FN], [self.FP, self.TN]]
 
     def _dense(self) -> np.ndarray[Any, Any]:
@@ -217,16 +239,15 @@ class TwoByTwoTable(SparseTable):
     def __hash__(self) -> int:
         return hash(self.counts)
 
-    # -- tables made from this one
+    # -- derived tables
 
     def lform(self) -> Self:
-        """L-shaped table: the smaller wrong count m moves onto the diagonal, (TP + m, FP − m, TN + m, FN − m).
+        """L-shaped table: the smaller error count m moves to the diagonal, (TP + m, FP − m, TN + m, FN − m).
 
-        clustering-metrics zeroes that count before it is used a second time, so its column totals change.
+        clustering-metrics sets that count to zero before using it a second time, so its column totals differ.
 
         Examples
         --------
-        >>> from streameval import ConfusionMatrix2
         >>> from streameval import ConfusionMatrix2
         >>> ConfusionMatrix2(TP=35, FN=9, FP=60, TN=41).lform()
         ConfusionMatrix2(rows=[[44, 0], [51, 50]])
@@ -241,14 +262,19 @@ class TwoByTwoTable(SparseTable):
         Parameters
         ----------
         model : {"m1", "m2r", "m2c", "m3", "x1", "x2r", "x2c"}
-            Fixed: only the total; row totals; column totals; both. ``x``: everything in the first row and column that
-            the fixed margins allow.
+            What is fixed: only the total (m1, x1), the row totals (m2r, x2r), the column totals (m2c, x2c), or both
+            (m3). The ``x`` models put everything into the first row and column that the fixed margins allow.
         discrete : bool, default False
-            Round each count up or down at random, with the expected count as its mean.
+            Round each count up or down at random, so that its mean is the expected count.
         redraw : bool, default False
-            Each call draws anew here.
+            Ignored: every call draws again.
         random_state : int or None
             Seed of the draw.
+
+        Raises
+        ------
+        OptionError
+            If the model is unknown.
 
         Examples
         --------
@@ -273,7 +299,7 @@ class TwoByTwoTable(SparseTable):
 
 
 def _two_groups(groups: Any, name: str) -> Mapping[Any, Any]:
-    """Name two groups 1 and 0, in this order; a mapping names them itself."""
+    """Label two groups 1 and 0, in this order; a mapping is returned unchanged."""
     if isinstance(groups, Mapping):
         return groups
     listed = list(groups)

@@ -1,4 +1,4 @@
-"""Tables of expected counts under null models, and the diagonal tables that are the ceilings of a measure."""
+"""Tables of expected counts under null models, and the diagonal tables at which measures reach their ceilings."""
 
 from __future__ import annotations
 
@@ -18,36 +18,34 @@ __all__ = ["ExpectedTables"]
 
 
 class ExpectedTables(SparseTable):
-    """A sparse table that makes its expected tables and its ceilings."""
+    """A sparse table with its expected and diagonal tables."""
 
     @cached_property
     def _drawn(self) -> dict[str, tuple[int | None, Self]]:
-        """Seed and discrete expected table by model, as drawn last."""
+        """For each model, the last discrete expected table with its seed."""
         return {}
 
     def expected(
         self, model: str = "m3", discrete: bool = False, redraw: bool = False, random_state: int | None = None
     ) -> Self:
-        """Table of expected counts under a null model; it has R×C cells.
-
-        Empty rows and columns are left out first.
+        """Table of expected counts under a null model, with R×C cells; empty rows and columns are left out.
 
         Parameters
         ----------
         model : {"m1", "m2r", "m2c", "m3", "x1", "x2r", "x2c"}
-            Fixed: only N; row totals; column totals; both. The ``x`` models put everything into the first row and
-            column that the fixed margins allow.
+            What is fixed: only N (m1, x1), the row totals (m2r, x2r), the column totals (m2c, x2c), or both (m3). The
+            ``x`` models put everything into the first row and column that the fixed margins allow.
         discrete : bool, default False
-            Round each count up or down at random, with the expected count as its mean.
+            Round each count up or down at random, so that its mean is the expected count.
         redraw : bool, default False
-            Draw again. Without it a table keeps its last draw for each model until another seed is given.
+            Draw again. Otherwise a table keeps its last draw for each model until another seed is given.
         random_state : int or None
-            Seed of the draw; None returns the draw that is kept, or else draws without a seed.
+            Seed of the draw; None returns the kept draw if there is one, and draws without a seed otherwise.
 
         Raises
         ------
         OptionError
-            If there is no such model.
+            If the model is unknown.
 
         Examples
         --------
@@ -87,11 +85,11 @@ class ExpectedTables(SparseTable):
         return self._of(source.Cells(rows.astype(np.int64), cols.astype(np.int64), weights, row_labels, col_labels))
 
     def row_diag(self) -> Self:
-        """Diagonal table of the row totals: a clustering that agrees with the classes."""
+        """Diagonal table of the row totals: a clustering equal to the classes."""
         return self._diagonal(self.row_totals)
 
     def col_diag(self) -> Self:
-        """Diagonal table of the column totals: classes that agree with the clusters."""
+        """Diagonal table of the column totals: classes equal to the clusters."""
         return self._diagonal(self.col_totals)
 
     def _diagonal(self, totals: dict[Any, int | float]) -> Self:

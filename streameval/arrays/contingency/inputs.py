@@ -1,8 +1,8 @@
-"""From labels, clusters, partitions and nested rows to the cells of a sparse table.
+"""The cells of a sparse table from labels, clusters, partitions or nested rows.
 
-A table is three arrays, row codes, column codes and counts, one entry for each non-zero cell, sorted by row and column;
-no dense R×C array is made. Labels may be any hashables. Labels of one kind in an array are numbered by sorting or
-hashing in compiled code, anything else through a dictionary; rows and columns keep the order of first appearance.
+A table consists of three arrays, row codes, column codes and counts, with one entry for each non-zero cell, sorted by
+row and column; no dense R×C array is created. Labels may be any hashables. Arrays of labels of one type are encoded by
+hashing in compiled code, all others by a dictionary. Rows and columns are in the order of first appearance.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ _FLOATS = (float, np.floating)
 
 
 class Cells(NamedTuple):
-    """Non-zero cells sorted by row and column, with the labels of rows and columns."""
+    """Non-zero cells sorted by row and column, with the labels of rows and columns.
+
+    ``rows`` and ``cols`` are int64 arrays of shape (n_cells,), indices into ``row_labels`` and ``col_labels``;
+    ``counts`` is an array of the same shape, of int64, float64, or objects for large integers and fractions.
+    """
 
     rows: Codes
     cols: Codes
@@ -48,11 +52,11 @@ class Cells(NamedTuple):
 
 
 def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[Any]]:
-    """Code of each label, and the distinct labels in the order of first appearance."""
+    """The code of each label, and the distinct labels in the order of first appearance."""
     arrow = _as_arrow(labels)
     array = _as_array(labels) if arrow is None else arrow
     if array is not None:
-        with suppress(UnicodeError):  # half of a surrogate pair is a character in Python, and none in UTF-8
+        with suppress(UnicodeError):  # a lone surrogate is valid in a Python string, but not in UTF-8
             encoded = pa.array(array).dictionary_encode()
             if encoded.null_count == 0:
                 return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
@@ -67,9 +71,10 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
 
 
 def _as_arrow(labels: Any) -> pa.Array | None:
-    """Labels of an Arrow array, or of pandas integers that may be missing; NumPy would make floats of either's.
+    """Labels from an Arrow array or a pandas array of nullable integers, which NumPy might convert to floats.
 
-    None for other labels: for floats, since Arrow would tell -0.0 from 0.0, and for lists, which Arrow cannot number.
+    None for all other labels; also for floats, because Arrow distinguishes -0.0 from 0.0, and for nested types, which
+    Arrow cannot encode.
     """
     values = getattr(labels, "array", labels)  # a Series has one
     if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
@@ -84,7 +89,7 @@ def _as_arrow(labels: Any) -> pa.Array | None:
 
 
 def _as_array(labels: Any) -> NDArray[Any] | None:
-    """Labels of one kind as an array, None where only a dictionary keeps them apart as Python does."""
+    """Labels of one type as an array; None if only a dictionary compares them as Python does."""
     if isinstance(labels, np.ndarray) or hasattr(labels, "__array__"):
         array = np.asarray(labels)
         if array.ndim != 1:
@@ -104,12 +109,12 @@ def _is_nan(label: Any) -> bool:
 
 
 def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
-    """Floats as labels: -0.0 equals 0.0, and a NaN equals any other, as scikit-learn has it."""
+    """Floats as labels: -0.0 becomes 0.0; all NaNs are one label, as in scikit-learn."""
     return labels.astype(np.float64) + 0.0
 
 
 def _listed(values: Any, name: str) -> Any:
-    """Values that have a length; those of a string are its characters."""
+    """Values as a sequence with a length; a string becomes a list of its characters."""
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         return values
     if not isinstance(values, Iterable):
@@ -120,6 +125,11 @@ def _listed(values: Any, name: str) -> Any:
 
 def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
     """Cells of two labellings of the same points.
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, or a label is not hashable.
 
     Examples
     --------
@@ -141,10 +151,15 @@ def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
 
 
 def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
-    """Cells given as (class, cluster, count); equal pairs are added, zeros left out.
+    """Cells given as (class, cluster, count); counts of equal pairs are added, and zeros left out.
 
-    Counts are whole numbers of any size, fractions or floats, finite and at least 0. Floats that are all whole become
-    integers.
+    Counts are integers of any size, fractions or floats, finite and at least 0. Floats become integers if all are
+    whole.
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, a label is not hashable, or a count is not such a number.
     """
     classes, clusters, counts = _listed(classes, "classes"), _listed(clusters, "clusters"), _listed(counts, "counts")
     if not len(classes) == len(clusters) == len(counts):
@@ -162,7 +177,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
 
 
 def checked_counts(counts: Any) -> NDArray[Any]:
-    """Counts as int64, float64 or object array; negative, NaN and infinite counts are refused."""
+    """Counts as an int64, float64 or object array; raises `DataError` for negative, NaN and infinite counts."""
     array = np.asarray(counts)
     if array.dtype.kind == "b" or array.size == 0:
         array = array.astype(np.int64)
@@ -188,7 +203,7 @@ def _checked_objects(counts: list[Any]) -> NDArray[Any]:
 
 
 def exact_count(count: Any, name: str) -> int | Fraction:
-    """A count as an exact number; refuse anything that is not a finite number of at least 0.
+    """A count as an exact number; raises `DataError` unless it is a finite number of at least 0.
 
     Examples
     --------
@@ -212,7 +227,7 @@ def _items(container: Any, name: str) -> Iterator[tuple[Any, Any]]:
 def cells_from_rows(rows: Any) -> Cells:
     """Cells of nested rows: a 2-D array, a list of lists, or a mapping row -> (mapping column -> count).
 
-    Rows and columns of zeros keep their labels, and nothing else. Nested sequences are of one length.
+    The labels of rows and columns of zeros are kept. Nested sequences must have equal lengths.
 
     Examples
     --------
@@ -241,7 +256,7 @@ def _cells_from_array(table: NDArray[Any]) -> Cells:
 
 
 def cells_from_clusters(clusters: Any) -> Cells:
-    """Cells of clusters that list the class of each of their points.
+    """Cells of clusters that are given as lists of the classes of their points.
 
     Examples
     --------
@@ -256,6 +271,11 @@ def cells_from_clusters(clusters: Any) -> Cells:
 
 def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
     """Cells of two partitions of the same points, each a collection of disjoint groups.
+
+    Raises
+    ------
+    DataError
+        If a point is in two groups of a partition, or in one partition only.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A sparse table of counts: where it comes from, what is in it, and what it becomes.
+"""A sparse table of counts: its constructors, its contents, and conversions.
 
-The table is three arrays: row codes, column codes and counts of its non-zero cells. A dense R×C table is made only by
-`to_array` and `to_rows`.
+The table consists of three arrays: row codes, column codes and counts of its non-zero cells. Only `to_array` and
+`to_rows` create a dense R×C table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["SparseTable"]
 
 
 class SparseTable:
-    """Counts of points by class (row) and cluster (column); see `streameval.ContingencyTable`, which measures them."""
+    """Counts of points by class (row) and cluster (column); `streameval.ContingencyTable` adds the measures."""
 
     def __init__(self, rows: Any = None, cols: Any = None) -> None:
         if (rows is None) == (cols is None):
@@ -51,7 +51,7 @@ class SparseTable:
         Parameters
         ----------
         labels_true, labels_pred : sequences of hashables, or arrays, of shape (n_points,)
-            Class and cluster of each point. Labels are compared as Python compares them, but NaN is one label.
+            Class and cluster of each point. Labels are compared as in Python, except that all NaNs are one label.
 
         Raises
         ------
@@ -69,12 +69,12 @@ class SparseTable:
 
     @classmethod
     def from_clusters(cls, clusters: Any) -> Self:
-        """Table of clusters that list the class of each of their points.
+        """Table of clusters that are given as lists of the classes of their points.
 
         Parameters
         ----------
         clusters : sequence or mapping of sequences of hashables
-            Clusters of a mapping keep their names.
+            The keys of a mapping are the names of the clusters.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class SparseTable:
         Parameters
         ----------
         partitions1, partitions2 : sequences or mappings of groups
-            Classes and clusters; a group is a collection of hashable points. Groups of a mapping keep their names.
+            Classes and clusters; a group is a collection of hashable points. The keys of a mapping name the groups.
 
         Raises
         ------
@@ -115,13 +115,13 @@ class SparseTable:
 
     @classmethod
     def from_counts(cls, classes: Any, clusters: Any, counts: Any) -> Self:
-        """Table given as cells: the class, the cluster and the count of each; equal pairs are added.
+        """Table given as cells, each with its class, cluster and count; counts of equal pairs are added.
 
         Parameters
         ----------
         classes, clusters : sequences of hashables, or arrays, of shape (n_cells,)
         counts : sequence of numbers, or array, of shape (n_cells,)
-            Whole numbers of any size, fractions or floats, finite and at least 0; cells of 0 are left out.
+            Integers of any size, fractions or floats, finite and at least 0; cells with 0 are left out.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class SparseTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of columns that are not all zero, (R, C)."""
+        """Numbers of rows and of columns that are not all zeros, (R, C)."""
         return self.summary.shape
 
     @property
@@ -192,7 +192,7 @@ class SparseTable:
         return key[0] in self.row_totals and key[1] in self.col_totals
 
     def __getitem__(self, key: tuple[Any, Any]) -> int | float:
-        """Count of a class and a cluster; 0 where they have no point in common."""
+        """Count of a class and a cluster; 0 if they have no point in common. Raises `KeyError` for unknown labels."""
         if key not in self._counts and key not in self:
             raise KeyError(key)
         return self._counts.get(key, 0)
@@ -262,19 +262,19 @@ class SparseTable:
         return rows
 
     def to_labels(self) -> tuple[list[Any], list[Any]]:
-        """Two labellings of the points, the inverse of `from_labels` except for the order; whole counts only."""
+        """Two labellings of the points, the inverse of `from_labels` up to order; `OptionError` for fractions."""
         pairs = [pair for pair, count in self.items() for _ in range(_whole(count))]
         return [row for row, _ in pairs], [col for _, col in pairs]
 
     def to_clusters(self) -> list[list[Any]]:
-        """Classes of the points of each cluster, the inverse of `from_clusters` except for the order."""
+        """The classes of the points of each cluster, the inverse of `from_clusters` up to order."""
         clusters: dict[Any, list[Any]] = {label: [] for label in self.cells.col_labels}
         for row, col in zip(*self.to_labels(), strict=True):
             clusters[col].append(row)
         return list(clusters.values())
 
     def to_partitions(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Two partitions of the points 0..N−1, the inverse of `from_partitions` except for the points' names."""
+        """Two partitions of the points 0..N−1, the inverse of `from_partitions` up to the names of the points."""
         sides = []
         for labels, names in zip(self.to_labels(), (self.cells.row_labels, self.cells.col_labels), strict=True):
             groups: dict[Any, list[int]] = {name: [] for name in names}
@@ -285,7 +285,7 @@ class SparseTable:
 
     @cached_property
     def summary(self) -> Summary:
-        """Small statistic of sizes that decides every measure but the assignment score."""
+        """Histograms of sizes from which all measures but the assignment score are computed."""
         return summarize(self.cells.rows, self.cells.cols, self.cells.counts)
 
 

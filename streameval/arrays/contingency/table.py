@@ -1,9 +1,9 @@
 """Contingency tables in memory, with every measure as a method.
 
-Measures read the `facts` of a table (`streameval.metrics.contingency.null_models`), which come from a small summary of
-sizes; only the best matching looks at the cells again. A table of a million points costs one sort, and each measure
-after it about a millisecond. Null models are evaluated in closed form; a dense R×C table is made only by `to_array`,
-`to_rows` and `expected`.
+Measures read the `facts` of a table (`streameval.metrics.contingency.null_models`), which are computed from a small
+summary of sizes; only the optimal assignment reads the cells again. A table of a million points takes one sort, and
+each measure about a millisecond after that. Null models are evaluated in closed form; only `to_array`, `to_rows` and
+`expected` create a dense R×C table.
 """
 
 from __future__ import annotations
@@ -38,10 +38,17 @@ class ContingencyTable(ExpectedTables, TableMeasures):
     Parameters
     ----------
     rows : 2-D array, nested sequence or mapping of mappings
-        Counts, row by row; finite numbers of at least 0. Fractional counts are accepted, except where a measure needs
-        whole ones. Rows and columns of zeros keep their place in `to_array` and count nowhere else.
-    cols : the same, column by column
-        Instead of `rows`.
+        Counts, row by row; finite numbers of at least 0. Fractional counts are accepted, except by measures that need
+        whole ones. Rows and columns of zeros are kept in `to_array` and ignored elsewhere.
+    cols : 2-D array, nested sequence or mapping of mappings
+        Counts, column by column, instead of `rows`.
+
+    Raises
+    ------
+    OptionError
+        If both or neither of `rows` and `cols` are given.
+    DataError
+        If rows have different lengths, or a count is not a finite number of at least 0.
 
     Examples
     --------
@@ -56,7 +63,7 @@ class ContingencyTable(ExpectedTables, TableMeasures):
 
     @cached_property
     def facts(self) -> CountedStatistics:
-        """What the measures read."""
+        """The statistics that the measures read."""
         return CountedStatistics(self.summary, self._best_matching, self._drawn_matching)
 
     def _best_matching(self) -> Number:
@@ -74,12 +81,12 @@ class ContingencyTable(ExpectedTables, TableMeasures):
         return ConfusionMatrix2.from_exact(self.facts.pairs)
 
     def get_score(self, scoring_method: str, *args: Any, **kwargs: Any) -> Any:
-        """Value of the measure of that name, of this table or else of its pair table.
+        """Value of a measure by name, of the table itself or, if it does not have the measure, of its pair table.
 
         Raises
         ------
         OptionError
-            If there is no such measure.
+            If the measure is unknown.
 
         Examples
         --------
@@ -95,19 +102,26 @@ class ContingencyTable(ExpectedTables, TableMeasures):
     ) -> tuple[Any, Any]:
         """Adjust a measure at its defaults for chance: (x − null) / (ceiling − null), for two ceilings.
 
-        The null is the measure of the expected table. The ceilings are the measure of the diagonal tables of row and
-        of column totals. For ``m1`` to ``m3`` all are closed forms of the margins, so no R×C table is made.
+        The null is the measure of the expected table. The ceilings are the measure of the diagonal tables of row totals
+        and of column totals. For ``m1`` to ``m3``, all have closed forms in the margins, so no R×C table is created.
 
         Parameters
         ----------
         measure : str or method
+            The measure, or its name.
         model : {"m1", "m2r", "m2c", "m3", "x1", "x2r", "x2c"}
+            The null model; see `expected`.
         with_warnings : bool, default False
             Warn if the measure is already 0 under the null model, or 1 at a ceiling.
 
         Returns
         -------
-        by_rows, by_columns : float, or tuple of float for a measure of several values
+        by_rows, by_columns : float, or tuple of float for a measure with several values
+
+        Raises
+        ------
+        OptionError
+            If the measure or the model is unknown.
 
         Examples
         --------
@@ -127,8 +141,8 @@ class ContingencyTable(ExpectedTables, TableMeasures):
 class ConfusionMatrix2(TwoByTwoTable, PairMeasures, ContingencyTable):
     """A 2×2 contingency table of truth (rows) against prediction (columns).
 
-    It has the measures of a binary decision and those of any contingency table. What each says of zero margins is
-    written at `streameval.metrics.contingency.twoway` (rates) and `streameval.metrics.contingency.association`
+    It has the measures of a binary decision and those of any contingency table. Their values for zero margins are
+    documented in `streameval.metrics.contingency.twoway` (rates) and `streameval.metrics.contingency.association`
     (chance-corrected measures).
 
     Parameters
@@ -158,7 +172,7 @@ class ConfusionMatrix2(TwoByTwoTable, PairMeasures, ContingencyTable):
 
 
 class ClusteringMetrics(ContingencyTable):
-    """`ContingencyTable` under the name that clustering-metrics gives to a table with pairwise measures.
+    """`ContingencyTable` under the name that the package clustering-metrics uses for a table with pairwise measures.
 
     Examples
     --------
