@@ -218,8 +218,10 @@ def test_other_formats_are_refused(tmp_path: Path, kind: str) -> None:
     (table / "data").mkdir()
     pq.write_table(NEW, table / "data" / "a.parquet")
     for data in (table, table / "data", table / "data" / "a.parquet", f"{table}/data/*", f"{table}/*/*", tmp_path):
-        with pytest.raises(DataError, match=rf"is a table of Apache {kind}.*; give"):
+        with pytest.raises(DataError, match=rf"is a table of Apache {kind}.*; give") as caught:
             plan(data, ["score"])
+        assert str(caught.value).count(f"{table} is") == 1
+        assert str(caught.value).startswith(f"{data}: " if data != table else f"{table} is")
     (tmp_path / "metadata").mkdir()
     pq.write_table(NEW, tmp_path / "metadata" / "a.parquet")
     assert len(rows_of(tmp_path / "metadata")) == 6

@@ -92,9 +92,8 @@ class Tables:
         tables = tree.marks | {d: kind for d in above if (kind := self._formats[place, d]) is not None}
         for directory, kind in sorted(tables.items()):
             if kind != DELTA:
-                msg = (
-                    f"{name}: {directory} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
-                )
+                which = name if directory == name.rstrip("/") else f"{name}: {directory}"
+                msg = f"{which} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
                 raise DataError(msg)
         self.found |= bool(tables)
         return sorted(tables)
