@@ -69,7 +69,7 @@ def _checked(state: Any, label: np.ndarray, table: pa.Table) -> None:
 
 @pytest.mark.parametrize("kind", CLUSTERS, ids=str)
 def test_slices_share_a_table_that_is_spilled(kind: pa.DataType, tmp_path: Path) -> None:
-    """A row takes a word more, the state of all rows nothing; a cluster may have more rows than are gathered."""
+    """Codes take no memory, nor does the state of all rows; a cluster may have more rows than are gathered."""
     label, table = _rows(20_000, 12, kind)
     budget = Budget(1 << 18, tmp_path)
     state = _of_parts(_spec(table), label, table, budget, 3)

@@ -24,6 +24,7 @@ __all__ = [
     "parted",
     "recoded",
     "recoded_rows",
+    "replaced_bits",
     "without",
 ]
 
@@ -221,6 +222,16 @@ def recoded_rows(codes, table):
     out = np.empty(codes.size, np.int64)
     for i in range(codes.size):
         out[i] = table[codes[i]]
+    return out
+
+
+@jit
+def replaced_bits(words, starts, bits, kept):
+    """Words with the bits of `kept`, and otherwise those of their piece; piece j begins at ``starts[j]``."""
+    out = np.empty_like(words)
+    for j in range(bits.size):
+        for i in range(starts[j], starts[j + 1]):
+            out[i] = (words[i] & kept) | bits[j]
     return out
 
 

@@ -127,6 +127,8 @@ class RowBuilder:
         Largest number of rows of a segment.
     spec : hashable, optional
         Builders with one budget and equal specs expect the same hot keys.
+    out : SegmentBuilder, optional
+        Takes the pieces; by default one of this layout.
 
     Examples
     --------
@@ -138,12 +140,14 @@ class RowBuilder:
     [3]
     """
 
-    def __init__(self, layout: Layout, budget: Budget, capacity: int, spec: Any = None) -> None:
+    def __init__(
+        self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, out: SegmentBuilder | None = None
+    ) -> None:
         self.layout, self.capacity, self._budget = layout, max(capacity, 1), budget
         self._words = budget.borrow(self.capacity, np.uint64)
         self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
-        self._out = SegmentBuilder(layout, budget, 1)
+        self._out = out or SegmentBuilder(layout, budget, 1)
         self._counted: list[tuple[Array, Array, Array]] = []
         self._size, self._items, self._learns, self._spec = 0, 0, True, spec
         learned = budget.learned.get(spec)

@@ -1,9 +1,10 @@
 """Interleaved cells: the rows of all groups of a contingency state in one table, by cluster, class and group.
 
-The code of the group is the last word of a row and takes 8 bytes. The rows of all groups are spilled, merged and read
-like those of one state. The state of all rows consists of the same pieces; the last word is dropped on reading. To
-separate the groups, a bounded number of rows is gathered at a time, bucket by bucket, and ordered by group. Each group
-then has one slice of a few large arrays for each stretch of buckets, however many segments there were.
+The code of the group takes the bits of the first word that its bucket determines, so that a row takes as much memory as
+in the state of all rows. The rows of all groups are spilled, merged and read like those of one state. The state of all
+rows consists of the same pieces; the first words are restored on reading. To separate the groups, a bounded number of
+rows is gathered at a time, bucket by bucket, and ordered by group. Each group then has one slice of a few large arrays
+for each stretch of buckets, however many segments there were.
 
 Up to `MOST_BLOCKS` groups are interleaved. Batches with null ids that count as singletons are not interleaved.
 """
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.budget import Computed
-from streameval.kernels.grouped.interleave import ordered
+from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.kernels.grouped.interleave import ordered, replaced_bits
+from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, plain_nulls
 from streameval.states.contingency.rows import RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
@@ -27,19 +30,24 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import NO_COUNTS, Layout, Segment
+from streameval.states.keyed.layout import NO_COUNTS, Segment, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from streameval.budget import Budget
+    from streameval.budget import Budget, Buffer
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
 __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
+_CODE_SHIFT, _CODE = (
+    np.uint64(63 - BLOCK_BITS),
+    np.uint64(fixed_bits(np.array(MOST_BLOCKS - 1))),
+)  # where a word has its code
 _SHARE = 1 << 9  # bytes of the budget for each gathered row, which takes about a fifth of that with its copies
 
 
@@ -54,11 +62,6 @@ def interleaves_cells(inner: Any, key: Key) -> bool:
     (True, False)
     """
     return isinstance(key, By) and isinstance(inner, ContingencySpec)
-
-
-def coded_layout(inner: ContingencySpec) -> Layout:
-    """Layout of the rows of all groups."""
-    return replace(inner.layout, words=inner.layout.words + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class InterleavedCells(CodedGroups):
     def empty(cls, inner: ContingencySpec) -> InterleavedCells:
         """Without groups."""
         table = GroupTable.empty(2 * len(inner_facts(inner)))
-        return cls(inner, GroupCodes(), table, KeyedCounts(coded_layout(inner)))
+        return cls(inner, GroupCodes(), table, KeyedCounts(inner.layout))
 
     def fits(self, other: InterleavedCells) -> bool:
         """Whether both have few enough groups for one table."""
@@ -89,12 +92,13 @@ class InterleavedCells(CodedGroups):
         table, theirs = GroupTable.union([self.table, other.table]), other.keyed
         if other.group_codes is not self.group_codes:
             recode = partial(_recoded, self.group_codes.codes(other.group_codes.names).astype(np.uint64))
-            theirs = replace(theirs, segments=tuple(_computed(each, recode) for each in theirs.segments))
+            segments = (replace(each, words=each.words.computed(recode, np.uint64)) for each in theirs.segments)
+            theirs = replace(theirs, segments=tuple(segments))
         return InterleavedCells(self.inner, self.group_codes, table, self.keyed.merge(theirs))
 
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
-        segments = tuple(_computed(each, _plain, self.inner.layout.words - 1) for each in self.keyed.segments)
+        segments = tuple(replace(each, words=_plain_words(each)) for each in self.keyed.segments)
         return self._inner(segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
@@ -139,48 +143,71 @@ class InterleavedCells(CodedGroups):
         room = max(1, min(SLAB, budget.limit // _SHARE))
         for start, stop in self.keyed.intervals(room):
             if stop - start == 1 and int(self.keyed.items_in(start, stop).sum()) > room:
-                for words, rest, counts, _ in self.keyed.pieces(start, 0):
-                    yield _by_place(np.full(words.size, start), words, rest, counts, places, count, budget)
+                for columns in self.keyed.pieces(start, 0):
+                    side = Side(np.array([0, columns[0].size]), *columns)
+                    yield _by_place(np.array([start]), side, places, count, budget)
                 continue
             side, _ = self.keyed.gather(start, stop)
-            buckets = np.repeat(np.arange(start, stop), np.diff(side.starts))
-            yield _by_place(buckets, side.words, side.rest, side.counts, places, count, budget)
+            yield _by_place(np.arange(start, stop), side, places, count, budget)
 
 
-def _by_place(
-    buckets: Array, words: Array, rest: Array, counts: Array, places: Array, count: int, budget: Budget
-) -> dict[int, Segment]:
+def _by_place(buckets: Array, side: Side, places: Array, count: int, budget: Budget) -> dict[int, Segment]:
     """The rows of each place as a segment, which is a slice of arrays with the rows of all places.
 
-    `buckets` has the bucket of each row, ascending; `places` and `count` are as in `InterleavedCells._ordered`.
+    `side` has the rows of consecutive `buckets`; `places` and `count` are as in `InterleavedCells._ordered`.
     """
-    at = places[rest[:, -1]]
+    at, counts = places[_codes_of(side.words)], side.counts
     order, ends = ordered(at + 1, count + 1)  # the rows that are left out come first
     order, ends = order[ends[1] :], ends[1:] - ends[1]
-    buckets, at = buckets[order], at[order]
+    words = _plain(side.words, side.starts, buckets)
+    buckets, at = np.repeat(buckets, np.diff(side.starts))[order], at[order]
     first = np.flatnonzero((np.diff(buckets, prepend=-1) != 0) | (np.diff(at, prepend=-1) != 0))
     codes, starts = (2 * buckets[first]).astype(np.uint32), np.append(first, order.size)
     rows = np.add.reduceat(counts[order], first) if counts.size and first.size else None
-    columns = words[order], rest[:, :-1][order], counts[order] if counts.size else NO_COUNTS
+    columns = words[order], side.rest[order], counts[order] if counts.size else NO_COUNTS
     whole = Segment.held(budget, codes, starts, rows, None, *columns, NO_COUNTS)
     bounds = np.searchsorted(starts, ends)
     pieces = zip(range(count), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     return {place: whole.pieces(a, b) for place, a, b in pieces if a < b}
 
 
-def _computed(segment: Segment, made: Callable[[Array], Array], words: int | None = None) -> Segment:
-    """A segment whose further words, `words` columns if given, are computed by `made` on reading."""
-    rest: Any = segment.rest
-    shape = rest.shape if words is None else (rest.shape[0], words)
-    return replace(segment, rest=Computed(shape, rest.dtype, lambda start, stop: made(rest.read(start, stop))))
+def _codes_of(words: Array) -> Array:
+    """The codes of the groups in the first words of rows."""
+    return (words & _CODE) >> _CODE_SHIFT
 
 
-def _plain(rest: Array) -> Array:
-    return np.ascontiguousarray(rest[:, :-1])
+def _coded(words: Array, codes: Array) -> Array:
+    """First words with these codes, a uint64 array, in place of the bits that their buckets determine."""
+    return (words & ~_CODE) | (codes << _CODE_SHIFT)
 
 
-def _recoded(codes: Array, rest: Array) -> Array:
-    return np.column_stack((rest[:, :-1], codes[rest[:, -1]]))
+def _recoded(codes: Array, words: Array) -> Array:
+    """First words with new codes; `codes` is a uint64 array, indexed by the old codes."""
+    return _coded(words, codes[_codes_of(words)])
+
+
+def _plain(words: Array, starts: Array, buckets: Array) -> Array:
+    """First words without codes, in pieces of one bucket each, from the starts of the pieces and their end."""
+    found: Array = replaced_bits(words, starts, fixed_bits(buckets), ~_CODE)
+    return found
+
+
+def _plain_words(segment: Segment) -> Buffer:
+    """The first words of a segment without codes, computed on reading."""
+
+    def plain(start: int, stop: int) -> Array:
+        starts = np.clip(segment.starts, start, stop) - start
+        return _plain(segment.words.read(start, stop), starts, segment.codes >> 1)
+
+    return Computed(segment.words.shape, np.dtype(np.uint64), plain)
+
+
+class _CodedSegments(SegmentBuilder):
+    """Segments of rows whose last word is the code of the group, which is moved into the first word."""
+
+    def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
+        """As `SegmentBuilder.take_pieces`; `words` are mixed."""
+        super().take_pieces(codes, starts, _coded(words, rest[:, -1]), np.ascontiguousarray(rest[:, :-1]), counts)
 
 
 class InterleavedCellsBuilder(CodedBuilder):
@@ -197,9 +224,9 @@ class InterleavedCellsBuilder(CodedBuilder):
 
     def __init__(self, inner: ContingencySpec, key: Key, budget: Budget, capacity: int) -> None:
         super().__init__(inner, key, budget)
-        layout = coded_layout(inner)
+        layout = replace(inner.layout, words=inner.layout.words + 1)
         capacity = max(1, capacity * inner.layout.words // layout.words)
-        self._rows = RowBuilder(layout, budget, capacity, (inner, key))
+        self._rows = RowBuilder(layout, budget, capacity, (inner, key), _CodedSegments(inner.layout, budget, 1))
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
