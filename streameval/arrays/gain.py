@@ -189,7 +189,7 @@ def agc_approximate(
 def _check_options(truncate: float, sample: float, quantiles: int, size: int) -> None:
     kept_points(truncate, size)
     if truncate > max(size, 1):
-        msg = f"truncate={truncate:g} asks for more points than there are ({size}); agc_score takes them all"
+        msg = f"truncate={truncate:g} exceeds the number of points ({size}); agc_score accepts any number"
         raise OptionError(msg)
     if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
         msg = f"sample={sample!r} is not a share in (0, 1]"

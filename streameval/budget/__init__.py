@@ -267,7 +267,7 @@ class Budget:
 @cache
 def _warn_of_compiling() -> None:
     _LOG.warning(
-        "the loops of this run are being compiled, once on a machine: that takes some %d MiB, more than the memory "
+        "the loops of this run are being compiled (once per machine), which takes some %d MiB, more than the memory "
         "limit leaves; compile them beforehand (python -m streameval.warm) or give more (--memory)",
         COMPILING >> 20,
     )

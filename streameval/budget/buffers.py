@@ -69,7 +69,7 @@ class SpillFile:
         return start
 
     def _withdraw(self, start: int, stop: int) -> None:
-        """Give back the disk space of a failed write that is the last of the file."""
+        """Release the disk space of a failed write, if it is the last one in the file."""
         with self._lock:
             if self._end == stop:
                 self._end = start

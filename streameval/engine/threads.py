@@ -82,7 +82,7 @@ class ThreadEngine:
         """
         directory = spill_directory(spill)
         if not directory.is_dir():
-            message = "the spill directory is not there; name another with --spill or raise --memory"
+            message = "the spill directory does not exist; name another with --spill or raise --memory"
             raise SpillError(errno.ENOENT, message, str(directory))
         limit = available_memory() // 4 if memory is None else parse_bytes(memory)
         seen = total = 0

@@ -101,7 +101,7 @@ class DeferredFile:
                     rows -= batch.num_rows
                     yield batch
             if rows or sum(group.rows for group in groups) != footer.num_rows:
-                msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold others"
+                msg = f"its footer says {footer.num_rows:,} rows, but its row groups do not have as many"
                 raise OSError(msg)
 
     def _checked(self, footer: Any) -> Layout:

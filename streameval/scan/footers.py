@@ -118,7 +118,7 @@ def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
     groups = list(layout.groups(footer, wanted, partial(_dictionary, file)))
     held = sum(group.rows for group in groups)
     if wanted is None and held != footer.num_rows:
-        msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold {held:,}"
+        msg = f"its footer says {footer.num_rows:,} rows, but its row groups have {held:,}"
         raise OSError(msg)
     return groups
 

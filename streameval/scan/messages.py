@@ -35,8 +35,8 @@ def unreadable(name: str, error: BaseException) -> DataError:
     if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
         return CorruptFileError(f"{name}: permission denied; grant read access to it")
     if "Retry policy exhausted" in str(error):  # of Google's client
-        told = reason(error).partition("last message of ")[2].partition(" error_info=")[0]
+        detail = reason(error).partition("last message of ")[2].partition(" error_info=")[0]
         remedy = "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
-        return CorruptFileError(f"{name}: the storage does not answer: {told}; {remedy}")
-    remedy = "replace it or take it away; evaluate leaves it out with on_error='skip' (--on-error skip)"
+        return CorruptFileError(f"{name}: the storage does not answer: {detail}; {remedy}")
+    remedy = "replace or remove it; on_error='skip' (--on-error skip) leaves it out"
     return CorruptFileError(f"{name}: cannot be read: {reason(error).removesuffix('.')}; {remedy}")

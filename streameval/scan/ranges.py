@@ -99,7 +99,7 @@ def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
         got = handle.get_stream(start, length).readinto(data) if length else 0
         if got == length and (not length or data[-1] != unread[-1]):
             return pa.py_buffer(data)
-    msg = f"the storage answered with less than the {length:,} bytes asked for, from {start:,}"
+    msg = f"the storage answered with fewer than the {length:,} bytes requested from offset {start:,}"
     raise OSError(msg)
 
 

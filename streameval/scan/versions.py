@@ -62,9 +62,9 @@ def _local(found: os.stat_result) -> tuple[Any, ...]:
 
 def _remote(handle: Any) -> tuple[Any, ...]:
     """Size, time and ETag of an object; None for what the storage does not report."""
-    told = handle.metadata() or {}
-    time = told.get(b"Last-Modified") or told.get("Last-Modified")
-    etag = told.get(b"ETag") or told.get("ETag")
+    metadata = handle.metadata() or {}
+    time = metadata.get(b"Last-Modified") or metadata.get("Last-Modified")
+    etag = metadata.get(b"ETag") or metadata.get("ETag")
     return handle.size(), None if time is None else _nanoseconds(time), etag
 
 

@@ -263,7 +263,7 @@ def _read_label(schema: pa.Schema) -> _Label:
     facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
     kind = facts.get(_PREFIX + "kind")
     if kind is None:
-        msg = "these batches are not a streameval state: their schema's metadata do not say 'streameval.kind'"
+        msg = "these batches are not a streameval state: their schema's metadata lack 'streameval.kind'"
         raise FormatError(msg)
     if kind not in KINDS:
         msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"

@@ -99,7 +99,7 @@ def test_a_link_to_nothing_is_refused(tree: Path) -> None:
     assert plan(tree, ["score"]).rows == 6
     (tree / "night=2026-01-03").symlink_to("/nowhere/night")
     with pytest.raises(
-        MissingInputError, match=r"night=2026-01-03: a symbolic link to /nowhere/night, which is not there"
+        MissingInputError, match=r"night=2026-01-03: a symbolic link to /nowhere/night, which does not exist"
     ):
         plan(tree, ["score"])
 

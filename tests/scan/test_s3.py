@@ -407,10 +407,10 @@ def test_short_answers_are_found(
         app.short = None
         scan = plan(uri, ["label", "score"], estimate=estimate)
         app.short = lambda _, size: missing if size > missing else 0
-        with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with less than the"):
+        with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with fewer than the"):
             list(read(scan.pieces[0], scan.schema))
         condition = Where.of("score > 2").bound(scan.schema)
-        with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with less than the"):
+        with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with fewer than the"):
             list(read(prune(scan, condition)[0].pieces[0], scan.schema))  # statistics that cannot be read prune nothing
     finally:
         app.short = None

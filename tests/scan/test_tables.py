@@ -198,7 +198,7 @@ def test_what_a_delta_log_cannot_give(tmp_path: Path) -> None:
         plan(table, ["score"], delta_version=7)
     for name in {file.name for file in locate(f"{table}/*")}:
         Path(name).rename(tmp_path / "taken")
-    with pytest.raises(MissingInputError, match=r"parquet: not there, but a file of this version of the Delta table"):
+    with pytest.raises(MissingInputError, match=r"parquet: does not exist, but this version of the Delta table has it"):
         plan(table, ["score"])
     log_of(table).write_text("{")
     with pytest.raises(CorruptFileError, match=r"/t: a Delta table, but its log cannot be read"):

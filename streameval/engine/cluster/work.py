@@ -229,8 +229,8 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
 
         what = f"module {error.name!r}" if isinstance(error, ImportError) and error.name else f"a class ({error})"
         msg = (
-            f"worker {worker or get_worker().address} cannot import {what} of a metric of yours; send its file with "
-            "client.upload_file(…), or install it on every worker and the scheduler"
+            f"worker {worker or get_worker().address} cannot import {what} of a user-defined metric; send its file "
+            "with client.upload_file(…), or install it on every worker and the scheduler"
         )
         raise ClusterError(msg) from None
     return metrics

@@ -65,6 +65,6 @@ def details(files: Sequence[File]) -> list[tuple[int, int]]:
         raise unreadable(files[0].name, error) from error
     for file in files:
         if file.path not in found:
-            msg = f"{file.name}: no longer there; run again"
+            msg = f"{file.name}: no longer exists; run again"
             raise MissingInputError(msg)
     return [(found[path].size or 0, found[path].mtime_ns or 0) for path in paths]

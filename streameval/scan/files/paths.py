@@ -345,7 +345,7 @@ def _of_delta(
             continue
         entry = listed.get(path) or tree.entry(path)
         if entry is None:
-            msg = f"{where.name_of(path)}: not there, but a file of this version of the Delta table; was it vacuumed?"
+            msg = f"{where.name_of(path)}: does not exist, but this version of the Delta table has it; was it vacuumed?"
             raise MissingInputError(msg)
         yield File(
             where.filesystem,

@@ -118,7 +118,7 @@ class Uri:
         given = {key.upper(): value for key, value in options.items()}
         other = next((key for key in given if key not in URI_OPTIONS), None)
         if other is not None:
-            msg = f"{self.name}: storage option {other} cannot stand in a URI; set it in the environment"
+            msg = f"{self.name}: storage option {other} cannot be part of a URI; set it in the environment"
             raise OptionError(msg)
         user, secret = (self.user, self.secret) if self.user else (given.get(_USER), given.get(_SECRET, ""))
         query = {mine: given[theirs] for mine, theirs in S3_OPTIONS.items() if theirs in given} | self.options

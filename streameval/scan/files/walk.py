@@ -138,7 +138,7 @@ class LocalTree(Tree):
                 raise _loop(path, "itself") from error
             if Path(path).is_symlink():
                 target = Path(path).readlink()
-                msg = f"{path}: a symbolic link to {target}, which is not there; restore it or remove the link"
+                msg = f"{path}: a symbolic link to {target}, which does not exist; restore it or remove the link"
                 raise MissingInputError(msg) from error
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return None

@@ -40,7 +40,7 @@ def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
     known: dict[str, pa.DataType] = {}
     while (missing := _missing(expression, known)) is not None:
         if not missing:
-            msg = f"where: the columns of {expression} cannot be told; write it as SQL text"
+            msg = f"where: the columns of {expression} cannot be determined; write it as SQL text"
             raise OptionError(msg)
         known[missing] = pa.null()
     return tuple(known)

@@ -51,7 +51,7 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
     from sqlglot import exp
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    text, what = _told(value)
+    text, what = _text_and_kind(value)
     try:
         if isinstance(value, exp.Boolean) and types.is_boolean(kind):
             return _one(pa.scalar(bool(value.this), kind))
@@ -67,23 +67,23 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
 
 def is_number(value: Any) -> bool:
     """Whether a literal is a number."""
-    return _told(value)[1] == "number"
+    return _text_and_kind(value)[1] == "number"
 
 
 def is_text(value: Any) -> bool:
     """Whether a literal is a text in quotes."""
-    return _told(value)[1] == "text"
+    return _text_and_kind(value)[1] == "text"
 
 
-def _told(value: Any) -> tuple[str, str]:
+def _text_and_kind(value: Any) -> tuple[str, str]:
     """The text of a literal, and its kind: ``number``, ``text``, or empty for anything else."""
     from sqlglot import exp
 
     if isinstance(value, exp.Neg):
-        text, what = _told(value.this)
+        text, what = _text_and_kind(value.this)
         return f"-{text}", what if what == "number" else ""
     if isinstance(value, exp.Cast):
-        return _told(value.this)
+        return _text_and_kind(value.this)
     if isinstance(value, exp.Literal):
         return str(value.this), "text" if value.is_string else "number"
     return "", ""
@@ -138,4 +138,4 @@ def _remedy(kind: pa.DataType) -> str:
     if types.is_date(kind) or types.is_time(kind):
         return "write a date such as '2026-01-31'" if types.is_date(kind) else "write a time such as '12:00:00'"
     texts = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    return "write a text in single quotes (texts are ordered as texts: '10' < '9')" if texts else "cast it"
+    return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it"

@@ -92,7 +92,7 @@ def _pruned(piece: Piece, test: Test, dataset: Any) -> tuple[list[Piece], int, i
     keys = _keys(piece, test)
     if keys is not None and not _possible(keys, test, dataset):
         return [], 0, every
-    if source is None or not test.prunes or not _told(piece, source, test):
+    if source is None or not test.prunes or not _types_match(piece, source, test):
         return [piece], every, every
     fragment = dataset.ParquetFileFormat().make_fragment(
         source.path, source.filesystem, partition_expression=keys, row_groups=list(source.groups)
@@ -124,7 +124,7 @@ def _possible(keys: pc.Expression, test: Test, dataset: Any) -> bool:
     return next(iter(found), None) is not None
 
 
-def _told(piece: Piece, source: RowGroups, test: Test) -> bool:
+def _types_match(piece: Piece, source: RowGroups, test: Test) -> bool:
     """Whether the filter reads columns of the file, and all of them have the types that the filter compares."""
     constants = dict(piece.constants)
     own = source.read_footer().schema.to_arrow_schema()

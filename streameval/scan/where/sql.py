@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["column_name", "column_names", "compares_columns", "operands", "parsed"]
 
-_SUBSET = "a filter has comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL"
+_SUBSET = "a filter may have comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL"
 
 
 def parsed(text: str) -> Any:
@@ -74,8 +74,8 @@ def _syntax(text: str, found: dict[str, Any]) -> str:
     lines = text.splitlines() or [""]
     before = sum(len(line) + 1 for line in lines[: int(found.get("line") or 1) - 1])
     place = before + int(found.get("col") or 1) - max(len(near) - 1, 0)
-    told = "a value is missing after it" if "missing" in str(found.get("description")) else "nothing fits there"
-    return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {told}; {_SUBSET}'
+    cause = "a value is missing after it" if "missing" in str(found.get("description")) else "it is unexpected here"
+    return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {cause}; {_SUBSET}'
 
 
 def _check(node: Any) -> None:
@@ -167,7 +167,7 @@ def _check_value(node: Any, value: Any) -> None:
 
 
 def _refused(node: Any) -> OptionError:
-    return OptionError(f"where: {node.sql()!r} is not taken: {_SUBSET}")
+    return OptionError(f"where: {node.sql()!r} is not supported: {_SUBSET}")
 
 
 def column_name(node: Any) -> str:

@@ -100,8 +100,8 @@ def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordere
     wrong = next((text for text in texts if not orders_as_text(schema.field(at), text)), None)
     if wrong is not None:
         msg = (
-            f"where: the values of {column!r} are integers, which texts order otherwise ('10' < '9'); write {wrong} "
-            "without quotes"
+            f"where: the values of {column!r} are integers, but texts are ordered differently ('10' < '9'); write "
+            f"{wrong} without quotes"
         )
         raise OptionError(msg)
     return schema
@@ -117,8 +117,8 @@ def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> p
             schema = schema.set(at, as_integers(schema.field(at)))
         elif ordered:
             msg = (
-                f"where: the values of {key!r} are integers, which texts order otherwise ('10' < '9'); compare it with "
-                f"a number or a column of integers, not with {against!r} ({field.type})"
+                f"where: the values of {key!r} are integers, but texts are ordered differently ('10' < '9'); compare "
+                f"it with a number or a column of integers, not with {against!r} ({field.type})"
             )
             raise OptionError(msg)
     return schema
@@ -136,7 +136,7 @@ def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     schema = _for_columns(one, other, schema, ordered=name not in ("EQ", "NEQ"))
     kinds = [schema.field(column).type for column in (one, other)]
     if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
-        msg = f"where: columns {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) have values of two kinds; cast one"
+        msg = f"where: columns {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) have different kinds of values; cast one"
         raise OptionError(msg)
     if types.is_boolean(kinds[0]) and name not in ("EQ", "NEQ"):
         msg = f"where: column {one!r} is true or false, which have no order; compare with = or <>"

@@ -156,7 +156,7 @@ class Bucketed:
 
     @property
     def counted(self) -> bool:
-        """Whether some items stand for several rows."""
+        """Whether some segments have counts, so that an item may represent several rows."""
         return any(segment.counts is not None for segment in self.segments)
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:

@@ -190,12 +190,12 @@ class KeyedCounts(Bucketed):
 
     @property
     def forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """The uncounted rows, and the rows with counts."""
+        """The segments without counts, and those with counts."""
         return self._forms if self.counted else (self, KeyedCounts(self.layout))
 
     @cached_property
     def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """As `forms`; without itself, which would keep the rows in memory until the next collection of cycles."""
+        """`forms` if some items have counts. Caching `self` would be a cycle, which keeps rows in memory."""
         plain = tuple(segment for segment in self.segments if segment.counts is None)
         counted = tuple(segment for segment in self.segments if segment.counts is not None)
         return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)

@@ -134,13 +134,13 @@ class Segment:
         return sum(column.nbytes for column in columns if column is not None)
 
     def between(self, start: int, stop: int) -> tuple[int, int]:
-        """The first piece of some buckets, and the first after them."""
-        # numbers of another type than the codes would have NumPy convert all codes
+        """The range of the pieces of the buckets `start` to `stop`."""
+        # the type of the codes, since NumPy would otherwise convert all codes
         a, b = self.codes.searchsorted(np.array((2 * start, 2 * stop), self.codes.dtype)).tolist()
         return a, b
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces of these buckets."""
+        """Whether there are pieces of the buckets `start` to `stop`."""
         a, b = self.between(start, stop)
         return a < b
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockCounts", "BlockSpec"]
 
 _MOST_ROWS = 1 << 32  # rows that a builder's counts, of 32 bits, have room for
-_BYTE = 255  # mask of the lowest byte, which the builder counts in a table of its own
+_BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
 _NO_WEIGHTS = read_only(np.empty(0))
 
 

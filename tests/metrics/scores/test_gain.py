@@ -424,7 +424,7 @@ def test_agc_approximate_gives_the_reference_values(case):
         y_true, y_score, arguments, parts = options(CASES[case], key)
         arguments |= {"interpolation": parts[3], "normalized": "normalized" in parts}
         if isinstance(expected, dict):
-            with pytest.raises(OptionError, match="more points than there are"):
+            with pytest.raises(OptionError, match="exceeds the number of points"):
                 agc_approximate(y_true, y_score, **arguments)
         else:
             value = agc_approximate(y_true, y_score, **arguments)

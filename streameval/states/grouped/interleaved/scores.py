@@ -262,7 +262,7 @@ class InterleavedBuilder(CodedBuilder):
         return True
 
     def _few(self, names: pa.Array) -> Array | None:
-        """The codes of some groups; None if words cannot tell so many apart. Most batches have those of the last."""
+        """The codes of some groups; None if there are too many. Cached, as successive batches often agree."""
         if self._last is None or not names.equals(self._last[0]):
             self._last = names, self._group_codes.few(names.to_pylist(), MOST_CELLS)
         return self._last[1]
