@@ -140,6 +140,8 @@ def _option(option: Option) -> Callable[[Command], Command]:
     facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
     if option.of:
         facts = {"type": _OfColumn(facts["type"]), "multiple": True, "callback": _by_column(many=kind.many)}
+    if kind is COLUMN:
+        facts |= {"multiple": True, "callback": _one_column}
     if kind.word is bool:
         facts = {"is_flag": True}
         spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
@@ -205,6 +207,14 @@ def _by_column(*, many: bool) -> Callable[..., Any]:
         return found.get(OTHERS) if set(found) <= {OTHERS} else found
 
     return together
+
+
+def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
+    """A callback that refuses several columns where there is one; click would take the last without a word."""
+    if len(set(names)) > 1:
+        msg = f"{param.opts[0]} names {' and '.join(dict.fromkeys(map(repr, names)))}, and takes one column"
+        raise OptionError(msg)
+    return names[0] if names else None
 
 
 def _configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -284,7 +294,7 @@ def _words(option: click.Option, value: Any, where: str) -> Any:
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in several):
         msg = f"{where} must be a value or a list of values"
         raise OptionError(msg)
-    if option.multiple:
+    if option.multiple and (option.callback is not _one_column or not isinstance(value, list)):
         return [str(item) for item in several]
     if isinstance(value, list):
         msg = f"{where} must be one value, not a list"

@@ -186,3 +186,20 @@ def test_a_bare_level_before_the_data_is_told_from_a_bad_level(data: str) -> Non
     assert f"'{data}' is not a number; write --ci 0.95, or put --ci last" in re.sub(r"\s+", " ", found.output)
     assert run("evaluate", data, "--score", "s", "--ci").exit_code == 0
     assert run("evaluate", "--ci", "0.9", data, "--score", "s").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("attribute", "--score", "s", "--by", "id", "--score", "t"), ("evaluate", "--label", "s", "--label", "t")]
+)
+def test_two_columns_where_there_is_one_are_refused(data: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """The last was taken without a word; the same column twice is no contradiction."""
+    verb, option, *_ = words
+    done = run(verb, data, *words[1:])
+    assert (done.exit_code, f"{option} names 's' and 't', and takes one column" in done.stderr) == (2, True), (
+        done.stderr
+    )
+    config = tmp_path / "options.toml"
+    config.write_text(f"{option[2:]} = ['s', 't']\n")
+    assert "must be one value, not a list" in run(verb, data, "--config", str(config)).stderr
+    config.write_text('score = "s"\nlabel = "label"\nby = "id"\n')
+    assert run(verb, data, "--config", str(config), option, words[2], option, words[2]).exit_code in (0, 1)
