@@ -27,16 +27,17 @@ data.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from streameval.budget import available_threads
 from streameval.simulation.files import Run, cannot_write, install, prepare
 from streameval.simulation.model import Model, check_integer
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
 __all__ = ["Simulation", "simulate"]
@@ -182,8 +183,7 @@ def simulate(
         auc_a, auc_b,
     )  # fmt: skip
     check_integer("partitions", partitions, 1, MOST_NIGHTS)
-    if threads is None:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = available_threads() if threads is None else threads
     check_integer("threads", threads, 1, 1024)
     path = Path(out)
     stage = prepare(path, overwrite=overwrite)

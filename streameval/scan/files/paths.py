@@ -175,7 +175,7 @@ def distinct(items: Iterable[Any]) -> list[Any]:
 
 
 def _refuse_overlap(one: File, two: File) -> None:
-    """Raise if the same file is given with different row groups."""
+    """Raise `DataError` if the same file is given with different row groups."""
     if _row_groups(one) != _row_groups(two):
         msg = f"{two.name}: named more than once, with other row groups; name inputs that do not overlap"
         raise DataError(msg)

@@ -171,7 +171,7 @@ class JointBuilder:
         self._done = Interleaved.empty(spec.inner)
         self._seen: list[set[bytes]] = [set() for _ in spec.keys]
         self._known: set[bytes] = set()
-        self._last = pa.array([], pa.large_binary())  # names of the batch before, often those of the next
+        self._last = pa.array([], pa.large_binary())  # names of the previous batch, often equal to those of the next
         self._further: dict[By, Any] = {}
 
     def update(self, batch: Batch) -> None:

@@ -68,7 +68,7 @@ def sorted_rows(
 
 
 def _run(keyed: KeyedCounts, kind: str, start: int, stop: int) -> SortedRows | Counts:
-    """The rows of some buckets, sorted; as counts if some of them are counted."""
+    """The rows of some buckets, sorted; as `Counts` if some segments have counts."""
     plain, counted = keyed.forms
     further = counted.range(start, stop).segments
     run = _gathered(plain, kind, start, stop, whole_words=bool(further))

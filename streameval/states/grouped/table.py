@@ -127,7 +127,7 @@ class TableBuilder:
 
     def __init__(self) -> None:
         self._tables: list[GroupTable] = []
-        self._last = pa.array([], pa.large_binary())  # names of the batch before, often those of the next
+        self._last = pa.array([], pa.large_binary())  # names of the previous batch, often equal to those of the next
 
     @property
     def known(self) -> int:

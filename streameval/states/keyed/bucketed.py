@@ -31,7 +31,7 @@ __all__ = ["Bucketed", "check_items"]
 
 @dataclass(frozen=True)
 class Bucketed:
-    """Segments that are all cut at the same buckets.
+    """Segments that are all partitioned by the same buckets.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class _Builder:
             raise OptionError(msg, "by")
 
     def state(self) -> BlockSlices:
-        """The state of everything folded; the builder is spent."""
+        """The state of everything folded; the builder must not be used afterwards."""
         return BlockSlices(self._spec, {name: self._builders.pop(name).state() for name in list(self._builders)})
 
 
