@@ -218,6 +218,20 @@ def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     assert store.info().columns["by"] == ["country"]
 
 
+def test_slices_by_the_values_of_a_score_are_refused(data: Path, tmp_path: Path) -> None:
+    """As `evaluate` refuses them: from the start, added to the scores, or the score to them."""
+    store = Store(tmp_path / "s")
+    with pytest.raises(OptionError, match="'f4': a slice would hold rows of one score; give edges"):
+        store.update(data, score="f4", nan="drop", by="f4")
+    store.update(data, score="f4", nan="drop", by="f8=0.5")
+    for more in ({"by": "f4"}, {"by": "country,f4"}):
+        with pytest.raises(OptionError, match="'f4': a slice would hold rows of one score"):
+            store.add(data=data, **more)
+    store.add(data=data, by="length")
+    with pytest.raises(OptionError, match="'length': a slice would hold rows of one score"):
+        store.add(data=data, score="length")
+
+
 def test_slices_of_a_column_that_no_night_has_are_refused(data: Path, tmp_path: Path) -> None:
     """Every later night would be refused for want of it; where some nights have it, the others are named."""
     store = Store(tmp_path / "s")

@@ -82,7 +82,7 @@ class Configuration:
             raise OptionError(msg, "where")
         made = cls(options, {})
         made.request()
-        made.folding  # noqa: B018 - evaluated for its errors: invalid slicings and filters are refused here
+        made.folding.slicing.check_apart(options["score"])  # invalid slicings and filters are refused here as well
         return made
 
     @classmethod
