@@ -171,6 +171,11 @@ class ClusterSizes(NamedTuple):
 def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> ClusterSizes:
     """Sizes and labels of clusters that are given as lists of the labels of their points; empty clusters are skipped.
 
+    Raises
+    ------
+    DataError
+        If `clusters` is not a collection of collections, or labels are not usable.
+
     Examples
     --------
     >>> cluster_counts([[1, 1, 0], [], [1]])

@@ -76,7 +76,7 @@ class SpillFile:
                 os.ftruncate(self._file.fileno(), start)
 
     def read(self, offset: int, out: Array) -> None:
-        """Fill `out` with the bytes from `offset` on."""
+        """Fill `out` with the bytes from `offset` on; raises `SpillError` if they cannot be read."""
         data = out.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(data):

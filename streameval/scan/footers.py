@@ -58,6 +58,13 @@ def holdings(
         Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
         Whether the footers of small objects may be deferred; see `streameval.scan.deferred_footers`.
+
+    Raises
+    ------
+    MissingColumnError, SchemaError
+        If a column does not exist, or cannot be used.
+    DataError
+        If a footer cannot be read and `skip` is false; the message names the file.
     """
     layout: Layout | None = None
     sample = Sample.of(files, columns, GATHER_ROWS) if estimate else None

@@ -112,7 +112,13 @@ def _is_frame(data: object) -> bool:
 
 
 def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
-    """The requested columns that exist in a frame; its index does not count as a column."""
+    """The requested columns that exist in a frame; its index does not count as a column.
+
+    Raises
+    ------
+    SchemaError
+        If a column mixes types.
+    """
     arrays, names = [], []
     for i, column in enumerate(frame.columns):
         if column not in columns:

@@ -229,6 +229,11 @@ def cells_from_rows(rows: Any) -> Cells:
 
     The labels of rows and columns of zeros are kept. Nested sequences must have equal lengths.
 
+    Raises
+    ------
+    DataError
+        If an array is not two-dimensional, rows have different lengths, or a count is not a number of at least 0.
+
     Examples
     --------
     >>> cells = cells_from_rows({"a": {"x": 2, "y": 3}, "b": {"x": 4}})

@@ -171,7 +171,7 @@ def _refused(node: Any) -> OptionError:
 
 
 def column_name(node: Any) -> str:
-    """The name of a column; the name of a field of a struct has dots."""
+    """The name of a column, with dots for a field of a struct; raises `OptionError` for anything else."""
     from sqlglot import exp
 
     if not all(isinstance(part, exp.Identifier) for part in node.parts):

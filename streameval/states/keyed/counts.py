@@ -100,7 +100,7 @@ class KeyedCounts(Bucketed):
         return cls(builder.layout, builder.finish())
 
     def merge(self, other: KeyedCounts) -> KeyedCounts:
-        """The union of both multisets."""
+        """The union of both multisets; raises `IncompatibleStatesError` if their layouts differ."""
         if self.layout != other.layout:
             msg = f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
             raise IncompatibleStatesError(msg)

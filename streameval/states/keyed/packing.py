@@ -225,7 +225,7 @@ class _Stored:
 
     @classmethod
     def parts(cls, batch: pa.RecordBatch, layout: Layout, few: int, limit: int) -> Iterator[_Stored]:
-        """The pieces of a batch, in parts of about `limit` words."""
+        """The pieces of a batch, in parts of about `limit` words; raises `ValueError` for inconsistent descriptions."""
         codes, rows, items = (batch.column(name).to_numpy() for name in ("code", "rows", "items"))
         sound = (items > 0) & (items <= ITEMS) & (rows >= items) & (codes < layout.codes)
         if not sound.all():

@@ -85,7 +85,7 @@ class BinsSpec(MissingScores):
         return pa.schema([pa.field("bin", pa.int64(), nullable=False), *ends, counts, *sums])
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
-        """A new builder of about 20 MiB."""
+        """A new builder of about 20 MiB, 37 MiB with weights; less for small samples."""
         return _BinsBuilder(self, budget)
 
     def empty(self) -> SampledBins:

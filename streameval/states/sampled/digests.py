@@ -120,7 +120,7 @@ class DigestsSpec(MissingScores):
         batches: Iterable[pa.RecordBatch],
         budget: Budget,
     ) -> SampledDigests:
-        """The state that `SampledDigests.to_arrow` wrote."""
+        """The state that `SampledDigests.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)
         columns = [table.column(name).to_numpy() for name in self.schema.names]
         cell, mean, rows, single, weight = columns if self.weighted else (*columns, columns[2])

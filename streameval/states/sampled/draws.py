@@ -81,7 +81,7 @@ class Draws:
     ----------
     spec : DrawsSpec
     take : function of a cell (2·group + label), its scores as an ascending float64 array, and their weights or None
-    budget : lends the buffers, some 25 MiB
+    budget : lends the buffers, 18 MiB, or 35 MiB with weights
     """
 
     def __init__(self, spec: DrawsSpec, take: Callable[[int, Array, Array | None], None], budget: Budget) -> None:

@@ -105,7 +105,7 @@ class BlockSpec(PlainSpec):
         return BlockCounts(self, 0, np.empty(0, np.uint64), np.empty((0, 2), np.uint64), *_tables(self, 0))
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockCounts:
-        """The state that `BlockCounts.to_arrow` wrote."""
+        """The state that `BlockCounts.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         found = pa.Table.from_batches(batches, self.schema)
         columns = {name: found.column(name).to_numpy() for name in found.schema.names}
         prefixes, first, at = np.unique(columns["prefix"], return_index=True, return_inverse=True)

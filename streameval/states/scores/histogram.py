@@ -92,7 +92,7 @@ class HistogramSpec(MissingScores):
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> ScoreHistogram:
-        """The state that `ScoreHistogram.to_arrow` wrote."""
+        """The state that `ScoreHistogram.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         state = self.empty()
         for batch in batches:
             columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}

@@ -121,7 +121,7 @@ class QuantileSpec(PlainSpec):
         batches: Iterable[pa.RecordBatch],
         budget: Budget,
     ) -> QuantileSketch:
-        """The sketch that `QuantileSketch.to_arrow` wrote."""
+        """The sketch that `QuantileSketch.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)
         mean, weight, single = (table.column(name).to_numpy() for name in self.schema.names)
         if not (
