@@ -1,7 +1,8 @@
-"""Segments of cells, clusters split by a code, and segments of plain clusters, each computed from the other.
+"""Conversion between segments of clusters and segments of cells, which are clusters split by a code.
 
-A *cell* is the part of a cluster that has one code, the number of a block or of a group. Its words are those of
-`streameval.kernels.blocks.clusters`. The words of a computed segment take no memory: they are computed on reading.
+A *cell* is the part of a cluster with one code, the number of a block or of a group. Its words are those of
+`streameval.kernels.blocks.clusters`. The words of a converted segment take no memory, because they are computed on
+reading.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ class ClusterSpec(PlainSpec):
     ----------
     column : the cluster column
     type : see `id_type`
-    scope : ``global``, or ``partition`` where ids are reused and belong to their partition
+    scope : ``global``, or ``partition`` if ids are local to a partition and reused in others
     nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster)
-    unlabelled : whether rows without a label count in the sizes; the last word of a key then tells them apart
+    unlabelled : whether rows without a label count in the sizes; the last word of a key then says whether a row has one
 
     Examples
     --------
@@ -119,7 +119,7 @@ class ClusterSpec(PlainSpec):
 
     @property
     def packing(self) -> Packing | None:
-        """How the table is stored; plain where some rows have no label."""
+        """Delta encoding of the table for storage; None if rows without a label are counted."""
         return None if self.unlabelled else Packing(self.layout, lambda keys: keys >> SHIFT)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
@@ -228,7 +228,7 @@ class ClusterCounts(PlainState):
     keyed : KeyedCounts
     single_rows : int64 array of shape (2,), null ids that count as singleton clusters, by label
     dropped_rows : int64 array of shape (2,), dropped null ids, by label
-    bare_rows : int64 array of shape (2,), how many of the single and of the dropped rows have no label; these are all
+    bare_rows : int64 array of shape (2,), number of the single and of the dropped rows without a label; these are
         counted as label 0
 
     Examples
@@ -295,7 +295,7 @@ class ClusterCounts(PlainState):
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
-        """The size table of a shard, and its clusters of several rows with a negative among them."""
+        """The size table of a shard, and its impure clusters: of several rows, at least one of them negative."""
         found: list[Counts] = []
         return self._size_table(shard, budget, found), found
 
@@ -328,7 +328,7 @@ class ClusterCounts(PlainState):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: equal tables, whatever the segments. Not hashable: that would be costly."""
+        """Whether both states have the same header and table; their segments may differ."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)

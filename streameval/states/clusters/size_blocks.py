@@ -37,7 +37,7 @@ class SizeChanges:
     ----------
     blocks : number of blocks
     table : SizeTable of all clusters
-    changes : BlockSums, by how much the number of clusters of each size, and their positives, grow without the block
+    changes : BlockSums, change of the number of clusters of each size, and of their positives, without the block
     paired : SizeChanges without each block of another unit, from the same sweep; None if there is no such unit
 
     Examples

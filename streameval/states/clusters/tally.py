@@ -1,4 +1,4 @@
-"""Clusters of a shard by size: tallied bucket by bucket in tables, or sorted if that is not possible."""
+"""Clusters of a shard by size: counted bucket by bucket in hash tables, or by sorting if that is not possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY_BITS", "by_sorting", "by_tables", "clusters_of"]
 
-KEY_BITS = ID_BUCKETS.bit_length() - 2  # bits of a word that its bucket fixes, without the lost first bit
+KEY_BITS = ID_BUCKETS.bit_length() - 2  # bits of a word that its bucket determines, apart from the dropped first bit
 
 
 def by_tables(
@@ -33,9 +33,19 @@ def by_tables(
     positives: Array,
     impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """Tally clusters of a shard by size, bucket by bucket; yields sizes and positives of clusters beyond the tables.
+    """Count the clusters of a shard by size, bucket by bucket; buckets that are too large or collide are sorted.
 
-    Impure clusters are appended to the list. Buckets that are too large, or whose keys collide, are sorted.
+    Parameters
+    ----------
+    keyed : rows by cluster
+    shard : the buckets to take
+    budget : limits the memory of sorting
+    clusters, positives : int64 arrays indexed by size, to which the clusters and their positives are added
+    impure : list to which impure clusters are appended; None if they are not needed
+
+    Yields
+    ------
+    sizes, positives : int64 arrays, of the clusters that are too large for the arrays
     """
     start, stop = shard
     items, words, listed = keyed.items_in(start, stop), keyed.layout.words, None if impure is None else start
@@ -71,7 +81,7 @@ def by_sorting(
 
 
 def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
-    """Tally clusters by size; returns the sizes and positives of clusters beyond the tables."""
+    """Count clusters by size; returns the sizes and positives of those that are too large for the arrays."""
     if impure is not None:
         at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
         impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))

@@ -9,9 +9,9 @@ cells. Other clusters do not change. So each cell is needed only once: `ClassBlo
 `ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
 with every cell of a smaller cluster.
 
-A row without a class that counts as a singleton forms a class of its own. The state does not know where the row came
-from, so its block follows from its cluster and its number k there: ``hash(k) ^ w``, hashed again, where w is the first
-word of the cluster's id, or 0 without a cluster. Blocks of such rows do not match those of another clustering.
+A row without a class that counts as a singleton forms a separate class. The state does not know the origin of the row,
+so its block depends on its cluster and its number k within the cluster: ``hash(k) ^ w``, hashed again, where w is the
+first word of the cluster's id, or 0 without a cluster. Blocks of such rows do not match those of another clustering.
 """
 
 from __future__ import annotations

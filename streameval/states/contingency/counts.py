@@ -63,7 +63,7 @@ class ContingencySpec(PlainSpec):
     ----------
     classes, cluster : the columns
     class_type, cluster_type : see `streameval.states.keyed.ids.id_type`
-    scope : ``global``, or ``partition`` where cluster ids belong to their partition; class ids are global
+    scope : ``global``, or ``partition`` if cluster ids are local to a partition; class ids are global
     nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster, or class)
 
     Examples
@@ -324,7 +324,7 @@ class ContingencyCounts(PlainState):
     def watched(
         self, budget: Budget, watch: Callable[[], AnyWatcher], each: Mapper | None = None
     ) -> tuple[Summary, list[AnyWatcher]]:
-        """As `summary`; returns also the watchers, which `watch` makes for every shard of both passes."""
+        """As `summary`; also returns the watchers, which `watch` creates for every shard of both passes."""
         seen: list[AnyWatcher] = []
 
         def made() -> AnyWatcher:
@@ -340,13 +340,13 @@ class ContingencyCounts(PlainState):
         watcher.alone(int(self.without_cluster.rows[1::2].sum()))
 
     def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
-        """`summary`, and the cells that decide the best matching (`streameval.states.contingency.matching_core`)."""
+        """`summary`, and the cells that the optimal assignment needs, see `matching_core.core_cells`."""
         each = each or one_by_one
         summary, classes = self._passes(budget, each, owner=True)
         return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
 
     def settling(self, core: CoreCells) -> CoreCells:
-        """The core with the rows that have neither a class nor a cluster, which every matching contains."""
+        """The core with the rows that have neither a class nor a cluster, which are part of every assignment."""
         return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
     def _passes(
@@ -379,7 +379,7 @@ class ContingencyCounts(PlainState):
         return ShardRows(self.cells, self.spec.keys, shard)
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; spilled data does not count."""
+        """Bytes in memory; spilled bytes do not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
@@ -394,7 +394,7 @@ class ContingencyCounts(PlainState):
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same table, whatever the segments. Not hashable, since that would be costly."""
+        """Whether both states have the same header and table; their segments may differ."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)

@@ -1,10 +1,10 @@
-"""The core of a contingency table: the few cells that the best one-to-one matching needs in memory together.
+"""The core of a contingency table: the few cells that must be in memory together for the optimal one-to-one assignment.
 
-A matching assigns at most one cluster to every class, which cannot be decided part by part. But most cells of a large
-table can be decided early. A cluster with rows of one class only can be matched to that class alone, and only the
-largest of these clusters is worth it. Call this cell the *own* cell of the class; its cells with at most as many rows
-are then not needed. The same holds for classes that lie in one cluster. So the cells are visited three times, each time
-in bounded memory:
+An assignment matches at most one cluster to every class, which cannot be computed part by part. But most cells of a
+large table can be ruled out early. A cluster with rows of one class only can be matched to that class alone, and only
+the largest of these clusters can be optimal for it. Call this cell the *own* cell of the class; cells of the class with
+at most as many rows are then not needed. The same holds for classes with rows in one cluster only. The cells are
+therefore visited three times, each time in bounded memory:
 
 1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`; its cells carry the words of their
    cluster.
@@ -12,9 +12,9 @@ in bounded memory:
    settled.
 3. *By cluster* again, for the remaining cells; the cell of a class with one cell is the own cell of its cluster.
 
-The remaining cells, the *core*, are held in memory, about 80 bytes each: a clustering with seventy million clusters
-leaves a few cells per class. Both sides are numbered in the order of their ids, so neither the cells of the core nor
-their numbers depend on the partitioning of the rows, and the bounds of an unsolved matching do not either.
+The remaining cells, the *core*, are held in memory, about 80 bytes each. A clustering with seventy million clusters
+leaves a few cells per class. Both sides are numbered in the order of their ids, so neither the cells of the core, nor
+their numbers, nor the bounds of an unsolved assignment depend on the partitioning of the rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CoreCells(NamedTuple):
     classes, clusters : int64 arrays of shape (n_cells,)
     counts : int64 array of shape (n_cells,)
     settled : int
-        Total of the settled cells; some best matching contains all of them.
+        Total of the settled cells, which are all part of some optimal assignment.
     """
 
     classes: Array
@@ -102,11 +102,11 @@ class CellsLeft:
         return {"several": self.several, "single": self.single}
 
     def with_runs(self, runs: Mapping[str, Any]) -> CellsLeft:
-        """The same with other keyed counts."""
+        """The same cells in other keyed counts."""
         return replace(self, **runs)
 
 
-Core = tuple[Lines, list[Cells]]  # what the visit by cluster finds in an interval
+Core = tuple[Lines, list[Cells]]  # the result of the visit by cluster for an interval
 
 
 def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:

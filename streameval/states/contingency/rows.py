@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
 
-_GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows to look for hot keys, and to learn them
-_PLACES = 2  # largest size of a table of pairs, per row
-_COUNTED = 8  # counted items are stored when they are this fraction of a builder
-_WORTH = 16  # the table is kept if one row of this many has a hot key
+_GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
+_PLACES = 2  # largest number of entries of a table of pairs, per row
+_COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
+_WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key
 
 
 class HotRows:
@@ -61,7 +61,7 @@ class HotRows:
     """
 
     def __init__(self, keys: Array) -> None:
-        """Take keys, from the least to the most frequent one."""
+        """Create the table from keys, ordered from the least to the most frequent one."""
         self.keys = keys
         self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
         self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
@@ -80,7 +80,7 @@ class HotRows:
             step = max(1, words.size // most)
             some, more = words[::step][:_SAMPLE], rest[::step][:_SAMPLE]
             whole = some.copy()
-            for column in more.T:  # taking two keys for one makes the sample only slightly wrong
+            for column in more.T:  # a hash collision makes the sample only slightly wrong
                 whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             low = np.uint64(_SAMPLE - 1)
@@ -126,7 +126,7 @@ class RowBuilder:
     capacity : int
         Largest number of rows of a segment.
     spec : hashable, optional
-        Builders with one budget and equal specs expect the same hot keys.
+        Builders with the same budget and equal specs share the hot keys that one of them has learned.
     out : SegmentBuilder, optional
         Takes the pieces; by default one of this layout.
 
@@ -156,7 +156,7 @@ class RowBuilder:
     def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
         """Add rows by the words of their keys, uint64 arrays of shape (n,); the first word is not mixed.
 
-        With `counts`, an int64 array of shape (n,), each item stands for that many rows.
+        `counts`, an int64 array of shape (n,), has the number of rows of each item; if it is empty, each is one row.
         """
         if counts.size:
             self._counted.append(
@@ -209,7 +209,7 @@ class RowBuilder:
             self._learns = True
 
     def _store_hot(self) -> None:
-        """Store the counts of the hot keys; hot keys are learned anew afterwards."""
+        """Store the counts of the hot keys and forget the keys."""
         if self._hot is not None:
             words, rest, counts = self._hot.items()
             self._hot = None

@@ -4,8 +4,9 @@ A t-digest (Dunning and Ertl, Computing Extremely Accurate Quantiles Using t-Dig
 *centroids*, each a mean and a weight, which are small towards both ends and large in the middle. The scale function
 k₁(q) = δ/2π · asin(2q − 1) with compression δ = 1,000 limits their size. While folding and merging, a centroid is kept
 to a quarter of that limit (two-level compression, as in Dunning's own implementation), so that thousands of merges do
-not degrade the sketch. A sketch has about 2.6·δ centroids (44 KB) for any number of rows, and up to four times that if
-values repeat. Compiled code sorts and groups whole batches; a sketch is never updated number by number.
+not degrade the sketch. For any number of rows, a sketch has about 2·δ centroids (35 KB), 2.6·δ (44 KB) after a thousand
+merges, and up to four times that if values repeat. Compiled code sorts and groups whole batches; a sketch is never
+updated number by number.
 
 *Atoms.* A value that would fill half a centroid gets a separate centroid, which keeps its exact count
 (`streameval.kernels.sketch`). If it is that frequent in every batch and in every merged sketch, quantiles inside the
