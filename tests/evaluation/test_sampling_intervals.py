@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
@@ -101,6 +102,26 @@ def test_standard_errors_are_those_of_the_rows_that_are_left(weight, bins, smoot
         expected, _ = jackknife(table, metric, "v1", weight=weight)
         result = next(r for r in found.results if r.metric == metric)
         assert result.stderr == pytest.approx(expected, rel=smooth if metric in SMOOTH else rough), metric
+
+
+@pytest.mark.parametrize("approx", [False, True])
+@pytest.mark.parametrize(("bins", "bound"), [(2048, 0.01), (65536, 1e-9), ("exact", 1e-9)])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_missing_scores_that_count_as_halves_are_drawn_with_their_units(weight, bins, bound, approx):
+    """The standard errors of ``nan="half"`` are those of the rows that are left, missing scores among them."""
+    if approx and bins == "exact":
+        pytest.skip("exact blocks need exact scores")
+    table = clustered()
+    missing = pc.less(pc.bit_wise_and(table["unit"], 7), 1)  # whole units lack their score
+    table = table.append_column("lacking", pc.if_else(missing, None, table["v1"]))
+    options = {"score": "lacking", "metrics": ["roc_auc", "agc", "gini"], "nan": "half", "weight": weight}
+    blocks = blocks_of(table, "unit")
+    left = [evaluate(table.filter(pa.array(blocks != block)), **options).results for block in np.unique(blocks)]
+    replicates = np.array([[result.value for result in results] for results in left]).T
+    found = evaluate(table, **options, unit="unit", resample_bins=bins, approx=approx)
+    assert len(found.results) == 3
+    for result, values in zip(found.results, replicates, strict=True):
+        assert result.stderr == pytest.approx(spread(values), rel=bound), result
 
 
 @pytest.mark.parametrize("noise", [1e-7, 0.01, 1.0])

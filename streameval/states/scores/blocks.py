@@ -23,9 +23,9 @@ from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, count_blocks, 
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
-from streameval.states.protocol import Batch, PlainSpec, Small, Totals
+from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.coarse_grid import sampled_codes, shift_for
-from streameval.states.scores.missing import refuse_nan
+from streameval.states.scores.missing import MissingScores, refuse_nan
 from streameval.states.scores.types import floats, numbers
 from streameval.states.scores.units import unit_of
 
@@ -43,7 +43,7 @@ _NO_WEIGHTS = read_only(np.empty(0))
 
 
 @dataclass(frozen=True)
-class BlockSpec(PlainSpec):
+class BlockSpec(MissingScores):
     """The block counts of a score column.
 
     Attributes
@@ -308,6 +308,12 @@ class BlockCounts(Small):
     def measure(self) -> Array:
         """Weights of the rows if they are weighted, else their number: an array of shape (n_bins, n_blocks, 2)."""
         return self.sums if self.spec.weighted else self.table
+
+    @property
+    def halved_measure(self) -> Array:
+        """`measure` of the rows whose missing score counts one half in every pair: an array of shape (n_blocks, 2)."""
+        found = self.nan_weights if self.spec.weighted else self.nan_rows
+        return found if self.spec.halves_nan else np.zeros_like(found)
 
     @property
     def whole_measure(self) -> Array:

@@ -159,8 +159,9 @@ class BlockReplicates(Thresholded):
 
     @cached_property
     def sizes(self) -> Sizes:
-        """Measure of the rows of each block."""
-        return Sizes(self.unit, class_counts(*self._by_block(self.state.measure.sum(axis=0)).T), single=self._single)
+        """Measure of the rows of each block, with missing scores that count as halves."""
+        rows = self.state.measure.sum(axis=0) + self.state.halved_measure
+        return Sizes(self.unit, class_counts(*self._by_block(rows).T), single=self._single)
 
     @property
     def rows_by_block(self) -> Array:

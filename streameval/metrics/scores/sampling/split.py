@@ -12,6 +12,7 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Thresholded
 from streameval.metrics.units import Sizes, class_counts
+from streameval.states.scores.missing import halved
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -84,13 +85,14 @@ class SplitState(Thresholded):
 
     @cached_property
     def sizes(self) -> Sizes:
-        """Measure of the rows of each block."""
+        """Measure of the rows of each block, with missing scores that count as halves."""
         found = np.zeros((2, self.count))
         weighted = False
         for block in self.grouped.groups():
-            totals = self.grouped.only(block).totals()
-            weighted |= totals.weighted
-            found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
+            state = self.grouped.only(block)
+            for totals in (state.totals(), halved(state)):
+                weighted |= totals.weighted
+                found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
         return Sizes(self.unit, class_counts(*found), single=self.unit == "row" and not weighted)
 
     def without(self, block: int) -> Any:
