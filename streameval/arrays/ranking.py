@@ -45,7 +45,7 @@ _NOTHING = Totals(0, 0, 0.0, 0.0)
 _DRAWS = 1 << 20  # number of pairs drawn at a time
 
 
-class _Few(PlainState):
+class _FewPoints(PlainState):
     """The state of a few points, with the interface of `ScoreCounts`; it is created in microseconds."""
 
     def __init__(self, label: Array, score: Array) -> None:
@@ -214,7 +214,7 @@ def _averaged(
         cells = None if weight is None else np.repeat(weight, label.shape[1])
         return metric(fold(label.ravel(), score.ravel(), cells))
     if average == "samples":
-        return _mean([metric(_Few(*row)) for row in zip(label, score, strict=True)], weight)
+        return _mean([metric(_FewPoints(*row)) for row in zip(label, score, strict=True)], weight)
     values = [metric(fold(*column, weight)) for column in zip(label.T, score.T, strict=True)]
     if average is None:
         return np.array(values)

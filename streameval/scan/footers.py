@@ -143,7 +143,7 @@ def _pieces(
 ) -> Iterator[Piece]:
     """The file's pieces: neighbouring row groups of up to `GATHER_ROWS` rows together."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)
-    runs = list(_runs(groups))
+    runs = list(_combined(groups))
     # Arrow does not notice a short answer from an object store, so the footer of an object is read again with its data
     kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
@@ -162,7 +162,7 @@ def _pieces(
             yield Piece(partition, file.name, run[0].row, left, sum(sizes), origin, constants, source=source)
 
 
-def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
+def _combined(groups: Iterable[Group]) -> Iterator[list[Group]]:
     """Combine neighbouring row groups while they have at most `GATHER_ROWS` rows together."""
     run: list[Group] = []
     for group in groups:

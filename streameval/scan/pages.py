@@ -131,12 +131,12 @@ def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Colle
     """
     longest = 0
     for number in groups:
-        chunks = _doubtful(footer.row_group(number), columns, most)
+        chunks = _large_chunks(footer.row_group(number), columns, most)
         longest = max(longest, sum(Dictionary.of(handle, chunk).longest(handle, chunk) for chunk in chunks))
     return max(1, min(most, TEXT_BYTES // max(1, longest)))
 
 
-def _doubtful(group: Any, columns: Collection[str], rows: int) -> Iterator[Any]:
+def _large_chunks(group: Any, columns: Collection[str], rows: int) -> Iterator[Any]:
     """Text chunks of which `rows` rows may decode to more than `TEXT_BYTES`."""
     for i in range(group.num_columns):
         chunk = group.column(i)

@@ -65,8 +65,8 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     rows = 0
     try:
         raw = piece.source.batches(columns, batch_rows)
-        short = (part for batch in raw for part in _shortened(batch, schema))
-        for batch in _sized((_unified(batch, schema, constants) for batch in short), batch_rows):
+        limited = (part for batch in raw for part in _limited(batch, schema))
+        for batch in _resized((_unified(batch, schema, constants) for batch in limited), batch_rows):
             rows += batch.num_rows
             yield batch
     except DataError:
@@ -96,7 +96,7 @@ def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Cons
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _shortened(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Divide a batch so that texts in dictionaries that the schema decodes take at most `TEXT_BYTES` per part."""
     pairs = zip(batch.schema.names, batch.columns, strict=True)
     rows = decodable_rows(array for name, array in pairs if _is_plain(schema, name))
@@ -109,7 +109,7 @@ def _is_plain(schema: pa.Schema, name: str) -> bool:
     return at >= 0 and not pa.types.is_dictionary(schema.field(at).type)
 
 
-def _sized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at most `batch_rows`; small neighbours are combined unless their texts are long."""
     small: list[pa.RecordBatch] = []
     held = texts = 0

@@ -214,7 +214,7 @@ class LabelReader:
             raise LabelError(msg)
         given = self.spec.pos_label
         if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
-            raise LabelError(self._foreign(dtype))
+            raise LabelError(self._type_message(dtype))
         if dtype == pa.float16():  # `read` widens it
             dtype = pa.float32()
         if isinstance(given, bool) and not pa.types.is_boolean(dtype) and number:
@@ -226,9 +226,9 @@ class LabelReader:
                 return pa.scalar(str(given)).cast(dtype)
             return pa.scalar(given).cast(dtype, safe=True)
         except _NO_VALUE as error:
-            raise LabelError(self._foreign(dtype)) from error
+            raise LabelError(self._type_message(dtype)) from error
 
-    def _foreign(self, dtype: pa.DataType) -> str:
+    def _type_message(self, dtype: pa.DataType) -> str:
         column, given = self.spec.column, self.spec.pos_label
         return f"pos_label={given!r} is not a value of label column {column!r}, whose type is {dtype}; name one that is"
 

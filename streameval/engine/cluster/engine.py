@@ -184,8 +184,8 @@ class ClusterEngine:
         if not plan.associative:  # the result depends on the tasks, which must be the same as on threads
             return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, by_row_group=plan.by_row_group)
         threads = self.connection.threads
-        most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
-        count = min(most, self._even(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
+        most = self._per_thread(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
+        count = min(most, self._per_thread(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
         nbytes = _row_bytes(plan, rows)
         tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
         while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
@@ -220,9 +220,9 @@ class ClusterEngine:
         """Number of ranges for `nbytes` bytes of rows: none exceeds a task's share, equally many for each thread."""
         least = -(-nbytes // self._share)
         few = max(1, least, nbytes // RANGE_BYTES)
-        return few if few < self.connection.threads else self._even(least)
+        return few if few < self.connection.threads else self._per_thread(least)
 
-    def _even(self, count: int) -> int:
+    def _per_thread(self, count: int) -> int:
         """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 

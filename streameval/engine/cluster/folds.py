@@ -150,7 +150,7 @@ def finish(
         completed = as_completed(list(waiting), loop=connection.client.loop)
         for future in completed:
             fold = waiting[future]
-            error = None if future.status == "finished" else _ours(future.exception(), fold)
+            error = None if future.status == "finished" else _translated(future.exception(), fold)
             files = _by_file(fold.pieces)
             if error is None:
                 fold.parts.clear()
@@ -179,7 +179,7 @@ def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
     return [list(group) for _, group in groupby(pieces, key=attrgetter("name"))]
 
 
-def _ours(error: BaseException, fold: Fold) -> BaseException:
+def _translated(error: BaseException, fold: Fold) -> BaseException:
     """The error to raise: a `StreamevalError` for a worker out of memory, and for a failure of a user's partition."""
     lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
     foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)

@@ -87,10 +87,10 @@ def probe(piece: Piece, plan: Plan) -> None:
     try:
         next(iter(read(piece, plan.schema, 1)), None)
     except MissingInputError as error:
-        raise _here(error) from None
+        raise _naming_worker(error) from None
 
 
-def _here(error: MissingInputError) -> MissingInputError:
+def _naming_worker(error: MissingInputError) -> MissingInputError:
     """The error with the address of this worker."""
     from distributed import get_worker
 
@@ -113,7 +113,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
     try:
         folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
-        raise _here(error) from None
+        raise _naming_worker(error) from None
     rows = {spec: found for spec, state in folded.states.items() if (found := state.runs())}
     return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
@@ -123,7 +123,7 @@ def call(function: Callable[[Any], Any], item: Any) -> Any:
     try:
         return function(item)
     except MissingInputError as error:
-        raise _here(error) from None
+        raise _naming_worker(error) from None
 
 
 def outline(spread: Spread) -> Folded:

@@ -171,9 +171,9 @@ class LocalTree(Tree):
         """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
         with os.scandir(directory.path) as listed:
             found = [(item.path, item.is_symlink()) for item in listed if _shows(pattern, item.name)]
-        return [self._followed(path) if linked else self._there(path) for path, linked in found]
+        return [self._followed(path) if linked else self._existing(path) for path, linked in found]
 
-    def _there(self, path: str) -> Entry:
+    def _existing(self, path: str) -> Entry:
         """The entry of a path that a listing has just returned."""
         entry = self.entry(path)
         if entry is None:
@@ -206,7 +206,7 @@ class LocalTree(Tree):
 
     def _followed(self, path: str) -> Entry:
         """The target of a link; raises `DataError` if the link lies inside its target."""
-        entry = self._there(path)
+        entry = self._existing(path)
         parent = posixpath.dirname(path)
         while entry.is_dir:
             if f"{os.path.realpath(parent)}/".startswith(f"{entry.real.rstrip('/')}/"):

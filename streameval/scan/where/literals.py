@@ -54,8 +54,8 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
     text, what = _text_and_kind(value)
     try:
         if isinstance(value, exp.Boolean) and types.is_boolean(kind):
-            return _one(pa.scalar(bool(value.this), kind))
-        found = {"text": _text, "number": _number}.get(what, _nothing)(text, kind)
+            return _exact(pa.scalar(bool(value.this), kind))
+        found = {"text": _text, "number": _number}.get(what, _incomparable)(text, kind)
     except _INVALID:
         found = None
     if found is None:
@@ -89,22 +89,22 @@ def _text_and_kind(value: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _one(scalar: Any) -> Bounds:
+def _exact(scalar: Any) -> Bounds:
     return Bounds(scalar, scalar)
 
 
 def _text(text: str, kind: pa.DataType) -> Bounds | None:
     """A text in a type of strings, binaries, dates or times; None for any other type."""
     if types.is_string(kind) or types.is_large_string(kind):
-        return _one(pa.scalar(text, kind))
+        return _exact(pa.scalar(text, kind))
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return _one(pa.scalar(text.encode("utf-8", "surrogateescape"), kind))
+        return _exact(pa.scalar(text.encode("utf-8", "surrogateescape"), kind))
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
-        return _one(pa.scalar(text).cast(kind))
+        return _exact(pa.scalar(text).cast(kind))
     return None
 
 
-def _nothing(text: str, kind: pa.DataType) -> None:
+def _incomparable(text: str, kind: pa.DataType) -> None:
     """None: a literal of another kind is comparable with no type but its own."""
 
 
@@ -122,8 +122,8 @@ def _number(text: str, kind: pa.DataType) -> Bounds | None:
         kind = pa.float32()  # the type it is read as
     if types.is_floating(kind):
         with np.errstate(over="ignore"):
-            return _one(pa.scalar(kind.to_pandas_dtype()(text), kind))
-    return _one(pa.scalar(number)) if types.is_decimal(kind) else None
+            return _exact(pa.scalar(kind.to_pandas_dtype()(text), kind))
+    return _exact(pa.scalar(number)) if types.is_decimal(kind) else None
 
 
 def _remedy(kind: pa.DataType) -> str:

@@ -173,9 +173,9 @@ def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.
         msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
         raise OptionError(msg)
     if name == "EQ":
-        return field == down if _same(literal) else field != field
+        return field == down if _is_exact(literal) else field != field
     if name == "NEQ":
-        return field != down if _same(literal) else field == field
+        return field != down if _is_exact(literal) else field == field
     if name in ("GT", "LTE"):
         always = name == "GT"
         if down is None:
@@ -191,7 +191,7 @@ def _typed(end: Any, kind: pa.DataType) -> Any:
     return pa.scalar(end, kind) if isinstance(end, int) else end
 
 
-def _same(literal: Bounds) -> bool:
+def _is_exact(literal: Bounds) -> bool:
     """Whether the column's type contains the value of the literal exactly."""
     return literal.down is literal.up or (isinstance(literal.down, int) and literal.down == literal.up)
 
@@ -203,7 +203,7 @@ def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expressi
         return reduce(lambda one, other: one | other, (_compared("EQ", column, each, schema) for each in found))
     kind = schema.field(column).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    exact = [each.down.as_py() if isinstance(each.down, pa.Scalar) else each.down for each in found if _same(each)]
+    exact = [each.down.as_py() if isinstance(each.down, pa.Scalar) else each.down for each in found if _is_exact(each)]
     field = _field(column, schema)
     return pc.if_else(field.is_valid(), field.isin(pa.array(exact, kind)), pa.scalar(None, pa.bool_()))
 

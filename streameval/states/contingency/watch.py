@@ -203,16 +203,16 @@ class ClusterPairs:
         """See `ClusterWatch`."""
         self._watcher.unchanged(int(self._alone[sizes == 1].sum()))
         which = np.flatnonzero(self._count > 1)
-        self._tell(ids, which, sizes, self._count[which], self._agreeing[which])
+        self._report(ids, which, sizes, self._count[which], self._agreeing[which])
 
     def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
         """See `ClusterWatch`; clusters of one class are skipped."""
         which, parts, agreeing = np.empty((3, owners.size), np.int64)
         slots = np.zeros(sizes.size, np.int32)
         found = add_strays(owners, rows[sizes.size :], rows[: sizes.size], slots, which, parts, agreeing)
-        self._tell(ids, which[:found], sizes, parts[:found], agreeing[:found])
+        self._report(ids, which[:found], sizes, parts[:found], agreeing[:found])
 
-    def _tell(self, ids: Ids, which: Array, sizes: Array, parts: Array, agreeing: Array) -> None:
+    def _report(self, ids: Ids, which: Array, sizes: Array, parts: Array, agreeing: Array) -> None:
         rows = sizes[which]
         self._watcher.clusters(lambda some: ids(which[some]), rows, parts, pairs(rows) - agreeing)
 

@@ -253,13 +253,13 @@ class GroupSweep(PlainState):
         part = GroupSweepPart(
             self.interleaved.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1]
         )
-        for rows in self._runs(shard, budget):
+        for rows in self._sorted_batches(shard, budget):
             if part.rows:
                 part = replace(part, before=part.after)
             part = replace(part, rows=rows)
             yield part
 
-    def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
+    def _sorted_batches(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
         """The rows of a shard, sorted, in batches that no score is divided between."""
         if self.interleaved.words is not WIDE:
             yield from (

@@ -357,11 +357,11 @@ class Grouped(Small):
                 place, name = pending.popleft()
                 stop = int(np.searchsorted(at, place))
                 yield from tagged(table.names.take(pa.array(at[start:stop])), batch.slice(start, stop - start), schema)
-                yield from self._alone(name)
+                yield from self._apart_batches(name)
                 start = stop
             yield from tagged(table.names.take(pa.array(at[start:])), batch.slice(start), schema)
         for _, name in pending:
-            yield from self._alone(name)
+            yield from self._apart_batches(name)
 
     def _apart_table(self) -> GroupTable:
         """Names and facts of the groups that stand apart."""
@@ -370,7 +370,7 @@ class Grouped(Small):
         facts = np.array([[side for name in names for side in header[name]] for header in headers], np.float64)
         return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, 2 * len(names)))
 
-    def _alone(self, name: bytes) -> Iterator[pa.RecordBatch]:
+    def _apart_batches(self, name: bytes) -> Iterator[pa.RecordBatch]:
         """The table of a group that stands apart, including its rows under composite keys."""
         for batch in self._union({name: self.apart[name]}, self.composite.marked([name]), []).to_arrow():
             names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))

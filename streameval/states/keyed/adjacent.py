@@ -51,14 +51,14 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     if np.count_nonzero(few[1:] == few[:-1]) * LONG_RUN < few.size - 1:  # most data fails this check and skips the next
         return None
     glances = range(0, rows - _GLANCE + 1, max(_GLANCE, rows // _GLANCES))
-    if rows < LONG_RUN or not all(_worth([column[at : at + _GLANCE] for column in columns]) for at in glances):
+    if rows < LONG_RUN or not all(_has_long_runs([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
     starts = np.empty(rows // LONG_RUN, np.int64)
     runs = find_runs(tuple(read_only(np.ascontiguousarray(column)) for column in columns), starts)
     return None if runs < 0 else starts[:runs]
 
 
-def _worth(columns: Sequence[Array]) -> bool:
+def _has_long_runs(columns: Sequence[Array]) -> bool:
     """Whether runs are long in a stretch of rows, and not only those of a few hot keys, which `hot` counts faster."""
     keys = columns[0]
     for column in columns[1:]:  # hash collisions do no harm here

@@ -97,7 +97,7 @@ class Labelled:
         """
         for first, last in _together(self.bounds, 0 if self.counted else room):
             start, stop = int(self.bounds[first]), int(self.bounds[last])
-            bucket, columns, n = int(self.buckets[first]), _room(stop - start), 0
+            bucket, columns, n = int(self.buckets[first]), _empty_counts(stop - start), 0
             more = None
             for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
                 words = sorted_words(self.words[begin:end])
@@ -205,7 +205,7 @@ def _order_rest(words: Array, rest: Array, order: Array) -> None:
     kernels.order_rest(words[first:], rest, order[first:])
 
 
-def _room(keys: int) -> tuple[Array, Array, Array]:
+def _empty_counts(keys: int) -> tuple[Array, Array, Array]:
     """Arrays for keys, their negatives and their positives."""
     return np.empty(keys, np.uint64), np.empty(keys, np.int64), np.empty(keys, np.int64)
 
@@ -270,7 +270,7 @@ def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
     items, done = np.diff(rows.starts[:, ::2]).sum(axis=0), 0
     most = min(max(room, WORDS), _ROOM, int(items.clip(max=WORDS).sum()))
     while done < items.size:
-        columns = _room(most + 1)
+        columns = _empty_counts(most + 1)
         done, n = tally_words(rows, items, bucket, done, table, seen, *columns)
         keys, neg, pos = (column[:n] for column in columns)
         yield Counts(keys, _no_rest(keys), neg, pos)
@@ -300,7 +300,7 @@ def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, bucke
     `items` has the number of items of each of the `buckets`.
     """
     size = int(items.sum())
-    columns = *_room(size), *np.empty((2, size))
+    columns = *_empty_counts(size), *np.empty((2, size))
     n = weigh_words(rows, weights, items, buckets, at, *columns)
     keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
     return Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)

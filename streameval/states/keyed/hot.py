@@ -91,19 +91,19 @@ class HotKeys:
 
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the other rows to the front; returns the number of other rows."""
-        self._expect(words.size)
+        self._make_room(words.size)
         left: int = absorb(words, rest, codes, self._further, self._table)
         self._counted += words.size - left
         return left
 
     def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
         """Encode rows and absorb them in one loop; see `Absorb` for the result."""
-        self._expect(words.size)
+        self._make_room(words.size)
         left, missing = absorb(part, words, codes, self._table)
         self._counted += words.size - left
         return left, missing
 
-    def _expect(self, rows: int) -> None:
+    def _make_room(self, rows: int) -> None:
         """Make room for the counts of `rows` further rows, fewer than `FULL`."""
         if self._since + rows >= FULL:
             self._earlier, self._since = self._tally(), 0

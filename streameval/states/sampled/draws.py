@@ -126,13 +126,13 @@ class Draws:
                 carried = (weight[part], self._weights[self._fill :]) if weight is not None else _NO_WEIGHTS
                 self._fill += draw_kept(values[part], label[part], batch.row, places[part], *rest, *carried)
             if self._fill >= FILL:
-                self._hand_on(FILL)
+                self._pass_on(FILL)
         refuse_nan(self.spec.nan, nan, batch.name, self.spec.column)
         positives = np.count_nonzero(batch.label)
         self.seen += (batch.label.size - positives, positives) - nan
         self.nan_rows += nan
 
-    def _hand_on(self, size: int) -> None:
+    def _pass_on(self, size: int) -> None:
         starts = gather(self._values[:size], self._cells[:size], self._sorted)
         if self.spec.weighted:
             gather(self._weights[:size], self._cells[:size], self._carried)
@@ -155,7 +155,7 @@ class Draws:
 
     def finish(self) -> tuple[Array, Array]:
         """Pass on the remaining rows; returns the rows seen and those with a NaN or null score, both by label."""
-        self._hand_on(self._fill)
+        self._pass_on(self._fill)
         for buffer in (self._values, self._sorted, self._cells, self._weights, self._carried):
             self._budget.give_back(buffer)
         return self.seen, self.nan_rows

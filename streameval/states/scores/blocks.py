@@ -138,7 +138,7 @@ class _BlockBuilder:
         self._prefixes, self._used = np.zeros(spec.bins, np.uint64), np.zeros(1, np.int64)
         self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint8)
         self._wide = np.zeros(self._table.shape, np.uint32)  # carries from the byte counts, multiples of 256
-        self._held: BlockCounts | None = None  # counts taken out of the table before they exceeded 32 bits
+        self._earlier: BlockCounts | None = None  # counts taken out of the table before they exceeded 32 bits
         self._rows = 0  # counted in the table
         self._finder = np.empty(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.min_scalar_type(spec.bins))
         self._ends = np.empty((spec.bins + 1, 2), np.uint64)
@@ -165,7 +165,7 @@ class _BlockBuilder:
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
         if self._rows + scores.size >= _MOST_ROWS:
-            self._hold()
+            self._set_aside()
         self._rows += scores.size
         while start < scores.size:
             start = count_blocks(
@@ -208,9 +208,9 @@ class _BlockBuilder:
             self._sums[:used], self._sums[used:] = state.sums, 0
         self._take_slots(state.ends)
 
-    def _hold(self) -> None:
+    def _set_aside(self) -> None:
         """Set the counts aside and empty the table, before a count may exceed 32 bits."""
-        self._held, self._rows = self.state(), 0
+        self._earlier, self._rows = self.state(), 0
         self._fill(self.spec.empty())
         self._nan_rows, self._nan_weights = np.zeros_like(self._nan_rows), np.zeros_like(self._nan_weights)
 
@@ -224,7 +224,7 @@ class _BlockBuilder:
 
     def state(self) -> BlockCounts:
         state = self._state() if self._used[0] else self._state().at_shift(0)
-        return state if self._held is None else self._held.merge(state)
+        return state if self._earlier is None else self._earlier.merge(state)
 
 
 def _add(bins: Array, places: Array, out: Array) -> None:
