@@ -1,7 +1,7 @@
-"""Plots, fit for a paper: results → matplotlib Axes.
+"""Publication-quality plots: functions from results to matplotlib Axes.
 
 ==================== ============================================================================
-file                 pictures
+file                 plots
 ==================== ============================================================================
 `curves`             ROC, precision-recall, gain and lift curves
 `calibration`        reliability, isotonic fit
@@ -12,10 +12,10 @@ file                 pictures
 `series`             a metric night by night
 ==================== ============================================================================
 
-These functions take plain arrays, results, or an evaluation that gives them, and know nothing of states and metrics.
-Without `ax` they make a new figure outside pyplot, ``returned_axes.figure``: there is no window to open, no backend to
-choose and no figure to close. With `ax` they draw on it. Colours are those of Okabe and Ito, which most colour-blind
-readers can distinguish.
+These functions take plain arrays, results, or an evaluation, and do not depend on states and metrics. Without `ax` they
+make a new figure outside pyplot, ``returned_axes.figure``: there is no window to open, no backend to choose and no
+figure to close. With `ax` they draw on it. Colours are those of Okabe and Ito, which most colour-blind readers can
+distinguish.
 """
 
 from __future__ import annotations

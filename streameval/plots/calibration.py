@@ -1,6 +1,6 @@
-"""Pictures of calibration: whether the score may be read as a probability.
+"""Plots of calibration: whether a score is a probability.
 
-On the diagonal it may: three in ten rows with a score of 0.3 are positive. Below the diagonal the score is too high,
+On the diagonal it is: three in ten rows with a score of 0.3 are positive. Below the diagonal the score is too high,
 above it too low.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_corp", "draw_reliability", "plot_corp", "plot_reliability"]
 
-_HIDDEN = 30  # times the rows of another bin, which is then too low to be seen
+_HIDDEN = 30  # ratio of the rows of two bins beyond which the smaller one is invisible on a linear axis
 
 
 def plot_reliability(
@@ -49,8 +49,8 @@ def plot_reliability(
 ) -> Axes:
     """Reliability diagram: the share of positives of each bin against its mean score, and the rows of the bins below.
 
-    Bars are 95 % intervals that treat rows as independent. Under ``approx`` they are the certain ends of the share
-    where these differ.
+    Bars are 95 % intervals that treat rows as independent. With ``approx`` they are the bounds of the share, where
+    these differ.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def plot_reliability(
     of : str, optional
         A score column.
     log : bool, optional
-        Whether the rows below are on a logarithmic axis. By default they are where a linear one would hide some: where
-        the fullest bin has more than 30 times the rows of the emptiest.
+        Whether the rows are on a logarithmic axis; by default they are if the largest bin has more than 30 times the
+        rows of the smallest one.
     ax : matplotlib Axes, optional
         Axes to draw on; the rows are drawn below it. By default, those of a new figure.
     save_to : path, optional
@@ -95,7 +95,7 @@ def plot_reliability(
 def draw_reliability(
     ax: Axes, curves: Sequence[Reliability], colors: Sequence[int], *, log: bool | None = None
 ) -> None:
-    """As `plot_reliability`, each curve in the colour of its number."""
+    """Draw reliability diagrams on axes, see `plot_reliability`; `colors` are the colour numbers of the curves."""
     _diagonal(ax, "Reliability", "Mean score of the bin")
     rows = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
     for curve, i in zip(curves, colors, strict=True):
@@ -141,7 +141,7 @@ def plot_corp(
     Raises
     ------
     OptionError
-        If there is no such curve, it is not defined, or the file cannot be written.
+        If there is no such curve, it is undefined, or the file cannot be written.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def plot_corp(
 
 
 def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
-    """As `plot_corp`, each curve in the colour of its number."""
+    """Draw CORP diagrams on axes, see `plot_corp`; `colors` are the colour numbers of the curves."""
     _diagonal(ax, "Isotonic fit (CORP)", "Score")
     ax.set_aspect("equal")
     for curve, i in zip(curves, colors, strict=True):
@@ -183,7 +183,7 @@ def _line(ax: Axes, curve: Curve, i: int, area: str, **look: Any) -> None:
 
 
 def _bars(ax: Axes, curve: Reliability, line: str) -> None:
-    """Intervals of the shares: certain ends where they differ, else those of independent rows."""
+    """Draw intervals of the shares: their bounds where these differ, otherwise the intervals for independent rows."""
     certain = curve.y_upper > curve.y_lower
     lower = np.where(certain, curve.y_lower, curve.ci_lower)
     upper = np.where(certain, curve.y_upper, curve.ci_upper)
@@ -193,7 +193,7 @@ def _bars(ax: Axes, curve: Reliability, line: str) -> None:
 
 
 def _rows(ax: Axes, curve: Reliability, line: str) -> None:
-    """Rows of the bins, as outlines, since several curves overlap."""
+    """Draw the rows of the bins as outlines, because several curves overlap."""
     x = np.stack((curve.low, curve.low, curve.high, curve.high), axis=1).ravel()
     y = np.stack((0 * curve.counts, curve.counts, curve.counts, 0 * curve.counts), axis=1).ravel()
     ax.plot(x, y, color=line, linewidth=1.0)

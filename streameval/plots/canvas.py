@@ -1,7 +1,7 @@
-"""What all pictures share: figures outside pyplot, colours, frames, and files.
+"""Common parts of all plots: figures outside pyplot, colours, frames, and files.
 
-Colours are those of Okabe and Ito, which most colour-blind readers can distinguish. Pictures do not rely on colour
-alone: lines have names, and verdicts are written out.
+Colours are those of Okabe and Ito, which most colour-blind readers can distinguish. Plots do not rely on colour alone:
+lines have names, and verdicts are written out.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _FORMATS = (".png", ".svg", ".pdf")
 
 
 def color(i: int) -> str:
-    """The colour of the i-th line; colours repeat where there are more lines."""
+    """The colour of the i-th line; colours repeat after the sixth."""
     return COLORS[i % len(COLORS)]
 
 
 def checked_path(save_to: str | Path) -> Path:
-    """The file of a picture.
+    """Check the path of an image file.
 
     Raises
     ------
     OptionError
-        If its name has no known ending, or its folder does not exist.
+        If the suffix is not a known format, or the folder does not exist.
     """
     path = Path(save_to)
     if path.suffix.lower() not in _FORMATS:
-        msg = f"save_to={str(save_to)!r} does not say a format; end it in .png, .svg or .pdf"
+        msg = f"save_to={str(save_to)!r} has no known image format; end it in .png, .svg or .pdf"
         raise OptionError(msg)
     if not path.parent.is_dir():
         msg = f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first"
@@ -64,7 +64,7 @@ def checked_path(save_to: str | Path) -> Path:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a checked path; `OptionError` if it cannot be written."""
+    """Write a figure to a checked path; raises `OptionError` if it cannot be written."""
     try:
         figure.savefig(path)
     except OSError as error:
@@ -105,7 +105,7 @@ def plain_frame(ax: Axes) -> None:
 
 
 def plain_log(axis: Axis) -> None:
-    """Plain numbers along a logarithmic axis: 0.01, 10, 1,000; also 2 and 5 where it spans less than two decades."""
+    """Plain numbers along a logarithmic axis: 0.01, 10, 1,000; also 2 and 5 if it spans less than two decades."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -116,7 +116,7 @@ def plain_log(axis: Axis) -> None:
 
 
 def plain_numbers(axis: Axis) -> None:
-    """Plain numbers along an axis, with thousands apart: 0.5, 1,000."""
+    """Plain numbers along an axis, with thousands separators: 0.5, 1,000."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))

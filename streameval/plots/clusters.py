@@ -1,4 +1,4 @@
-"""Pictures of clusters: how concentrated the loss is, and where it lies."""
+"""Plots of clusters: concentration of the loss, purity by size, and the worst clusters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_attribution", "plot_purity_by_size", "plot_worst_clusters"]
 
-_LOSSES = {  # table: its groups, their loss, and the name of the number of groups
+_LOSSES = {  # table: (its groups, their loss, key of the number of groups in `totals`)
     "merges": ("clusters of several classes", "false pairs", "merged_clusters"),
     "splits": ("classes in several clusters", "missed pairs", "split_classes"),
     "impure": ("impure clusters", "area lost", "impure_clusters"),
@@ -44,7 +44,7 @@ _LOSSES = {  # table: its groups, their loss, and the name of the number of grou
 def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str | Path | None = None) -> Axes:
     """Concentration of the loss: its cumulative share against the number of groups, worst first.
 
-    The solid line ends at the last group listed (`top`); the dotted line continues to the last group of all.
+    The solid line ends at the last listed group (`top`); a dotted line continues to the last of all groups.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def plot_worst_clusters(
     of : str, optional
         The cluster column, if an evaluation has several.
     most : int
-        Clusters to mark.
+        Number of clusters to mark.
     ax, save_to
         See `Style`.
 
@@ -239,7 +239,7 @@ def plot_worst_clusters(
 
 
 def _place(curve: Curve, size: int) -> tuple[float, float]:
-    """The middle of the clusters of a size on the lift curve."""
+    """The mean position of the clusters of a size on the lift curve."""
     same = np.flatnonzero(curve.thresholds == size)
     near = same if same.size else np.array([np.argmin(abs(curve.thresholds - size))])
     return float(curve.x[near].mean()), float(curve.y[near].mean())

@@ -1,4 +1,4 @@
-"""Pictures that compare: the slices of a column by a metric, and differences of columns."""
+"""Plots of comparisons: a metric by slices, and differences between columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_differences", "plot_slices"]
 
-_MOST = 40  # lines of a picture
-_LINE = 0.26  # inches of a line
+_MOST = 40  # most lines of a plot
+_LINE = 0.26  # height of a line in inches
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
 _WIDE = 28  # characters of a slice
 _NAME = 18  # characters of a column in a difference
@@ -41,9 +41,9 @@ def plot_slices(
 ) -> Axes:
     """The slices of a column: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
-    Bars are sampling intervals if there are any (``ci``), else certain ends where these differ. A hollow dot has no
-    interval though others have one, for instance because the slice has too few effective units. At most 40 slices are
-    shown, those with the most rows, ordered by value with the lowest at the bottom; slices without a value come last.
+    Bars are sampling intervals if there are any (``ci``), otherwise bounds where these differ. A hollow dot has no
+    interval although others have one, for instance because the slice has too few effective units. The 40 largest slices
+    are shown, sorted by value with the lowest at the bottom; slices without a value come below.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ def plot_differences(
 ) -> Axes:
     """Forest plot of differences: each with its interval, verdict and p-value, and a line at equality.
 
-    Differences without an interval are told in words, and drawn where the intervals of the others leave room.
+    A difference without an interval is described in words; its dot is drawn if it lies in the range of the other
+    intervals.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def plot_differences(
 
 
 def _with_interval(shown: Sequence[Scalar]) -> str:
-    """What the bars are, if all are sampling intervals of one level, and their unit, if all have the same."""
+    """The label suffix for the bars: level and unit, if all intervals have the same; empty otherwise."""
     levels = {r.ci_level for r in shown if r.ci_level is not None and not _lacks(r)}
     units = _units(shown)
     by = f" by {_shortened(units[0], _NAME)}" if len(units) == 1 else ""
@@ -171,12 +172,12 @@ def _units(shown: Sequence[Scalar]) -> list[str]:
 
 
 def _lacks(result: Scalar) -> bool:
-    """Whether a sampling interval was asked for that a value does not have."""
+    """Whether a sampling interval was requested but is missing."""
     return result.ci_level is not None and (result.ci_lower is None or result.ci_upper is None)
 
 
 def _lines(parts: Sequence[str]) -> str:
-    """The parts of a title in one line, or one line each where they are long."""
+    """The parts of a title in one line, or one line each if they are long."""
     some = [part for part in parts if part]
     whole = " ".join(some[:2]) + "".join(f", {part}" for part in some[2:])
     return whole if len(whole) <= _TITLE else "\n".join(some)
@@ -222,7 +223,7 @@ def _difference(result: Scalar) -> str:
 
 
 def _said(result: Scalar) -> str:
-    """The verdict of a difference with its p-value, the value of one without an interval, or why there is none."""
+    """The verdict of a difference with its p-value; without an interval, its value or the reason."""
     p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
     value = f"{result.value:+.4g}".replace("-", "−")
     verdict = f"{value}, no interval" if result.verdict and _lacks(result) else result.verdict
@@ -235,14 +236,14 @@ def _name(slice_: Any) -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    """A text without invisible characters and without its middle, if it is long: names differ at both ends."""
+    """Cut the middle out of a long text, because names differ at both ends; invisible characters are spelled out."""
     text = visible(text)
     tail = most // 3
     return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
 def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
-    """Frame, limits and file."""
+    """Set frame and limits, and save the file."""
     plain_frame(ax)
     ax.grid(visible=False, axis="y")
     ax.set(ylim=(-0.7, lines - 0.3), xlabel=x)

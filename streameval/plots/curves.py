@@ -1,9 +1,9 @@
-"""Pictures of ROC, precision-recall, gain and lift curves.
+"""Plots of ROC, precision-recall, gain and lift curves.
 
-Each shows the curve with its area in the legend, the line of a random order, and the best line that the data allows.
+Each shows the curve with its area in the legend, the line of a random order, and the best line that the data allow.
 
 ============================ =========================== ==========================================
-picture                      random                      best
+plot                         random                      best
 ============================ =========================== ==========================================
 ROC                          the diagonal                up at once, then right
 precision-recall             the share of positives      precision 1 up to recall 1
@@ -11,8 +11,8 @@ gain                         the diagonal                straight up to the shar
 lift                         no clustering, the diagonal one pure cluster of all positives
 ============================ =========================== ==========================================
 
-Several curves on one Axes share the random and the best line. Long curves are thinned, evenly along their length, to
-the resolution of the eye.
+Several curves on one Axes share the random and the best line. Long curves are thinned to 5,000 points, evenly along
+their length.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def plot_precision_recall(
     Parameters
     ----------
     recall, precision : array-likes of shape (n_points,), from either end
-    thresholds : array-like of shape (n_points,), or (n_points − 1,) where the last point has none; optional
+    thresholds : array-like of shape (n_points,), or (n_points − 1,) if the last point has none; optional
     area : area under the whole curve, for the legend
     balance : share of positives, the precision of a random order; without it no baseline is drawn
     style : see `Style`; `truncate` is the largest recall shown
@@ -144,7 +144,7 @@ def plot_gain(
 
     Parameters
     ----------
-    top, tpr : array-likes of shape (n_points,), rising; the origin is added where it is missing
+    top, tpr : array-likes of shape (n_points,), ascending; the origin is added if it is missing
     area : area under the whole curve, for the legend
     balance : share of positives, at which the best possible curve reaches 1; without it that curve is not drawn
     agc : normalised area of the part shown, for the legend instead of the area
@@ -180,7 +180,7 @@ def plot_lift(
     area: float | None = None,
     **style: Unpack[Style],
 ) -> Axes:
-    """Lift curve of a clustering: positives found, cluster by cluster, over the positives assumed.
+    """Lift curve of a clustering: positives found, cluster by cluster, divided by the positives assumed.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def plot_curve(
     agc: float | None = None,
     legend: bool = True,
 ) -> Axes:
-    """A curve of an evaluation, by its name.
+    """Plot a curve of an evaluation.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def plot_curve(
     Raises
     ------
     OptionError
-        If the curve has another name, an argument does not go with it or is out of its range, or `save_to` cannot be
+        If the curve has another name, an argument does not apply to it or is out of range, or `save_to` cannot be
         written.
 
     Examples

@@ -1,4 +1,4 @@
-"""One curve with its random and its best line, drawn on Axes."""
+"""Draw one curve with its random and its best line on Axes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _POINTS = 5_000
 
 
 class BaseStyle(TypedDict, total=False):
-    """Keyword arguments of every picture.
+    """Keyword arguments of every curve plot.
 
     Attributes
     ----------
     of : name of the score or cluster column, for the legend
-    exact : whether the area is exact (the default); else the legend says ≈
+    exact : whether the area is exact (the default); otherwise the legend shows ≈
     ax : matplotlib Axes to draw on; by default, those of a new figure
     save_to : path ending in .png, .svg or .pdf
     fill : whether to shade the area
@@ -57,7 +57,7 @@ class BaseStyle(TypedDict, total=False):
 
 
 class Style(BaseStyle, total=False):
-    """Keyword arguments of a picture that can be truncated.
+    """Keyword arguments of a curve plot that can be truncated.
 
     Attributes
     ----------
@@ -70,11 +70,11 @@ class Style(BaseStyle, total=False):
 
 @dataclass(frozen=True)
 class AxesText:
-    """Texts and layout of one kind of picture.
+    """Texts and layout of one kind of plot.
 
     Attributes
     ----------
-    title, x, y, area : its texts
+    title, x, y, area : texts of the title, the axes and the area in the legend
     legend : preferred place of the legend
     zoom : whether a truncation also cuts the height
     """
@@ -131,7 +131,7 @@ def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
 
 
 class Drawing:
-    """A picture in the making.
+    """A curve plot that is drawn step by step: `curve`, `reference`, `finish`.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class Drawing:
         return figure_of(self.ax)
 
     def curve(self, area: float | None, name: str | None = None) -> None:
-        """Draw the curve, shaded if asked; `name` is the name of the area if it is not that of the whole curve."""
+        """Draw the curve, shaded if requested; `name` names the area if it is not that of the whole curve."""
         color = COLORS[self.earlier % len(COLORS)]
         marker, label = self.style.get("marker"), self._entry(area, name)
         self.ax.plot(
@@ -168,7 +168,7 @@ class Drawing:
             self._shade(band, color)
 
     def _shade(self, band: Band, color: str) -> None:
-        """Shade a band where it has intervals; the legend says what they are, or that there are none."""
+        """Shade a band where it has intervals; the legend describes them, or states that there are none."""
         shown = band.x <= self.limit
         ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
         few = band.effective_units is not None and band.effective_units < FEW_UNITS
@@ -179,7 +179,7 @@ class Drawing:
         self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
 
     def _entry(self, area: float | None, name: str | None) -> str:
-        """The curve's line in the legend: the score and the area."""
+        """The curve's entry in the legend: the score and the area."""
         of = self.style.get("of")
         if area is None:
             return of or "curve"

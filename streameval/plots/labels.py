@@ -1,8 +1,8 @@
 """Texts on a plot: the legend, and thresholds next to their curves.
 
-Both are placed where they hide no curve, so they are placed again whenever a curve is added: on the axes of the curve,
-and on neighbouring axes whose size the figure's layout has changed. The legend is left out of the layout, because a
-wide one would shrink its axes.
+Both are placed where they hide no curve. They are placed again whenever a curve is added: on the axes of the curve,
+and on other axes whose size the figure's layout has changed. Legends are left out of the layout, because a wide legend
+would shrink its axes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["CURVE", "arrange", "arrange_all", "curves_on", "mark"]
 
 CURVE = "streameval-curve"  # marks the lines that are curves
 _LABEL = "streameval-threshold"  # marks the texts of thresholds
-_LABELS = 10  # most thresholds on a single curve; half as many on each of several curves
+_LABELS = 10  # most thresholds on a single curve; half of that on each of several curves
 _SIZES = (9, 8, 7, 6)  # font sizes of the legend, in points
 _BELOW = 45  # points between the axes and a legend below them, for ticks and the axis label
-_ROOM = 1.03  # spare room for a legend, so that slightly less does not matter
+_ROOM = 1.03  # factor of spare room around a legend
 _SIDES = {
     (1, 1): ("left", "bottom"),
     (-1, -1): ("right", "top"),
@@ -119,7 +119,7 @@ def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
 
 
 def _entries(ax: Axes) -> tuple[list[Any], list[str]]:
-    """Handles and texts of the legend, curves first; bands of one text share an entry with all their colours."""
+    """Handles and texts of the legend, curves first; bands with the same text share an entry with all their colours."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -197,7 +197,7 @@ def _annotate(ax: Axes, limit: float, point: tuple[float, float], taken: list[Bo
 def _free_side(
     at: tuple[float, float], text: str, point: tuple[float, float], lines: Sequence[Line], taken: list[Box]
 ) -> tuple[int, int] | None:
-    """A side of a point where a text hides nothing, or None; marks its box as taken. Sizes are estimated."""
+    """A side of a point where a text hides nothing, or None; its box is added to `taken`. Text sizes are estimates."""
     wide, high = point
     for side in _SIDES:
         box = label_box(at, (4 * wide, 4 * high), (5 * len(text) * wide, 9 * high), side)

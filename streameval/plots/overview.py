@@ -1,4 +1,4 @@
-"""One figure of an evaluation, with the pictures of its report."""
+"""One figure of an evaluation, with the plots of its report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CALIBRATION = ("brier_score", "log_loss", "ece*", "mce", "ecce_*", "corp.*", "c
 
 
 def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
-    """Everything that an evaluation holds, in one figure.
+    """Plot all curves and comparisons of an evaluation in one figure.
 
     - Scores: ROC, precision-recall and gain curves; the distribution of each score.
     - With operating points: precision and recall by threshold. With calibration metrics: reliability and isotonic fit.
@@ -59,8 +59,8 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     Raises
     ------
     OptionError
-        If the evaluation has nothing to draw, for instance because it came from another process without its counts, or
-        the file cannot be written.
+        If the evaluation has nothing to draw, for instance because it was computed in another process, or the file
+        cannot be written.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
 
 
 def _drawn(picture: Callable[..., object], *what: Any) -> Callable[[Axes], object]:
-    """A picture, to be drawn on axes that are given later."""
+    """A function that draws a plot on given axes."""
     return lambda ax: picture(*what, ax=ax)
 
 

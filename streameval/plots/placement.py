@@ -1,7 +1,7 @@
-"""Places where a legend and labels hide nothing.
+"""Find places where a legend and labels hide nothing.
 
-Places are boxes (left, low, right, high) in shares of the axes' width and height. Lines are resampled densely, so a box
-is free of a line if none of the line's points lies inside.
+Places are boxes (left, low, right, high) in shares of the axes' width and height. Lines are resampled densely, so that
+a box is free of a line if none of the line's points lies inside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Line = tuple["Array", "Array"]
 Place = Literal["lower right", "lower left", "upper right", "upper left", "center right", "center left"]
 
 _PAD = 0.02  # between a legend and the frame, where best lines run
-_PLACES: dict[Place, tuple[float, float]] = {  # edges of the free room
+_PLACES: dict[Place, tuple[float, float]] = {  # relative position within the free room
     "lower right": (1.0, 0.0),
     "lower left": (0.0, 0.0),
     "upper right": (1.0, 1.0),
@@ -39,7 +39,7 @@ _DENSE = 1000
 
 
 def along(x: Array, y: Array) -> Array:
-    """Length along a line to each of its points, in steps to the right and up.
+    """The length along a line to each of its points, in the Manhattan metric.
 
     Examples
     --------
@@ -92,8 +92,8 @@ def legend_place(
 ) -> tuple[Box, int]:
     """The box for a legend, and the number of points of curves that it covers.
 
-    It covers as few points of curves as possible. Ties are decided by lying at an edge, covering few points of other
-    lines, and lying at the preferred place, in this order.
+    It covers as few points of curves as possible. Ties are broken by preferring a place at an edge, then few covered
+    points of other lines, then the preferred place.
 
     Examples
     --------

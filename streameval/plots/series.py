@@ -1,4 +1,4 @@
-"""A metric night by night, as a picture."""
+"""Plot of metrics night by night."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_series"]
 
-_TICKS = 12  # names written below the picture
+_TICKS = 12  # most names below the axis
 
 
 def plot_series(
@@ -43,7 +43,7 @@ def plot_series(
     ax : matplotlib Axes, optional
         Axes to draw on; by default, those of a new figure.
     save_to : path, optional
-        File to write, which ends in .png, .svg or .pdf.
+        File to write, ending in .png, .svg or .pdf.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def plot_series(
         if np.any(upper > lower):
             axes.fill_between(xs, lower, upper, color=colour, alpha=0.25, linewidth=0)
     for i, place in enumerate(marked):
-        label = "_" if i else "failed"  # one entry of the legend for all
+        label = "_" if i else "failed"  # a single entry in the legend
         axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)
     shown = xs[:: max(1, -(-len(names) // _TICKS))]
     axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")

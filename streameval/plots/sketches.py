@@ -1,4 +1,4 @@
-"""A picture of quantile sketches: the distributions of columns of numbers."""
+"""Plot of quantile sketches: the cumulative distributions of columns of numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plot_quantiles(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """Cumulative distributions: for each line the share of rows at or below a value.
+    """Plot cumulative distributions: for each line, the share of rows at or below a value.
 
     Parameters
     ----------

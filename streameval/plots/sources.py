@@ -1,4 +1,4 @@
-"""Sources of pictures: results, or an evaluation that gives them."""
+"""Inputs of plots: results, or an evaluation that provides them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Attributed", "Evaluated", "curves_of", "distribution_of", "one_curve
 
 @runtime_checkable
 class Evaluated(Protocol):
-    """The part of `streameval.Evaluation` that pictures use."""
+    """The part of `streameval.Evaluation` that plots use."""
 
     @property
     def results(self) -> tuple[Scalar, ...]:
@@ -30,11 +30,11 @@ class Evaluated(Protocol):
         """Distribution of the scores of a column."""
 
     def columns(self, family: str) -> tuple[str, ...]:
-        """Columns whose curves can be taken."""
+        """Columns that have curves."""
 
 
 class Attributed(Protocol):
-    """The part of `streameval.Attribution` that pictures use; tables are Arrow tables or None."""
+    """The part of `streameval.Attribution` that plots use; tables are Arrow tables or None."""
 
     @property
     def merges(self) -> Any:
@@ -82,9 +82,12 @@ def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | N
 
 
 def one_curve(found: Evaluated | Curve, name: str, of: str | None, picture: str | None = None) -> Curve:
-    """The one curve of a name; `OptionError` as `curves_of`, and where an evaluation has several columns.
+    """The single curve with a name; `picture` replaces its name in messages, if the plot has another one.
 
-    `picture` names in messages a picture that is drawn from another curve, such as thresholds from the gain curve.
+    Raises
+    ------
+    OptionError
+        As `curves_of`, and if an evaluation has several columns.
     """
     if not isinstance(found, Evaluated):
         return curves_of(found, name, of)[0]

@@ -1,4 +1,4 @@
-"""Pictures for choosing a threshold: score distributions of both classes, and precision and recall by threshold."""
+"""Plots for choosing a threshold: score distributions of both classes, and precision and recall by threshold."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_score_distributions", "plot_thresholds"]
 
 _MARKS = 12  # most thresholds drawn
-_FONT = 7  # points, of their names
-_LONG = 16  # letters, from which on a name reaches into the rows of names above and below
+_FONT = 7  # font size of their names, in points
+_LONG = 16  # longer names reach into the rows of names above and below
 
 
 def plot_score_distributions(
@@ -48,15 +48,15 @@ def plot_score_distributions(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """Densities of the scores of negatives and positives: each area is 1, however rare a class is.
+    """Densities of the scores of negatives and positives; the area of each is 1.
 
     Parameters
     ----------
     found : Evaluation, or Distribution
     of : str, optional
-        The score column, where an evaluation has several.
+        The score column, if an evaluation has several.
     log : bool
-        Whether the density is on a logarithmic axis, which shows the few rows between two peaks.
+        Whether the density is on a logarithmic axis, which makes the few rows between two peaks visible.
     ax, save_to
         See `Style`.
 
@@ -111,14 +111,14 @@ def plot_thresholds(
 ) -> Axes:
     """Precision, recall and the share of rows flagged, against the threshold.
 
-    Rows whose score is at or above the threshold are flagged. Dotted lines are the operating points of an
-    evaluation, and the thresholds that its metrics choose, such as `f1_max`; at most twelve.
+    Rows whose score is at or above the threshold are flagged. Dotted lines are the operating points of an evaluation,
+    and the thresholds of metrics such as `f1_max`; at most twelve.
 
     Parameters
     ----------
     found : Evaluation, or Curve named ``gain``
     of : str, optional
-        The score column, where an evaluation has several.
+        The score column, if an evaluation has several.
     log : bool
         Whether thresholds are on a logarithmic axis; they must be above 0.
     ax, save_to
@@ -131,7 +131,8 @@ def plot_thresholds(
     Raises
     ------
     OptionError
-        If there is no such curve, it is not defined, no threshold is finite or above 0, or the file cannot be written.
+        If there is no such curve, it is undefined, no threshold is finite, none is above 0 with `log`, or the file
+        cannot be written.
 
     Examples
     --------
@@ -165,9 +166,9 @@ def plot_thresholds(
 
 
 def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
-    """Write the names of thresholds at their lines, in three rows, over what they cover.
+    """Write the names of thresholds at their lines, in three rows.
 
-    Where lines lie close, names stand apart, and a thin line leads from the name to its threshold.
+    If lines are close, names are moved apart, and a thin line connects each name with its threshold.
     """
     place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 5}
     place |= {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}}
@@ -200,7 +201,7 @@ def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
 
 
 def _marks(found: Evaluated | Curve, of: str | None) -> list[tuple[str, float]]:
-    """Operating points of a score, then metrics that choose a threshold: the name and the threshold of each."""
+    """(name, threshold) of the operating points of a score, then of metrics with a threshold."""
     points: dict[str, float] = {}
     chosen: dict[str, float] = {}
     for result in getattr(found, "results", ()):

@@ -1,4 +1,4 @@
-"""Columns with the same metrics share a table."""
+"""Group columns that have the same metrics, so that they share a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["alike"]
 
 
 def alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
-    """Results by metric and column, in groups of columns that have the same metrics."""
+    """Groups of columns with the same metrics: in each, results by metric and then by column."""
     by_column: dict[str, dict[str, Scalar]] = {}
     for result in results:
         by_column.setdefault(result.of or "", {})[result.metric] = result

@@ -39,7 +39,7 @@ _HIDDEN = "Examples show rows, so they are left out here; --with-examples puts t
 _TITLES = {
     "merges": "Worst merges: clusters that hold several classes",
     "splits": "Worst splits: classes spread over several clusters",
-    "impure": "Impure clusters: what they take away from the area under the lift curve",
+    "impure": "Impure clusters: their loss of area under the lift curve",
     "unclustered": "Positives in clusters at or below the threshold",
     "slices": "Slices that fall short of the whole",
 }
@@ -115,13 +115,13 @@ def title_of(name: str, found: Attributed) -> str:
 
 
 def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] | None) -> Listed:
-    """The rows of a table as texts.
+    """Format the rows of a table.
 
     Parameters
     ----------
     rows : the table
     found : the attribution
-    examples : function that shortens examples; None leaves them out
+    examples : function that shortens examples; None omits them
     """
     sampled = "ci_lower" in rows.column_names and rows["ci_lower"].null_count < rows.num_rows
     ends = {"ci_lower": _end, "ci_upper": _end} if sampled else {}
@@ -166,7 +166,7 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
 
 
 def _is_of(column: str, by: str | None) -> bool:
-    """Whether a column is one of a slicing; without the name of a slicing there is only one.
+    """Whether a column belongs to the slicing `by`; True if `by` is None, because then there is only one slicing.
 
     >>> _is_of("night", "country,night"), _is_of("country", "night"), _is_of("country", None)
     (True, False, True)
@@ -180,7 +180,7 @@ def _end(value: float | None) -> str:
 
 
 def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
-    """A sentence that says how much of the loss the rows explain."""
+    """A sentence on the share of the loss that the rows explain."""
     totals: Mapping[str, float] = found.totals
     changed = "changed_from" in found.options
     if name == "slices":
@@ -211,7 +211,7 @@ def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
 
 
 def _sliced(rows: pa.Table, found: Attributed) -> str:
-    """A sentence that says what the slices are compared with, and how many were left out."""
+    """A sentence on the value that slices are compared with, and on the slices left out."""
     totals = found.totals
     slices, left = int(totals["slices"]), int(totals["slices_left_out"])
     if rows.num_rows:
@@ -226,12 +226,12 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
     if "slices_ci_level" in totals:
         unit = found.options.get("unit") or "row"
         level = totals["slices_ci_level"] * 100
-        said.append(f"{level:.4g} % intervals by {unit}, widened for having been selected")
+        said.append(f"{level:.4g} % intervals by {unit}, widened for selection")
     return "; ".join(said)
 
 
 def _left_out(totals: Mapping[str, float]) -> str:
-    """Why slices were left out."""
+    """The reasons why slices were left out."""
     valueless = int(totals["slices_without_value"])
     few = int(totals["slices_left_out"]) - valueless
     units = f"fewer than {totals['slices_least_units']:g} effective units of rows, positives or negatives"
@@ -241,14 +241,14 @@ def _left_out(totals: Mapping[str, float]) -> str:
 
 
 def stayed(found: Attributed) -> str:
-    """A sentence that says how many rows are in a cluster with the same rows as before."""
+    """A sentence on the number of rows in clusters with the same rows as before."""
     same = int(found.totals["unchanged_rows"])
     share = f" ({same / found.rows:.1%})" if found.rows else ""
     return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
 def hashed(found: Attributed, why: str) -> str:
-    """A note that hashes replace ids, and why; empty if none do."""
+    """A note that ids are shown as hashes, with the reason; empty if there are none."""
     ids = [
         rows[column]
         for rows in found.tables().values()
@@ -261,7 +261,7 @@ def hashed(found: Attributed, why: str) -> str:
 
 
 def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
-    """The page of an attribution. Examples show contents of rows, so they appear only on request."""
+    """The page of an attribution; examples are values from the data and appear only on request."""
     tables = found.tables()
     sections = [
         Section(
@@ -303,13 +303,14 @@ def costs_section(found: Sequence[Attributed]) -> Section:
 
 
 def _best(name: str, rows: pa.Table, found: Attributed) -> str:
-    """A sentence that says what fixing the first group of a table would gain, or what it costs."""
+    """A sentence on the gain of repairing the best group of a table, or on the cost of the first one."""
     if not rows.num_rows or name not in ("merges", "splits", "impure") or "changed_from" in found.options:
         return ""
     first = rows.slice(0, 1).to_pylist()[0]
     if name == "impure":
         return (
-            f"Cluster {_name(first['cluster'])} takes {_percent(first['share'])} of the lost area under the lift curve."
+            f"Cluster {_name(first['cluster'])} causes {_percent(first['share'])} "
+            "of the lost area under the lift curve."
         )
     largest = max(rows.to_pylist(), key=lambda row: row["gain"])
     group, verb = ("cluster", "Splitting") if name == "merges" else ("class", "Joining the pure clusters of")
@@ -335,7 +336,7 @@ def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool
 
 
 def _head(text: str, is_number: bool) -> Head:
-    """A column head; for a gain, the metric is the name and "gain in" the note above it."""
+    """The head of a column; for a gain, the text is the metric, and the note above it is "gain in"."""
     stem, _, metric = text.partition(" in ")
     return Head(metric, number=True, note=f"{stem} in") if metric else Head(text, number=is_number)
 
@@ -374,6 +375,6 @@ def _examples(cells: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _member(cell: Mapping[str, Any]) -> str:
-    """A class of a cluster, or a cluster of a class, which may belong to a partition."""
+    """The name of a class in a cluster, or of a cluster in a class, with its partition if it has one."""
     name = _name(next(iter(cell.values())))
     return f"{name} in {cell['partition']}" if cell.get("partition") else name

@@ -37,7 +37,7 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
 
     Parameters
     ----------
-    curves : in the order in which they are drawn
+    curves : the curves, in drawing order
     colours : series number of each column
     """
     kinds: dict[str, list[Curve]] = {}
@@ -47,7 +47,7 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
 
 
 def bands_said(curves: Sequence[Curve]) -> str:
-    """Sentences that explain the shaded bands, and which curves have none though asked for; empty if none was."""
+    """Sentences that explain the shaded bands and list curves without one; empty if no bands were requested."""
     bands = [(curve, curve.band) for curve in curves if curve.band is not None]
     told = [f"{band.level:.0%} intervals at each point, by {band.unit}" for _, band in bands if band.reason is None]
     none = [f"{_TITLES[c.name][0]} of {c.of} ({band.reason})" for c, band in bands if band.reason is not None]

@@ -28,8 +28,8 @@ class Text:
 
     Attributes
     ----------
-    text : its text
-    role : ``lead`` for the main message of the page, ``note`` for small print, ``code`` for something to copy
+    text : the text
+    role : ``lead`` for the main message of the page, ``note`` for small print, ``code`` for a command to copy
     """
 
     text: str
@@ -44,7 +44,7 @@ class Cell:
     ----------
     text : the value
     note : text that follows in smaller letters, such as an interval
-    reason : why something is missing; the table numbers its reasons and gives each once, below
+    reason : why something is missing; shown as a numbered footnote of the table
     mark : how the cell is highlighted; never by colour alone
     order : the number to sort by; None to sort by the text
     """
@@ -109,7 +109,7 @@ class Table:
 
     @property
     def footnotes(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """The number of each cell's reason, and the reasons; those that differ in the number at their start share one.
+        """The footnote number of each reason, and the footnotes; reasons that differ in a leading number share one.
 
         Examples
         --------
@@ -125,7 +125,7 @@ class Table:
 
 
 def _together(reasons: Sequence[str]) -> str:
-    """Reasons that differ at most in the number that they begin with, as one."""
+    """Join reasons that differ only in a leading number into one with a range."""
     if len(reasons) == 1:
         return reasons[0]
     least, *_, most = sorted(reasons, key=lambda one: float(_NUMBER.findall(one)[0].replace(",", "")))

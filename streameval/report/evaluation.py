@@ -36,12 +36,12 @@ _CALIBRATION, _THRESHOLDS = "calibration", "thresholds"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a page shows in addition to the results.
+    """The content of a page in addition to the results.
 
     Attributes
     ----------
-    curves : to draw
-    distributions : of scores, to draw
+    curves : curves to draw
+    distributions : distributions of scores to draw
     points : rows of `streameval.Evaluation.operating_points`
     judgements : outcomes of rules
     attributions : the costs of clusters and classes, for each cluster column
@@ -139,7 +139,7 @@ def _headline(
 
 
 def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
-    """The series number of each column, counted from 0 for scores and for clusters.
+    """The series number of each column, from 0 for scores and from 0 for clusters.
 
     A column can have curves without values, if no requested metric belongs to it.
     """
@@ -173,19 +173,17 @@ def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Map
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1
         unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"
-        lead.append(Text(f"This is what these rows say. {unknown.capitalize()} needs intervals: --ci.", "note"))
+        lead.append(Text(f"These values describe these rows. {unknown.capitalize()} needs intervals: --ci.", "note"))
     return lead
 
 
 def _notes(found: Found) -> list[str]:
-    """How exact the numbers are."""
+    """Notes on the exactness of the values."""
     results = [result for result in found.results if result.value == result.value]
     exact = sum(result.exact for result in results)
     certain = sum(not result.exact and result.lower == result.lower for result in results)
     notes = [f"{plural(exact, 'value')} exact"] if exact else []
-    notes += [f"{plural(certain, 'value')} approximate, with an interval that is certain to hold the exact one"] * bool(
-        certain
-    )
+    notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
     rest = len(results) - exact - certain
     notes += list(means(found.results, found.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -1,8 +1,8 @@
-"""Pictures for a page: matplotlib figures → inline SVG.
+"""Convert matplotlib figures to inline SVG for a page.
 
-An inline picture shares the page's ids, fonts and colours. So ids that something refers to get a prefix that is unique
-to the figure, and other ids are removed; texts stay text, in the page's font; colours become the page's variables,
-which change in dark mode. Coordinates are kept to a hundredth of a point.
+An inline SVG shares the page's ids, fonts and colours. Ids that are referred to get a prefix that is unique to the
+figure, and other ids are removed. Texts stay text, in the page's font. Colours become the page's CSS variables, which
+change in dark mode. Coordinates are rounded to a hundredth of a point.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def look(series: int) -> str:
 
 
 class Canvas:
-    """A picture in the making: draw on its `axes`, then take its `svg`.
+    """A figure for a page: draw on its `axes`, then call `svg`.
 
     Parameters
     ----------
     prefix : prefix of all ids, unique within a page
     width, height : size in points
-    margins : points around the axes, where they differ from the default
+    margins : margins around the axes in points, if they differ from the default
     """
 
     def __init__(self, prefix: str, width: float = 300, height: float = 272, **margins: float) -> None:
@@ -111,7 +111,7 @@ class Canvas:
 
 
 def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
-    """Turn a picture that matplotlib wrote into an element that can share a page with others."""
+    """Turn an SVG file written by matplotlib into an element for a page."""
     from markupsafe import Markup
 
     root = ET.fromstring(text)  # noqa: S314 - matplotlib wrote it

@@ -66,9 +66,9 @@ def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
     results = [result for row in found.values() for result in row.values()]
     notes = []
     if any(r.ci_lower is not None for r in results):
-        notes.append("Below each value its interval.")
+        notes.append("The interval is below each value.")
     if any(r.lower < r.upper for r in results):
-        notes.append("Certain: the exact value lies in this interval.")
+        notes.append("Certain: the exact value lies within these bounds.")
     return notes
 
 
@@ -121,8 +121,8 @@ def point_table(points: Sequence[Mapping[str, Any]]) -> Table:
         rows.append(Row((str(point["of"]), str(point["at"])), tuple(cells)))
     names = ("threshold", *_SHARES, *(name.upper() if len(name) == 2 else name for name in _COUNTS))
     heads = (Head("score"), Head("operating point"), *(Head(name, number=True) for name in names))
-    note = "Share: of all rows. MCC: Matthews correlation. TP, FP, FN, TN: rows flagged or not, rightly or wrongly."
-    return Table("What each point gives", heads, tuple(rows), note)
+    note = "Share: of all rows. MCC: Matthews correlation. TP, FP, FN, TN: true and false positives and negatives."
+    return Table("Values at each point", heads, tuple(rows), note)
 
 
 def _point_cell(value: float | None, form: str, why: str | None = None) -> Cell:

@@ -1,8 +1,9 @@
 """Render a page as one self-contained HTML file: it loads no network resource, no script and no font.
 
-Three measures keep data from becoming more than text. Templates escape all values. Invisible control characters, such
-as those that change the direction of writing, are spelled out. And the page has a content security policy: the browser
-loads nothing, and runs only the inline script that sorts tables, identified by its hash.
+Three measures keep data from being interpreted as markup or code. Templates escape all values. Invisible control
+characters, such as those that change the direction of writing, are spelled out. A content security policy keeps the
+browser from loading anything, and from running scripts other than the inline one that sorts tables, which is identified
+by its hash.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _seen(value: Any) -> Any:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may go on in another line after an underscore, which browsers do not see as the end of a word."""
+    """A name with optional line breaks after underscores, where browsers would not break it."""
     from markupsafe import Markup
 
     return Markup("_<wbr>").join(visible(name).split("_"))  # this escapes each part

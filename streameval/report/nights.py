@@ -173,7 +173,7 @@ def _table(
 
 
 def _rules(judgements: Sequence[JudgedNight]) -> Table:
-    """The outcome of each rule; columns in which nothing is said are left out."""
+    """The outcome of each rule; empty columns are dropped."""
     heads = (
         Head("night"),
         Head("rule"),
@@ -198,7 +198,7 @@ def _rules(judgements: Sequence[JudgedNight]) -> Table:
     ]
     said = [any(row.cells[i].text for row in rows) for i in range(len(heads) - 2)]
     kept = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
-    return Table("What the rules say", (*heads[:2], *compress(heads[2:], said)), kept)
+    return Table("Outcomes of rules", (*heads[:2], *compress(heads[2:], said)), kept)
 
 
 def _judged(value: float) -> str:
@@ -285,7 +285,7 @@ def _column(one: Followed) -> str:
 
 
 def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
-    """A line for each column and slice, by metric; of a single column also its values over all nights up to each."""
+    """A line for each column and slice, by metric; a single series also has its cumulative values."""
     if len(series) == 1:
         return [Nightly(series[0].metric, series[0].spans())]
     found: dict[str, dict[str, list[Scalar]]] = {}
@@ -295,7 +295,7 @@ def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
 
 
 def _said(one: Followed) -> str:
-    """The last, the lowest and the highest value in a sentence."""
+    """A sentence with the last, the lowest and the highest value."""
     values = {point.partition: point.night.value for point in one.points if _known(point.night)}
     if not values:
         return f"{_title(one)} is not defined in any night."

@@ -1,7 +1,7 @@
-"""Pictures on a page other than curves: calibration, distributions, thresholds, slices, differences.
+"""Figures on a page other than curves: calibration, distributions, thresholds, slices, differences.
 
-`streameval.plots` draws each; a key and a text alternative repeat its contents in words. A picture that cannot be drawn
-is left out, for instance the calibration of scores that are not probabilities.
+`streameval.plots` draws each; a key and a text alternative describe it in words. A figure that cannot be drawn is left
+out, for instance the calibration of scores that are not probabilities.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _figure(
     wide: bool = False,
     **size: float,
 ) -> Iterator[Figure]:
-    """The picture, if it can be drawn: `draw` takes the axes and what is shown."""
+    """The figure, if it can be drawn; `draw` is called with the axes and `shown`."""
     with suppress(OptionError):
         canvas = Canvas(prefix, **size)
         with canvas.drawing() as axes:
@@ -87,7 +87,7 @@ def _figure(
 
 
 def _without_texts(ax: Axes) -> None:
-    """Leave to the key what is written on the axes."""
+    """Remove texts on the axes, which the key repeats."""
     for text in list(ax.texts):
         text.remove()
 
@@ -118,7 +118,7 @@ def calibration(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator
 
 
 def distributions(found: Sequence[Distribution]) -> Iterator[Figure]:
-    """How the scores of each class are distributed."""
+    """The distribution of the scores of each class."""
     for i, one in enumerate(found):
         sizes = [f"{side.sum():,.6g}" for side in (one.negatives, one.positives)]
         key = [Key("negative", sizes[0], "s1"), Key("positive", sizes[1], "s2")]
@@ -206,7 +206,7 @@ def differences(found: Sequence[Scalar]) -> Iterator[Figure]:
 
 
 def concentration(found: Attributed) -> Iterator[Figure]:
-    """How concentrated the loss is in a few groups."""
+    """The concentration of the loss in a few groups."""
     there = [
         (name, said)
         for name, said in (("merges", "false pairs"), ("splits", "missed pairs"), ("impure", "lost area"))

@@ -1,7 +1,7 @@
-"""Where the numbers come from: what was read and left out, what is approximate, and the command that repeats it.
+"""The provenance of results: what was read and left out, what is approximate, and the command that repeats the run.
 
-Messages of libraries and similar texts may contain what must not leave the machine with a page: credentials, or paths
-outside the data. `travelling` removes both.
+Texts such as messages of libraries may contain credentials or paths outside the data, which must not leave the machine
+with a page. `travelling` removes both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Read(Protocol):
 
 
 def travelling(text: str, data: Sequence[str]) -> str:
-    """A text without credentials, and without directories other than those of the data.
+    """Remove credentials from a text, and directories other than those of the data.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ def _last(path: str) -> str:
 
 
 def read_section(found: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
-    """What was read: data, rows, what was left out and why, policies, versions, and the command.
+    """The section "What was read": data, rows, rows left out with reasons, policies, version, and the command.
 
     Parameters
     ----------
     found : the result
     source : where it comes from
-    notes : further remarks on the numbers
-    positives : positive rows, where there are labels
+    notes : further notes on the values
+    positives : positive rows; None without labels
     """
     facts = [("Data", ", ".join(source.data))] if source.data else []
     facts += [("Files", f"{source.files:,}")] if source.files else []

@@ -1,4 +1,4 @@
-"""Outcomes of rules for an evaluation: one row per rule, and a sentence on what fails."""
+"""Outcomes of rules for an evaluation: one row per rule, and a sentence on failures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Judged(Ruled, Protocol):
 
 
 def rules_said(judgements: Sequence[Judged]) -> list[Text]:
-    """A sentence that says how many rules pass, and which do not."""
+    """A sentence with the number of rules that pass, and the names of those that do not."""
     if not judgements:
         return []
     failed = [one.rule for one in judgements if not one.passed]
@@ -98,4 +98,4 @@ def _table(judgements: Sequence[Judged]) -> Table:
         Head("outcome"),
         *([Head("why")] if why else []),
     )
-    return Table("What the rules say", heads, tuple(rows))
+    return Table("Outcomes of rules", heads, tuple(rows))

@@ -80,7 +80,7 @@ def _interval_said(one: Scalar, count: int) -> str:
 
 
 def differences_said(differences: Sequence[Scalar]) -> list[str]:
-    r"""A sentence for each pair of columns: in which metrics one is better, and in which no difference is shown.
+    r"""A sentence for each pair of columns: the metrics in which one is better, and those with no difference shown.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def compared(difference: Scalar) -> tuple[str, str]:
 
 
 def _size_said(one: Scalar, whole: bool) -> str:
-    """The metric and the size of a difference, with its interval; `whole` tells of the units as well."""
+    """The metric and the size of a difference, with its interval; `whole` adds level and units."""
     size = digits((abs(one.value), 0.0))
     text = f"{spoken(one.metric)} by {number(abs(one.value), size)}"
     if one.ci_lower is None or one.ci_upper is None:

@@ -135,11 +135,11 @@ def _head(result: Scalar, meanings: Mapping[str, Meaning]) -> Head:
 
 
 def _note(found: int, shown: int, first: Sequence[Scalar], picked: Sequence[int], leading: Scalar | None) -> str:
-    """How the rows are ordered, and what is left out."""
+    """Notes on the order of the rows, and on what is left out."""
     notes = []
     if leading is not None:
         what = f"{leading.metric}{_of(leading)}"
-        notes.append(f"What hurts most comes first: rows × the shortfall of {what} against all rows.")
+        notes.append(f"Sorted by cost: rows × the shortfall of {what} from the value of all rows.")
     if found > shown:
         notes.append(
             f"The {shown} slices with the most rows; {plural(found - shown, 'slice')} not shown: "

@@ -1,4 +1,4 @@
-"""Format values for a page: with enough digits to tell the columns apart, and with their uncertainty."""
+"""Format values for a page: with enough digits to distinguish columns, and with their uncertainty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NONE", "Meaning", "best_of", "digits", "number", "shortened", "spoken", "value_cell"]
 
 NONE = "–"
-_LARGE = 1e3  # values from here on have one decimal, unless they are whole
+_LARGE = 1e3  # values of at least this size have one decimal, unless they are whole
 _LONG = 120  # characters of a text from the data
 _SPOKEN = {
     "roc_auc": "ROC AUC",
@@ -65,7 +65,7 @@ def spoken(metric: str) -> str:
 
 
 def digits(values: Iterable[float], least: int = 4, most: int = 6) -> int:
-    """The number of decimals that tells values apart; none for counts.
+    """The number of decimals that distinguishes values, between `least` and `most`; 0 for counts.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text from the data: one value must not fill the page.
+    """Cut a text from the data to 120 characters, so that one value does not fill the page.
 
     Examples
     --------

@@ -135,7 +135,7 @@ def test_every_picture(name: str, tmp_path: Path) -> None:
     assert PICTURES[name](ax=own) is own
     palette = {color.lower() for color in (*COLORS, "#7F7F7F", "#009E73")}
     assert {to_hex(drawn.get_color()) for drawn in own.get_lines()} <= palette
-    with pytest.raises(OptionError, match="does not say a format"):
+    with pytest.raises(OptionError, match="has no known image format"):
         PICTURES[name](save_to=tmp_path / "picture.jpg")
     with pytest.raises(OptionError, match="there is no folder"):
         PICTURES[name](save_to=tmp_path / "none" / "picture.png")

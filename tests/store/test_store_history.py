@@ -243,7 +243,7 @@ def test_a_picture_of_an_unknown_format_is_refused_before_anything_is_read(tmp_p
     assert done.stderr == (
         f"streameval: error: --plot '{tmp_path / 'x.foo'}' does not say in which format: end it in .png, .svg or .pdf\n"
     )
-    with pytest.raises(OptionError, match=r"save_to='x.foo' does not say a format"):
+    with pytest.raises(OptionError, match=r"save_to='x.foo' has no known image format"):
         plot_series(["night=1"], {"per night": [(0.9, 0.9, 0.9)]}, "roc_auc", save_to="x.foo")
 
 

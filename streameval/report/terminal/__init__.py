@@ -1,4 +1,4 @@
-"""Results → tables for the terminal."""
+"""Render results as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -46,10 +46,14 @@ def render(
     points: Sequence[Mapping[str, Any]] = (),
     deciles: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> RenderableType:
-    """Everything that was found, for a terminal; `plain` tables have no rules.
+    """Render an evaluation for a terminal.
 
-    `points` are the rows of `streameval.Evaluation.operating_points`, `deciles` the values of
-    `streameval.Evaluation.group_values` by metric and score.
+    Parameters
+    ----------
+    found : the evaluation
+    plain : whether to draw no rules, for piped output
+    points : the rows of `streameval.Evaluation.operating_points`
+    deciles : the values of `streameval.Evaluation.group_values` by name, such as ``roc_auc[score]``
     """
     from rich.console import Group
     from rich.markup import escape
@@ -84,13 +88,13 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
-    """A metric night by night as a table, with the lines of `night_notes` below it.
+    """A metric night by night as a table, followed by the lines of `night_notes`.
 
     Parameters
     ----------
     title : str
-    points : sequence of (partition, its value, value over all up to it or None)
-    plain : whether to leave the rules out
+    points : sequence of (partition, value of the night, cumulative value or None)
+    plain : whether to draw no rules, for piped output
     """
     from rich.console import Group
     from rich.markup import escape
@@ -109,7 +113,7 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
 
 
 def text(found: Found) -> str:
-    """The same as plain text."""
+    """Render an evaluation as plain text, 120 columns wide."""
     import io
 
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Values as a table for the terminal shows them."""
+"""Format values for tables of the terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 __all__ = ["cell", "short", "with_interval"]
 
-_WHOLE = 1e15  # beyond it floats are whole by themselves
+_WHOLE = 1e15  # larger floats are always whole, so they are not recognised as counts
 
 
 def cell(result: Scalar | None) -> str:
-    """A value as a table shows it: six decimals, none for counts; its half-width if inexact, or what a sample says.
+    """Format a value: six decimals (none for counts), then its interval, half-width, or sampling error.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def cell(result: Scalar | None) -> str:
     count = 1 < abs(result.value) < _WHOLE and float(result.value).is_integer()
     text = f"{result.value:,.0f}" if count else f"{result.value:.{'6f' if abs(result.value) < 1e6 else '6g'}}"
     if result.threshold is not None:
-        text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
+        text += f" @ {result.threshold:.5g}"  # points with at least this score are flagged
     if result.ci_lower is not None and result.ci_upper is not None and result.exact:
         return with_interval(result)
     if result.exact:
@@ -50,12 +50,12 @@ def cell(result: Scalar | None) -> str:
 
 
 def short(result: Scalar | None) -> str:
-    """A value without the reason why there is none, which a line below the table gives."""
+    """Format a value; a missing one has no reason here, because a line below the table gives it."""
     return cell(result) if result is None or result.value == result.value else "–"
 
 
 def with_interval(result: Scalar, *, signed: bool = False) -> str:
-    """A value with its sampling interval, to two digits of its width and four decimals at least; then the threshold.
+    """A value with its sampling interval, rounded to two digits of its width (4 to 6 decimals); then the threshold.
 
     >>> from streameval.results import Scalar
     >>> with_interval(Scalar("roc_auc", 0.99213, ci_lower=0.98742, ci_upper=0.99511))

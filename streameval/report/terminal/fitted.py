@@ -1,4 +1,4 @@
-"""Tables as wide as the terminal: columns that do not fit go to another table, so that no number is broken."""
+"""Tables that fit the width of the terminal: columns that do not fit go to further tables, so that no number wraps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Points", "SideBySide", "new_table"]
 
-_TEXT = 32  # characters of a line of text in a table that is short of room
+_TEXT = 32  # least width of wrapped text in a narrow table, in characters
 _GAP = 3  # characters between columns
 _EDGES = 4  # characters left and right of a table
 _NAMED = {"of": "score", "at": "operating point"}
@@ -33,7 +33,7 @@ def new_table(*, plain: bool, title: str | None = None) -> Table:
 
 
 def _batches(widths: Mapping[str, int], room: int) -> Iterator[list[str]]:
-    """Columns in order, in batches that fit the width, at least one in each."""
+    """Split columns, in order, into batches that fit into `room` characters; each batch has at least one."""
     taken: list[str] = []
     left = room
     for column, width in widths.items():
@@ -50,11 +50,16 @@ def _batches(widths: Mapping[str, int], room: int) -> Iterator[list[str]]:
 class SideBySide:
     """Columns that share their metrics, split into tables that fit the width of the terminal.
 
-    Names and numbers are never broken; a text, such as the reason why there is no number, has at least `_TEXT`
-    characters a line where there is no more room. Why a column has no value at all is told once, below.
+    Names and numbers are never wrapped; texts, such as the reason for a missing value, wrap at `_TEXT` characters or
+    more. If all values of a column are missing for one reason, it is given once below the table.
+
+    Attributes
+    ----------
+    found : results by metric and column
+    plain : whether to draw no rules
     """
 
-    found: Mapping[str, Mapping[str, Scalar]]  # by metric and column
+    found: Mapping[str, Mapping[str, Scalar]]
     plain: bool = False
 
     @property
@@ -75,17 +80,17 @@ class SideBySide:
         yield from (f"{escape(column)}: {escape(why)}" for column in self.columns if (why := self._why(column)))
 
     def _why(self, column: str) -> str:
-        """The reason why a column has no value at all, if it is one for all metrics."""
+        """The common reason if all values of a column are missing; empty otherwise."""
         found = [by_column[column] for by_column in self.found.values()]
         reasons = {(result.reason or "") if result.value != result.value else "" for result in found}
         return reasons.pop() if len(reasons) == 1 and len(found) > 1 else ""
 
     def _cells(self, column: str) -> list[str]:
-        """What stands in a column."""
+        """The texts of a column."""
         return ["–" if self._why(column) else cell(self.found[metric][column]) for metric in self.found]
 
     def _width(self, column: str, most: int) -> int:
-        """Characters that a column needs, where texts may be wrapped at `most`."""
+        """The width of a column in characters, if texts wrap at `most`."""
         cells = self._cells(column)
         return max(len(column), *(len(each) if _is_number(each) else min(len(each), most) for each in cells))
 
@@ -108,7 +113,7 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Points:
-    """The table of operating points, as several tables where the terminal is narrow: no number is broken."""
+    """The table of operating points, split into several tables on a narrow terminal, so that no number wraps."""
 
     points: Sequence[Mapping[str, Any]]
     plain: bool = False

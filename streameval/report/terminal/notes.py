@@ -1,4 +1,4 @@
-"""What to know of results: lines below their tables."""
+"""Notes on results: the lines below their tables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["means", "night_notes", "sampling_notes", "sampling_said", "slice_notes"]
 
 _MOST_REASONS = 4  # reasons listed for slices or nights
-_ROUNDING = 1e-6  # of effective units, which are rounded down so that they never read as enough
-_LONG = 60  # characters of a slice
-_UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # in reasons that are otherwise the same
+_ROUNDING = 1e-6  # tolerance before effective units are rounded down
+_LONG = 60  # most characters of a slice
+_UNITS = re.compile(r"^\d+\.\d (?=effective units)")  # removed to compare reasons
 
 
 def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
-    """A line for each kind of mean over groups: how many groups there are, how they weigh, and what is left out.
+    """A line for each kind of mean over groups: number and weights of the groups, and groups left out.
 
-    `weight` is the option `mean_weight`.
+    Parameters
+    ----------
+    results : results, of which means over groups are described
+    weight : the option `mean_weight`
 
     Examples
     --------
@@ -55,13 +58,13 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
 def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:
     """Notes on sampling intervals: units and blocks, values without an interval and why, how p was adjusted.
 
-    `store` says whether the results come from a store, to which `add` gives a unit.
+    `store` is whether the results come from a store; the remedy for missing units is then `add --unit`.
     """
     return [*_units(results, store=store), *_reasons(results), *_adjusted(results)]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
-    """Which slices have no value or no interval and why, and whose intervals are rough.
+    """Notes on slices without a value or an interval, with reasons, and on slices with rough intervals.
 
     Examples
     --------
@@ -78,9 +81,10 @@ def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
 
 
 def night_notes(columns: Mapping[str, Sequence[Scalar]], nights: Sequence[str]) -> list[str]:
-    """Notes below a table of a store's values by night; `columns` have the values of each night.
+    """Notes on a table of values by night; `columns` holds the results of all nights by column.
 
-    Level and unit of sampling intervals, nights without a value or an interval and why, nights with rough intervals.
+    They give level and unit of sampling intervals, nights without a value or an interval with reasons, and nights with
+    rough intervals.
 
     Examples
     --------
@@ -123,13 +127,13 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
 
 
 def _most(told: Sequence[str]) -> list[str]:
-    """The first lines, and how many more there are."""
+    """The first lines, and the number of further ones."""
     left = len(told) - _MOST_REASONS
     return [*told[:_MOST_REASONS], *[f"{plural(left, 'more reason')}; --json has all"] * (left > 0)]
 
 
 def _joined(reasons: Sequence[str]) -> str:
-    """Reasons that differ at most in their units, as one.
+    """Join reasons that differ only in their effective units into one with a range.
 
     >>> _joined(["4.9 effective units of rows: …", "3.0 effective units of rows: …", "4.0 effective units of rows: …"])
     '3.0 to 4.9 effective units of rows: …'
@@ -147,7 +151,7 @@ def _slice(result: Scalar) -> str:
 
 
 def _listed(found: Mapping[str, None], what: str) -> str:
-    """A slice or night, or how many there are and the first three."""
+    """A single slice or night, or the number of them and the first three."""
     names = list(found)
     return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
 
@@ -158,7 +162,7 @@ def _is_rough(result: Scalar) -> bool:
 
 
 def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iterator[str]:
-    """Level and unit of the intervals; `warn` says whether to warn of few units here."""
+    """Lines with level and unit of the intervals; `warn` adds a warning for few units."""
     asked = [result for result in results if result.ci_level is not None and result.ci_lower is not None]
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
@@ -196,6 +200,6 @@ def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
 
 
 def sampling_said(results: Sequence[Scalar], *, store: bool = False) -> str:
-    """The same as sentences, for a page, whose tables give the reasons for missing intervals."""
+    """The sampling notes as sentences for a page, whose tables give the reasons for missing intervals."""
     notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results, store=store), *_adjusted(results))]
     return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)

@@ -38,20 +38,20 @@ def by_slicing(results: Iterable[Scalar]) -> dict[str, list[list[Scalar]]]:
 
 
 def rests(results: Iterable[Scalar], by: str) -> list[Scalar]:
-    """The differences of the slices of a slicing from all other rows, the smallest p first, unknown ones last."""
+    """The differences of the slices of a slicing from all other rows, smallest p first; those without p come last."""
     found = [result for result in results if result.from_rest and ",".join(result.slice or ()) == by]
     return sorted(found, key=lambda result: math.inf if result.p_value is None else result.p_value)
 
 
 def rest_table(by: str, found: Sequence[Scalar], *, plain: bool = False) -> Table:
-    """Slices against all other rows: one row a difference, at most `_SLICES` on a terminal."""
+    """Slices against all other rows: one row per difference, at most `_SLICES` on a terminal."""
     shown = found if plain else found[:_SLICES]
     left = f" (without {plural(len(found) - len(shown), 'difference')}; --json has all)" * (len(shown) < len(found))
     return differences(shown, plain=plain, title=f"by {by}, against all other rows{left}")
 
 
 def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | None = None) -> Table:
-    """Differences, one row each: the slice if there is one, metric, columns, value with interval, p, verdict, unit."""
+    """One row per difference: the slice if there is one, metric, columns, value with interval, p, verdict, unit."""
     from rich.markup import escape
 
     table = new_table(plain=plain, title=title and escape(title))
@@ -66,10 +66,10 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | 
 
 
 def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[Table]:
-    """Tables of a slicing: one row a slice, most rows first, and one table for each score or cluster column.
+    """Tables of a slicing: one table per score or cluster column, one row per slice, largest slice first.
 
-    A table for a terminal has at most `_SLICES` slices and `_WIDE` metrics; its title says what it leaves out. A plain
-    table has all.
+    On a terminal, a table has at most `_SLICES` slices and `_WIDE` metrics; its title states what is left out. A plain
+    table is complete.
     """
     from rich.markup import escape
 
@@ -97,7 +97,7 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
 
 
 def _named(result: Scalar) -> list[str]:
-    """The values of a slice, each in one line: contents of the data."""
+    """The values of a slice, each shortened to one line."""
     return [shortened(slice_text(value)) for value in (result.slice or {}).values()]
 
 
@@ -107,7 +107,7 @@ def _count(number: int | None) -> str:
 
 
 def _short(result: Scalar) -> str:
-    """A value without its reason, which JSON has."""
+    """Format a value; the reason for a missing one is in the JSON output."""
     if result.baseline is not None:
         return _difference(result)
     return cell(result) if result.value == result.value else "–"
