@@ -121,18 +121,27 @@ class Request:
         Raises
         ------
         DataError
-            If an input is missing or cannot be used; if the label column is missing, the message names the remedy.
+            If an input is missing or cannot be used; if the label column, or one of the filter, is missing, the message
+            names the remedy.
         """
         try:
             return plan(data, self.columns, **how)
         except MissingColumnError as error:
-            default = self.options["label"] == self.label.column == "label"
-            if not default or f"no column {self.label.column!r};" not in str(error):
+            remedy = self._remedy(str(error))
+            if not remedy:
                 raise
-            msg = f"{error}; name the column of labels (--label)"
-            if self.classes and not self.scores:
-                msg += ", or ask for metrics='classes' (--metric classes), which needs none"
+            msg = f"{error}; {remedy}"
             raise MissingColumnError(msg) from None
+
+    def _remedy(self, error: str) -> str:
+        """What to do about a missing column; empty if its name tells enough."""
+        if self.options["label"] == self.label.column == "label" and "no column 'label';" in error:
+            classes = ", or ask for metrics='classes' (--metric classes), which needs none"
+            return f"name the column of labels (--label){classes if self.classes and not self.scores else ''}"
+        for name in self.where.columns if self.where else ():
+            if f"no column {name!r}; it has" in error and name not in replace(self, where=None).columns:
+                return f"where reads it; a text has single quotes, such as '{name}'"
+        return ""
 
     @property
     def mean_over(self) -> str | None:

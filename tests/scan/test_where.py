@@ -227,6 +227,16 @@ def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
             evaluate(tmp_path, score="f", where=where)
 
 
+def test_a_text_without_single_quotes_is_told_from_a_column(tmp_path: Path) -> None:
+    """It is read as a column, as double quotes are; a column that is nearly right gets no such advice."""
+    pq.write_table(pa.table({"label": [0, 1], "score": [0.1, 0.2], "source": ["sms", "web"]}), tmp_path / "a.parquet")
+    for where in ("source = sms", 'source = "sms"'):
+        with pytest.raises(MissingColumnError, match=r"where reads it; a text has single quotes, such as 'sms'$"):
+            evaluate(tmp_path, score="score", where=where)
+    with pytest.raises(MissingColumnError, match=r"did you mean 'source'\? It has: label, score, source$"):
+        evaluate(tmp_path, score="score", where="sorce = 'sms'")
+
+
 def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
     """Files by their path, row groups by their statistics; the same from SQL and from an expression."""
     for night in range(3):
