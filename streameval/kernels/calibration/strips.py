@@ -52,19 +52,19 @@ def _width(bits):
 def _add(neg, pos, keys, mask, sums):
     """Add Σn, Σp, Σu·w, Σu·w², Σu·w³, Σp·w, Σp·w², Σp·w³ of groups of one strip to its sums.
 
-    Masks tell the compiler how many bits the factors have, so that it can vectorize the multiplications.
+    Masks tell the compiler how many bits the factors have, so that it can vectorize the multiplications. There are
+    fewer than 2³² rows, so one word holds Σp in its upper half and Σu in its lower.
 
     Returns
     -------
     negatives, positives, Σu·w, and the number of empty groups
     """
-    of_neg, of_pos, u1, u2, u3, p1, p2, p3, empty = 0, 0, 0, 0, 0, 0, 0, 0, 0
+    both, u1, u2, u3, p1, p2, p3, empty = 0, 0, 0, 0, 0, 0, 0, 0
     for i in range(neg.size):
         u, p, w = (neg[i] + pos[i]) & _LOW, pos[i] & _LOW, ~np.int64(keys[i]) & mask & _MOST
         square = (w * w) & _LOW
         cube = (square * w) & _LOW
-        of_neg += neg[i]
-        of_pos += pos[i]
+        both += u + (p << 32)
         u1 += u * w
         u2 += u * square
         u3 += u * cube
@@ -72,6 +72,8 @@ def _add(neg, pos, keys, mask, sums):
         p2 += p * square
         p3 += p * cube
         empty += u == 0
+    of_pos = (both >> 32) & _LOW
+    of_neg = (both & _LOW) - of_pos
     sums[0] += of_neg
     sums[1] += of_pos
     sums[2] += u1

@@ -63,6 +63,18 @@ def test_sums_are_those_of_the_groups(kind: str, most: int) -> None:
         assert derivatives[2::2] == pytest.approx(other.derivatives(a, b)[2::2], rel=1.5e-3 * max(1.0, b))  # of bins
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_sums_of_as_many_rows_as_strips_take(swapped: bool) -> None:
+    """2³² − 1 rows in one strip, nearly all of one class."""
+    score = 0.3 + np.arange(3) * -(2.0**-25)
+    many, few = np.array([(1 << 31) - 2, 0, 1 << 31]), np.array([0, 1, 0])
+    neg, pos = (many, few) if swapped else (few, many)
+    found, _ = logit_table.summed(neg, pos, score, rank_keys(score.astype(np.float32), "f4"))
+    shares = score.astype(np.float32).astype(np.float64)
+    levels, starts, _, full = stride_sums(neg, pos, shares, 0, 0)
+    assert (found[0].tolist(), found[1].tolist(), found[3]) == (levels.tolist(), starts.tolist(), full)
+
+
 def test_a_part_without_bins_has_the_other_sums() -> None:
     """Where all scores are 0 or 1."""
     score = np.array([1.0, 0.0], np.float32)
