@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import LEAST_ROOM
+from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pages import TEXT_BYTES
 from streameval.scan.pieces import LARGE_CHUNK
 from streameval.wording import plural, size
@@ -92,9 +94,27 @@ def warn_of_little(limit: int, pieces: Sequence[Piece], specs: Iterable[Spec], t
     threads : number of its threads
     whose : words after "memory" in the message, such as " of a worker"
     """
-    least = least_limit(scratch_bytes(pieces, specs, threads))
+    scratch = scratch_bytes(pieces, specs, threads)
+    if least_limit(scratch) <= limit:
+        scratch += _uneven_bytes(limit, scratch, pieces, threads)
+    least = least_limit(scratch)
     if limit < least:
         _warn(limit, least, threads, whose)
+
+
+def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: int) -> int:
+    """Bytes that texts of uneven lengths may take above their mean, by the largest page of each file.
+
+    A file is opened only if all texts of its row groups in one page would exceed the limit. A file that cannot be read
+    adds nothing: its fold says why.
+    """
+    mean = max(map(_text_bytes, pieces), default=0)
+    page = 0
+    for piece in pieces:
+        if least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
+            with suppress(*READ_ERRORS):
+                page = max(page, _stored(piece).largest_texts())
+    return 2 * threads * max(0, page - mean)
 
 
 @cache

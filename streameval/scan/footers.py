@@ -150,7 +150,8 @@ def _pieces(
         rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
         listed = file.size, file.mtime
-        texts = max(group.row_text for group in run), max(group.dictionaries for group in run)
+        means = max(group.row_text for group in run), max(group.dictionaries for group in run)
+        texts = *means, frozenset[int]().union(*(group.plain for group in run))
         plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept, *texts)
         source: Source = plain
         left = rows

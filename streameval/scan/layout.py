@@ -35,6 +35,7 @@ class Group(NamedTuple):
     encoded : names of the text columns that are read as codes
     row_text : mean uncompressed bytes of all other texts in a row
     dictionaries : uncompressed bytes of the dictionaries of long texts
+    plain : positions of the leaf columns with those other texts
     """
 
     number: int
@@ -44,6 +45,7 @@ class Group(NamedTuple):
     encoded: frozenset[str]
     row_text: int = 0
     dictionaries: int = 0
+    plain: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class Layout:
         )
         nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
         encoded = frozenset(self.texts[leaf] for leaf in coded)
-        return Group(number, row, group.num_rows, nbytes, encoded, -(-texts // group.num_rows), long)
+        mean = -(-texts // group.num_rows)
+        return Group(number, row, group.num_rows, nbytes, encoded, mean, long, frozenset(plain))
 
     def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
         """The types of the requested columns; those of `encoded` columns are dictionaries."""

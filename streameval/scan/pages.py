@@ -19,11 +19,14 @@ from streameval.scan.widen import is_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["TEXT_BYTES", "Dictionary", "decodable_rows", "fitting_rows"]
+__all__ = ["TEXT_BYTES", "Dictionary", "decodable_rows", "fitting_rows", "largest_page"]
 
 TEXT_BYTES = 1 << 23  # bytes that the texts of a batch of several rows may take
 _HEADER = 64  # bytes to read; the header of a dictionary page takes about 20
-_STOP, _FLAGS, _INTEGER, _STRUCT = 0, (1, 2), 5, 12  # types of Thrift's compact protocol
+_LONG_HEADER = 1 << 15  # bytes to read; the header of a data page has up to four texts of 4 kB in its statistics
+_PAGES = 1 << 14  # most pages of a chunk to look at
+_STOP, _FLAGS, _INTEGERS, _TEXT, _STRUCT = 0, (1, 2), (4, 5, 6), 8, 12  # types of Thrift's compact protocol
+_DEPTH = 3  # structs in a header: of the page, of its kind, of its statistics
 _DICTIONARY_PAGE = 2
 _CODECS = {"LZ4": "lz4_raw"}  # Parquet's names that differ from those of Arrow's codecs
 _TYPE, _SIZE, _STORED, _TEXTS = (0, 1), (0, 2), (0, 3), (7, 1)  # (enclosing struct or 0, field) in a page's header
@@ -74,26 +77,73 @@ class Dictionary(NamedTuple):
         return min(self.nbytes, int(longest_framed(np.frombuffer(page, np.uint8))))
 
 
+def largest_page(handle: Any, chunk: Any) -> int:
+    """Uncompressed bytes of the largest page of a column chunk, from the headers of its pages.
+
+    Parameters
+    ----------
+    handle : pyarrow.NativeFile
+    chunk : pyarrow.parquet.ColumnChunkMetaData
+
+    Returns
+    -------
+    int
+        Only of the pages before the first header that is damaged, and of the first 16,384.
+    """
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    end, largest = start + chunk.total_compressed_size, 0
+    for _ in range(_PAGES):
+        found, size = _header(handle, start, end)
+        if not size or found.get(_STORED, -1) < 0:
+            break
+        largest = max(largest, found.get(_SIZE, 0))
+        start += size + found[_STORED]
+        if start >= end:
+            break
+    return largest
+
+
+def _header(handle: Any, start: int, end: int) -> tuple[dict[tuple[int, int], int], int]:
+    """`_integers` of the header at `start`: few bytes are enough unless its statistics are long."""
+    for most in (4 * _HEADER, _LONG_HEADER):
+        handle.seek(start)
+        found, size = _integers(handle.read(min(most, end - start)))
+        if size:
+            break
+    return found, size
+
+
 def _integers(header: bytes) -> tuple[dict[tuple[int, int], int], int]:
     """Parse a page's header: its integers, and its size in bytes, which is 0 if the header is not understood.
 
     The key of an integer is the field of the enclosing struct (0 if there is none) and its own field.
     """
     found: dict[tuple[int, int], int] = {}
-    inside = field = at = 0
-    while at < len(header):
+    end = _struct(header, 0, (0,), found)
+    return (found, end) if end else ({}, 0)
+
+
+def _struct(header: bytes, at: int, path: tuple[int, ...], found: dict[tuple[int, int], int]) -> int:
+    """Add the integers of the struct at an offset to `found`; returns the offset behind it, 0 if not understood."""
+    field = 0
+    while at < len(header) and len(path) <= _DEPTH:
         field, kind, at = field + (header[at] >> 4), header[at] & 15, at + 1
         if kind == _STOP:
-            if not inside:
-                return found, at
-            inside, field = 0, inside
-        elif kind == _STRUCT and not inside:
-            inside, field = field, 0
-        elif kind == _INTEGER:
-            found[inside, field], at = _integer(header, at)
+            return at
+        if kind in _INTEGERS:
+            value, at = _integer(header, at)
+            if len(path) <= 2:
+                found[path[-1], field] = value
+        elif kind == _TEXT:
+            value, at = _integer(header, at)
+            at += value << 1 if value >= 0 else ~value << 1 | 1  # a length is not in zigzag
+        elif kind == _STRUCT:
+            at = _struct(header, at, (*path, field), found)
+            if not at:
+                break
         elif kind not in _FLAGS:
             break
-    return {}, 0
+    return 0
 
 
 def _integer(header: bytes, at: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from streameval.errors import MissingInputError
 from streameval.scan.fields import column_of, nested_path
 from streameval.scan.messages import READ_ERRORS, unreadable
-from streameval.scan.pages import fitting_rows
+from streameval.scan.pages import fitting_rows, largest_page
 from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
 
@@ -160,6 +160,7 @@ class RowGroups:
     footer : the parsed footer, if it is kept
     row_text : mean bytes of texts in a row that are not encoded, in the row group where it is largest
     dictionaries : bytes of the dictionaries of long texts, in the row group where they are largest
+    plain : positions of the leaf columns with texts that are not encoded
     """
 
     filesystem: Any
@@ -171,10 +172,26 @@ class RowGroups:
     footer: Any = None
     row_text: int = 0
     dictionaries: int = 0
+    plain: frozenset[int] = frozenset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded
-        return RowGroups, (*given, None, self.row_text, self.dictionaries)
+        return RowGroups, (*given, None, self.row_text, self.dictionaries, self.plain)
+
+    def largest_texts(self) -> int:
+        """Uncompressed bytes of the largest pages of plain texts together; 0 for an object: each page takes a request.
+
+        Raises
+        ------
+        OSError, pyarrow.ArrowException
+            If the file cannot be read, or has changed since it was planned.
+        """
+        if not self.plain or not isinstance(self.filesystem, pa.fs.LocalFileSystem):
+            return 0
+        with opened(self.filesystem, self.path, *self.planned) as handle:
+            footer = self.footer or footer_of(handle)
+            groups = [footer.row_group(number) for number in self.groups]
+            return max(sum(largest_page(handle, group.column(leaf)) for leaf in self.plain) for group in groups)
 
     def read_footer(self) -> Any:
         """The file's footer: the kept one if there is one, else read again."""
@@ -348,6 +365,7 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
         encoded=one.encoded & two.encoded,
         row_text=max(one.row_text, two.row_text),
         dictionaries=max(one.dictionaries, two.dictionaries),
+        plain=one.plain | two.plain,
     )
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
 

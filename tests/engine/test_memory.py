@@ -293,6 +293,26 @@ def test_texts_that_need_more_than_the_limit_are_said_beforehand(
     assert "is too little for the row groups and tables of 1 thread" in caplog.text
 
 
+def test_a_few_long_texts_among_short_ones_are_said_beforehand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their mean length says nothing of them, but the header of their page does; short ones alone need no warning."""
+    short, long = [f"c{i}" for i in range(200_000)], [f"{i}{'x' * (1 << 18)}" for i in range(100)]
+    logged = []
+    for name, ids in (("even", short * 4), ("uneven", short + long + short)):
+        table = pa.table({"label": np.arange(len(ids)) % 3 == 0, "ids": ids})
+        with pq.ParquetWriter(tmp_path / name, table.schema, compression="zstd", use_dictionary=False) as writer:
+            writer.write_table(table, row_group_size=len(ids))
+        scratch._warn.cache_clear()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "streameval"):
+            evaluate(tmp_path / name, cluster="ids", threads=1, memory="32MiB")
+        logged.append([int(least) for least in re.findall(r"give (\d+) MiB \(--memory\)", caplog.text)])
+    [even, [least]] = logged
+    assert even == []
+    assert 50 <= least <= 150
+
+
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
     """A stream whose rows are unknown needs full tables, whatever else is read."""
     pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]

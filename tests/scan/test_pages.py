@@ -13,7 +13,7 @@ import pytest
 from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
 from streameval.scan import footers, plan, read
-from streameval.scan.pages import TEXT_BYTES, Dictionary, fitting_rows
+from streameval.scan.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text
 
@@ -156,3 +156,17 @@ def test_filters_of_codes_are_those_of_texts() -> None:
             where.bound(pa.schema({"t": each.type})).kept(pa.record_batch({"t": each})) for each in (coded, plain)
         )
         assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_the_largest_page_is_that_of_the_longest_texts(version: str, tmp_path: Path) -> None:
+    """Of pages of both versions, with statistics of long texts; a header that is damaged ends the walk."""
+    ids = [f"{i}{'y' * 3000}" for i in range(5000)] + ["x" * (1 << 22)] + [f"{i}" for i in range(5000)]
+    pq.write_table(pa.table({"ids": ids}), tmp_path / "0", use_dictionary=False, data_page_version=version)
+    chunk = pq.read_metadata(tmp_path / "0").row_group(0).column(0)
+    with pa.OSFile(str(tmp_path / "0")) as handle:
+        assert 1 << 22 < largest_page(handle, chunk) < chunk.total_uncompressed_size
+    content = bytearray((tmp_path / "0").read_bytes())
+    for flipped in range(chunk.data_page_offset, chunk.data_page_offset + 20):
+        damaged = content[:flipped] + bytes([content[flipped] ^ 255]) + content[flipped + 1 :]
+        assert 0 <= largest_page(pa.BufferReader(bytes(damaged)), chunk) < 1 << 31
