@@ -1,9 +1,9 @@
-"""The catalogue: every metric as data, and which of them a request asks for.
+"""The catalogue: a row of facts for every metric.
 
-A metric is its class and its row here. From the rows come the defaults, the names that ``metrics=`` and ``--metric``
-accept, what ``streameval metrics`` prints, and the tests that run over every metric. Some rows stand for a family of
-names, such as ``ece@B``: their metrics are made from the value in the name (`made`); `truncate` and `at` are short for
-some of them.
+A metric is its class and its row here. The rows determine the defaults, the names that ``metrics=`` and ``--metric``
+accept, the output of ``streameval metrics``, and the tests that run over every metric. Some rows stand for many names,
+such as ``ece@B``: `made` constructs their metrics from the value in the name. The options `truncate` and `at` are
+shorthands for some of them.
 
 ``metrics=`` also takes a user's own metric: a frozen dataclass with ``name``, ``family``, ``partial`` and ``combine``
 (`streameval.metrics.protocol.UserMetric`). This one is the share of positives in the ten largest groups of equal score:
@@ -132,19 +132,19 @@ CATALOGUE: tuple[Entry, ...] = (
           made=partial(OperatingPoint, "precision"),
           thresholded=True, beyond="rows"),
     Entry("precision@k=N", "score", "thresholds", False, 0, 1, "higher",
-          "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve",
+          "Precision among the N points that score highest, ties included (--at k=N).", "precision-recall curve",
           made=partial(OperatingPoint, "k"),
           thresholded=True, beyond="rows"),
     Entry("recall@k=N", "score", "thresholds", False, 0, 1, "higher",
-          "Recall of the N points that score highest, ties whole.", "precision-recall curve",
+          "Recall of the N points that score highest, ties included.", "precision-recall curve",
           made=partial(OperatingPoint, "k", measure="recall"),
           thresholded=True, beyond="rows"),
     Entry("precision@share=Q", "score", "thresholds", False, 0, 1, "higher",
-          "Precision among the share Q of the points that score highest, ties whole (--at share=Q).",
+          "Precision among the share Q of the points that score highest, ties included (--at share=Q).",
           "precision-recall curve", made=partial(OperatingPoint, "share"),
           thresholded=True, beyond="rows"),
     Entry("recall@share=Q", "score", "thresholds", False, 0, 1, "higher",
-          "Recall of the share Q of the points that score highest, ties whole (--at share=Q).", "gain curve",
+          "Recall of the share Q of the points that score highest, ties included (--at share=Q).", "gain curve",
           made=partial(OperatingPoint, "share", measure="recall"),
           thresholded=True, beyond="rows"),
     Entry("lift@Q", "score", "thresholds", False, 0, math.inf, "higher",
@@ -188,7 +188,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "ece over B bins of equal width.", _ECE, made=_expected,
           no_interval=_BIASED),
     Entry("ece@B/equal_count", "score", "calibration", False, 0, 1, "lower",
-          "ece over B bins of equal count, ties whole.", _ECE, made=partial(_expected, equal_count=True),
+          "ece over B bins of equal count; ties share a bin.", _ECE, made=partial(_expected, equal_count=True),
           no_interval=_BIASED),
     Entry("mce", "score", "calibration", False, 0, 1, "lower",
           "Largest distance of score and share of positives over ten bins of equal width.", _ECE,
@@ -201,16 +201,16 @@ CATALOGUE: tuple[Entry, ...] = (
           "Range of the cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError(reach=True),
           no_interval=_BIASED),
     Entry("corp.mcb", "score", "calibration", False, 0, 1, "lower",
-          "Miscalibration: what isotonic recalibration would take off the Brier score.", _CORP, Corp("mcb"),
+          "Miscalibration: decrease of the Brier score by isotonic recalibration.", _CORP, Corp("mcb"),
           no_interval=_BIASED),
     Entry("corp.dsc", "score", "calibration", False, 0, 0.25, "higher",
-          "Discrimination: what the order of the scores takes off the uncertainty.", _CORP, Corp("dsc"),
+          "Discrimination: uncertainty less the Brier score after isotonic recalibration.", _CORP, Corp("dsc"),
           scale="plain"),
     Entry("corp.unc", "score", "calibration", False, 0, 0.25, None,
           "Uncertainty: the Brier score of the share of positives.", _CORP, Corp("unc"),
           scale="plain"),
     Entry("calibration_bias", "score", "calibration", False, -1, 1, None,
-          "Mean score less the share of positives: above 0 scores are too high on the whole.", "Van Calster 2016",
+          "Mean score less the share of positives: above 0 scores are too high on average.", "Van Calster 2016",
           MeanBias(),
           scale="plain"),
     Entry("calibration_slope", "score", "calibration", False, -math.inf, math.inf, None,
@@ -221,7 +221,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "Intercept fitted together with the slope: 0 is perfect.", _COX, Recalibration("calibration_intercept"),
           scale="plain"),
     Entry("calibration_in_the_large", "score", "calibration", False, -math.inf, math.inf, None,
-          "Intercept with slope 1: above 0 scores are too low on the whole.", _COX,
+          "Intercept with slope 1: above 0 scores are too low on average.", _COX,
           Recalibration("calibration_in_the_large", joint=False),
           scale="plain"),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
@@ -264,7 +264,7 @@ def _clustering_row(m: ClusteringMetric) -> Entry:
 
 
 def entries(pattern: str | None = None) -> Iterator[Entry]:
-    """Rows of the catalogue, or those whose name, family or subject a pattern names.
+    """Rows of the catalogue; with a pattern, those whose name, family or subject matches it.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def entries(pattern: str | None = None) -> Iterator[Entry]:
 
 
 def usual(family: str) -> str:
-    """The metric that stands for ``score`` or ``cluster`` where none is named: the first that is on by default.
+    """The metric used for ``score`` or ``cluster`` where none is named: the first default metric of the family.
 
     Examples
     --------

@@ -20,18 +20,18 @@ class Entry:
 
     Attributes
     ----------
-    name : as results have it; capitals stand for a value, such as ``agc@Q``
+    name : the name in results; a capital letter stands for a value, such as the Q of ``agc@Q``
     family : what its input is, a key of `FAMILIES`
-    subject : metrics that go together, such as ``ranking``; ``metrics=`` takes it for all of them
-    default : whether it is computed when nothing is picked
+    subject : group of related metrics, such as ``ranking``; ``metrics=`` accepts it for all of them
+    default : whether it is computed when no metric is named
     low, high : ends of its range
-    better : ``higher``, ``lower``, or None where neither end is
+    better : ``higher``, ``lower``, or None where neither is better
     meaning : one line
     source : paper or definition
-    metric : the metric; None where a value in the name makes it
-    made : makes the metric of the values that capitals stand for; None where the name holds none
+    metric : the metric; None if it depends on a value in the name
+    made : constructs the metric from the values in the name; None if the name has none
     scale : scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`
-    thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
+    thresholded : whether it reads the rows beyond a threshold that depends on the data; such metrics use fewer blocks
     beyond : which rows beyond its threshold determine its sampling error: ``rows``, ``positives`` or ``negatives``
     no_interval : why it has no sampling interval
     units : which units determine its sampling error, kinds of `streameval.metrics.units.Sizes.counts`

@@ -45,9 +45,9 @@ __all__ = ["FINER", "TOO_COARSE", "Estimate", "at_end"]
 
 _LEAST_UNITS = 5
 _NORMAL = 1e9  # degrees of freedom
-_DRAWN = 31  # those of the standard error of a draw, which 32 groups of rows make
-_OFF = 0.1  # standard errors that the grid may be off
-_FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
+_DRAWN = 31  # degrees of freedom of the standard error of a draw, a jackknife over 32 groups of rows
+_OFF = 0.1  # largest error of the value on the grid, in standard errors
+_FAR_OFF = 0.5  # the same, beyond which the grid cannot tell two columns apart
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
 TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
 _INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
@@ -75,15 +75,15 @@ class Estimate:
     scalar : the value of all rows
     replicates : float64 array of shape (n_blocks,), the value without each block; NaN for a block without rows, for
         which it is the value of all rows, infinite where the value is undefined
-    sizes : what the blocks hold
+    sizes : measure of the rows of each block
     scale : key of `streameval.metrics.scales.SCALES`
     reason : why there is no interval, if that is known beforehand
     grid : the value where replicates come from an approximation; NaN where they do not
-    known : the standard error, where it is known without replicates
-    bounds : the least and the greatest value that can be, if the scale does not say it: that of a difference
+    known : the standard error, where it is computed without replicates
+    bounds : the least and the greatest possible value, where the scale does not limit it: those of a difference
     doubt : float64 array of shape (n_blocks,), standard deviation of each replicate around the one that exact scores
         would give; None or 0 where replicates are exact
-    drawn : standard error of the rows that were drawn, given all rows, where the value is of a sample of them
+    drawn : standard error of the draw, given all rows, where the value comes from a sample of them
 
     Examples
     --------
@@ -116,7 +116,7 @@ class Estimate:
     def stderr(self) -> float:
         """Standard error of the value; NaN where fewer than two blocks have rows.
 
-        Which rows are drawn has nothing to do with which units there are, so the two variances add.
+        The draw of rows is independent of the units, so the two variances add.
         """
         if self.known is not None:
             return math.hypot(self.known, self.drawn)
@@ -131,7 +131,7 @@ class Estimate:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the standard error; those of the draw are joined as Welch and Satterthwaite do."""
+        """Degrees of freedom of the standard error; with a draw, those of Welch and Satterthwaite."""
         if not self.drawn:
             return self._freedom
         drawn, units = self.drawn**2, self.stderr**2 - self.drawn**2
@@ -139,7 +139,7 @@ class Estimate:
 
     @property
     def _freedom(self) -> float:
-        """Degrees of freedom of the part of the standard error that units make."""
+        """Degrees of freedom of the standard error of the units alone."""
         if self.known is not None:
             return _NORMAL
         d = self.deviations

@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
 
     @classmethod
     def of(cls, bases: Sequence[Any], part: Any) -> _Asked:
-        """Bases that are equal are asked once, those that know how together."""
+        """Ask equal bases once, and bases of a class that implements `Basis.together` together."""
         kinds: dict[Any, list[Any]] = {}
         for basis in dict.fromkeys(bases):
             kinds.setdefault(type(basis), []).append(basis)
@@ -94,7 +94,7 @@ def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> li
 
 
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
-    """Results from the partials of all shards, one for each metric; what several make of the same partials is shared.
+    """Results from the partials of all shards, one for each metric; metrics share what they derive from equal partials.
 
     A metric that does not count NaN scores is undefined where the state has NaN scores that count one half.
     """
@@ -109,7 +109,7 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
 
 
 def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
-    """What curves need and some of these metrics compute anyway, for states that remember it."""
+    """Metrics whose values curves need and that share partials with some of these, for states that keep values."""
     if state.found is None:
         return []
     return list(dict.fromkeys(metric.drawn for metric in metrics if metric.drawn))

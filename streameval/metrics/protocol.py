@@ -1,8 +1,8 @@
-"""What a metric is: a pure function of states.
+"""The interface of a metric: a pure function of states.
 
-A large state is finalized shard by shard. A metric turns each part of a shard into a *partial*, knowing the totals of
-everything above it, and combines the partials of all shards into a `Scalar`. Partials are plain numbers or small
-tables; combining does not depend on their order.
+A large state is finalized shard by shard. A metric computes a *partial* of each part of a shard, given the totals of
+all parts above it, and combines the partials of all shards into a `Scalar`. Partials are numbers or small tables. The
+result does not depend on their order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Basis", "Metric", "Partials", "UserMetric", "as_metric"]
 class Partials(list[Any]):
     """Partials of one metric, and what metrics of the same state have derived from theirs.
 
-    Metrics with equal bases have the same partials, so that what follows from them is the same, too.
+    Metrics with equal bases have the same partials, so values derived from these can be shared.
 
     Examples
     --------
@@ -43,7 +43,10 @@ class Partials(list[Any]):
         return partials if isinstance(partials, cls) else cls(partials)
 
     def once(self, name: Hashable, things: Sequence[Any], make: Callable[[], Any]) -> Any:
-        """What follows from these objects, made for the first metric that asks; what else decides it is in the name."""
+        """The value of ``make()``, computed once for a name and the identities of `things`.
+
+        The name must contain everything else that the value depends on.
+        """
         key = name, *map(id, things)
         if key not in self._made:
             self._made[key] = list(things), make()  # an object that is kept shares its id with no other
@@ -58,7 +61,7 @@ class UserMetric(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in results, none of the catalogue."""
+        """The name in results, different from all names of the catalogue."""
 
     @property
     def family(self) -> str:
@@ -157,7 +160,7 @@ class Metric(Basis):
 
         What metrics of equal bases have in common is made once with `Partials.once`.
 
-        An iterative metric gives the metric of its next step instead: the state is finalized again with that one.
+        An iterative metric returns the metric of its next step instead: the state is finalized again with that one.
         """
 
     def ranked(self, rankings: Any) -> Sequence[Any] | None:
@@ -165,11 +168,11 @@ class Metric(Basis):
         return None
 
     def points(self, rows: int) -> int | None:
-        """How many of `rows` points the metric takes, from the best score down; None if it takes all."""
+        """How many of `rows` points the metric reads, from the best score down; None if it reads all."""
         return None
 
     def shrunk(self, share: float) -> Metric:
-        """The metric of a part of the rows: a number of points stays the same share of them."""
+        """The metric for a part of the rows: a number of points is scaled so that it stays the same share of them."""
         return self
 
     def useless(self, sizes: Sizes) -> float:

@@ -1,4 +1,4 @@
-"""Which metrics of the catalogue a request asks for, with their options."""
+"""The metrics that a request selects from the catalogue, with their options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _INPUTS = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Which metrics are asked for, and their options.
+    """The requested metrics, and their options.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Selection:
     patterns : names, globs, families and subjects; ``default`` for those computed by default; only these if empty
     own : the user's own metrics
     truncate, at, aul_threshold, assignment_cells : as `streameval.evaluate`
-    quantiles : bins of ``agc_approx``; None where it is not asked for
+    quantiles : bins of ``agc_approx``; None if it was not requested
     clip : of ``log_loss``
     """
 
@@ -84,7 +84,7 @@ class Selection:
         return tuple(dict.fromkeys((*picked, *own)))
 
     def check(self) -> None:
-        """Raise `OptionError` if a pattern or an operating point names nothing, or an own metric cannot be taken."""
+        """Raise `OptionError` if a pattern matches no metric, or an operating point or a user's metric is invalid."""
         operating_points(self.at)
         for metric in self.own:
             _check_own(metric, self.families)

@@ -1,8 +1,8 @@
 """The costliest groups of many, in bounded memory.
 
-Groups come in blocks of arrays. What cannot be among the `top` is dropped at once, so a sweep over 10⁸ clusters keeps a
-few times `top` of them, in any order. Groups of equal cost are ranked by id; so any two sweeps over the same
-groups, in any order and in any parts, keep the same ones.
+Groups arrive in blocks of arrays. Those that cannot be among the `top` are dropped at once, so a sweep over 10⁸
+clusters keeps a few times `top` of them. Groups of equal cost are ranked by id, so all sweeps over the same groups keep
+the same ones, whatever their order and their division into blocks.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Clusters larger than the threshold count as all positive in the assumed height H of `aul`, so each row that is not
 takes something away. Let a cluster have s rows, p of them positive, and m clusters be of its size, with R rows in all
 smaller ones. The cluster stands, on average over its equals, before R + s·(m + 1)/2 rows, its own included, and each
-positive that it lacks would have lifted the curve over them: it takes away (s − p)·(2·R + s·(m + 1)) / (2·rows·H).
+positive that it lacks would have lifted the curve over them: it loses (s − p)·(2·R + s·(m + 1)) / (2·rows·H).
 These shares add up to the area with all such clusters pure less the area: the threshold's loss, as exact fractions.
 Positives in clusters at or below the threshold are left to be found one by one; they are listed by size.
 """
@@ -121,11 +121,11 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class WorstImpure(Metric):
-    """The clusters above the threshold that take most away from the area under the lift curve, in one sweep.
+    """The clusters above the threshold that cause the largest losses of area under the lift curve, in one sweep.
 
-    What a cluster takes away depends on all others; but of two clusters the one that is larger, or equal, and lacks
-    more positives, or as many, takes away more. So a shard keeps the clusters that fewer than `top` others dominate
-    in this way.
+    The loss of a cluster depends on all others. But of two clusters, the one that has at least as many rows and lacks
+    at least as many positives loses at least as much. So a shard keeps the clusters that fewer than `top` others
+    dominate in this way.
 
     Attributes
     ----------

@@ -6,8 +6,8 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
   most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
   every way the bin at the cut may have been cut (`streameval.metrics.scores.gain_bounds`). With two passes the counts
-  of the bins are exact, and so is the bound; with one pass they are interpolated from digests, and so is the bound. A
-  bin that has seen one score only hides nothing (two passes).
+  of the bins are exact, and so is the bound. With one pass the counts are interpolated from digests, and the bound is
+  an estimate. With two passes a bin of one score adds nothing to the bound.
 - *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
   the area is computed again without each of m = 32 groups of rows (fewer, if fewer have rows), and the squared
   deviations from their mean are summed, times (m − 1)/m; a sample that is a share f of the rows has √(1 − f) of its
@@ -15,26 +15,26 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
   truncated part without a negative in the sample may have some outside it. `stderr` is itself uncertain by one part in
   eight, and by more with few positives.
 
-So the area of all rows likely lies within value ± (bound + 4·stderr), though less surely than four standard errors
-sound: where few points are kept, the standard error is rough. On normal scores, 1 to 30 % positive, it lay outside in 9
-of 5,400 samples that kept 100 points, in the worst case in 1 of 200, and in 1 of 3,000 samples that kept 1,000. And
-likely is not certain: `lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain
-interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
-run that is left to itself makes the second pass that this takes.
+So the area of all rows likely lies within value ± (bound + 4·stderr). The probability is lower than that of four
+standard errors of a normal distribution, because the standard error is rough where few points are kept. On normal
+scores, 1 to 30 % positive, the area lay outside in 9 of 5,400 samples that kept 100 points, in the worst case in 1 of
+200, and in 1 of 3,000 samples that kept 1,000. `lower` and `upper` of a sample are NaN, and the value is not marked
+exact. They are bounds only if all rows are drawn and counted between the edges. Then `stderr` is 0. By default such a
+run makes the second pass that this needs.
 
-Sampling intervals (``ci``) say how far the area of other units may be, such as those of the next night, and so hold a
-second error: `agc_approx` estimates `agc` of all rows, so it varies with the units as that does, and has its replicates
-where both are evaluated. Which rows are drawn has nothing to do with the units, so the variances of both errors add
-(`streameval.metrics.estimates.Estimate.sampled`); `bound` and `stderr` still speak of the sample alone.
+Sampling intervals (``ci``) describe how the area varies over other units, such as those of the next night, and so
+include a second error. `agc_approx` estimates `agc` of all rows, so it varies with the units as `agc` does, and uses
+its replicates where both are evaluated. The draw of rows is independent of the units, so the variances of both errors
+add (`streameval.metrics.estimates.Estimate.sampled`). `bound` and `stderr` describe the draw alone.
 
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
 (`streameval.metrics.scores.gain_weighted_bounds`).
 
-Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
-score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
-shows it as far as few row groups can, and with few of them the value, a ratio, is biased by an amount of the order of
-their number's inverse. Draw rows where the order of the file has to do with the scores.
+Row groups instead of rows: less is read, but rows of one row group are often alike (one hour, one customer, sorted by
+score). Then row groups are the unit of sampling. The groups of the jackknife are made of row groups, so the standard
+error includes this, as far as it can be estimated from few of them. With few row groups the value, a ratio, has a bias
+of the order of the inverse of their number. Draw rows where the order of the file is related to the scores.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class AgcApprox(Metric):
 
     Examples
     --------
-    The truth, and what a tenth of the rows says:
+    The exact area, and its estimate from a tenth of the rows:
 
     >>> import numpy as np, pyarrow as pa
     >>> from streameval.evaluation import evaluate
@@ -103,7 +103,7 @@ class AgcApprox(Metric):
     >>> [round(x, 3) for x in (found.value("agc"), approx.value, approx.bound, approx.stderr)]
     [0.835, 0.828, 0.003, 0.01]
 
-    All rows in bins hold it for certain:
+    With all rows in bins, the bounds contain it:
 
     >>> found = evaluate(data, score="score", approx_agc=True, quantiles=200)
     >>> [round(end, 3) for end in found.interval("agc_approx")]

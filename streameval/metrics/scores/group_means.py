@@ -18,7 +18,7 @@ not depend on how rows lie in files, tasks and workers. A group may be cut betwe
 its ties (`Fragment`).
 
 Deciles are those of the groups, each counted once: the smallest value that a share of the groups does not exceed
-(`GroupQuantiles`). They are exact, and take two looks at the state: the first counts the groups in 4,097 bins, the
+(`GroupQuantiles`). They are exact, and take two passes over the state: the first counts the groups in 4,097 bins, the
 second sorts the values of the bins that hold a decile.
 
 Source: Zhu et al. (2017), *Optimized Cost per Click in Taobao Display Advertising*, section 4.2 (GAUC);
@@ -362,7 +362,7 @@ def group_means(metrics: Iterable[Any], over: str, weight: str, defaults: Iterab
     ----------
     metrics : metrics of a score
     over, weight : see `GroupMean`
-    defaults : metrics that nobody asked for by name, which are left out where they have no mean
+    defaults : metrics that were not requested by name, which are left out where they have no mean
 
     Raises
     ------

@@ -139,7 +139,7 @@ class OperatingPoint(Metric):
         return replace(self, measure=KINDS[self.kind][0])
 
     def due(self, total: Totals) -> Any:
-        """What must be reached, or may not be exceeded, in rows or in the measure."""
+        """The constraint: the value to reach, or not to exceed, in rows or in the measure."""
         if self.kind in ("k", "share"):
             return min(int(self.at), total.rows) if self.kind == "k" else limit(self.at, total.rows, most=False)
         size = total.n if self.kind == "fpr" else total.p

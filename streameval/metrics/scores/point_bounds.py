@@ -55,7 +55,7 @@ class Point(Protocol):
         """As results have it."""
 
     def due(self, total: Totals) -> Any:
-        """What must be reached, or may not be exceeded."""
+        """The constraint: the value to reach, or not to exceed."""
 
     def value(self, true: Any, false: Any, total: Totals) -> float:
         """The measure of a vertex."""

@@ -53,7 +53,7 @@ class Search:
     def partial(self, part: ScorePart) -> list[Vertex | None]:
         """For each point the best vertex of a part; None where there is none, or another part has a better one.
 
-        Where no vertex has the precision asked for, the one that comes nearest, with −1 rows.
+        Where no vertex has the requested precision, the one of the highest precision, with −1 rows.
         """
         if not part.n.size:
             return [None] * len(self._points)
@@ -153,7 +153,7 @@ def _of_threshold(part: ScorePart, threshold: float) -> Vertex | None:
 
 
 def _reaching(part: ScorePart, threshold: float) -> int:
-    """Groups at or above a threshold, by bisection: a score is decoded when it is asked for."""
+    """Groups at or above a threshold, by bisection: scores are decoded only as the search reads them."""
     low, high = 0, part.n.size
     first, last = part.once("edges", lambda: (part.score(0), part.score(high - 1)))
     if last >= threshold:

@@ -1,4 +1,4 @@
-"""Metrics of a whole ranking: exact from distinct scores, with certain intervals from bins.
+"""Metrics of a whole ranking: exact from distinct scores, with bounds from bins.
 
 Groups of equal score in descending order have p positives and n negatives, with T positives and F negatives before
 them, of P and N in all; where rows carry weights, these are weights.

@@ -1,4 +1,4 @@
-"""The 2×2 table of a score at a threshold: rows whose score is at or above it are taken as positive.
+"""The 2×2 table of a score at a threshold: rows whose score is at or above it are predicted positive.
 
 The table is exact. A histogram gives it where the threshold lies between bins or in a bin of a single score;
 a threshold within an open bin is refused. Float32 scores are compared with the nearest float32 number.
@@ -40,7 +40,7 @@ class ConfusionAt(Metric):
     Attributes
     ----------
     threshold : float
-        Scores at or above it are taken as positive. Under ``nan="half"`` a NaN score is below every threshold.
+        Scores at or above it are predicted positive. Under ``nan="half"`` a NaN score is below every threshold.
 
     Raises
     ------

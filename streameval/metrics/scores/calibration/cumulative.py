@@ -141,7 +141,7 @@ class CumulativeError(Metric):
 
 @dataclass(frozen=True)
 class MeanBias(Metric):
-    """Mean score less the share of positives, in [−1, 1]: above 0 scores are too high on the whole.
+    """Mean score less the share of positives, in [−1, 1]: above 0 scores are too high on average.
 
     Examples
     --------
