@@ -150,7 +150,7 @@ def estimated(
     answered : states with their requests
     states : the folded states, those of blocks among them
     results : the values of all metrics of all states
-    resampling : what is asked for
+    resampling : the options of sampling intervals
     certain : for each state, the additional values from `finalized`; others are finalized on demand
     """
     found: list[Estimated] = []
@@ -199,7 +199,7 @@ def _blocks(wanted: MetricRequest, states: Mapping[Any, Any], resampling: Resamp
 
 
 def _lacking(family: Family, resampling: Resampling) -> str:
-    """Why a state of blocks is not there; clusters by unit are folded for their differences alone."""
+    """Why there is no state of blocks; clusters by unit are folded only for differences."""
     if not family.own_blocks:
         return _NO_CELLS
     return _NO_UNIT if resampling.unit is None else _NOT_KEPT
@@ -215,7 +215,7 @@ def _exact(engine: Engine, state: Any, known: Mapping[Metric, Any], metrics: Seq
 def resampled_states(
     answered: Sequence[tuple[MetricRequest, Any]], states: Mapping[Any, Any], resampling: Resampling
 ) -> dict[tuple[str, str], Resampled]:
-    """What gives the replicates of intervals, by family and column, for curves."""
+    """The sources of replicates, by family and column, for the intervals of curves."""
     found: dict[tuple[str, str], Resampled] = {}
     for wanted, state in answered if resampling.level is not None else ():
         if not wanted.metrics:
@@ -238,7 +238,7 @@ def differences(
     ----------
     found : results of each set of rows, in the order of the requests
     wanted : the requests
-    resampling : what is asked for
+    resampling : the options of sampling intervals
     """
     pairs = [_pairs(each, wanted, resampling) for each in found]
     results = iter(compared([pair for each in pairs for pair in each], resampling.level or LEVEL))

@@ -1,4 +1,4 @@
-"""What gives replicates: a state that can leave out each of its blocks."""
+"""The source of replicates: a state that can leave out each of its blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Resampled(Protocol):
 
     @property
     def sizes(self) -> Sizes:
-        """What the blocks hold, by kind; `rows` among them."""
+        """Measure of each block by kind, `rows` among them."""
 
     def without(self, block: int) -> Any:
         """A state of the rows of all other blocks, for the metrics of the family."""
@@ -58,13 +58,13 @@ class Thresholded(Resampled, Protocol):
         """The same rows in fewer blocks, block b in b modulo `count`."""
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
-        """What the blocks hold of rows that score at or above a threshold: as the counts of `sizes`."""
+        """Measure of the rows of each block that score at or above a threshold, by kind as the counts of `sizes`."""
 
     def total(self) -> Any:
         """A state of all rows, where it is not the exact one that the values come from; else None."""
 
     def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> Thresholded:
-        """The same with more detail around the thresholds of metrics, where there is less than all."""
+        """The same with more detail around the thresholds of metrics; itself if it has every score."""
 
     def displaced(self) -> Sequence[Thresholded]:
         """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
@@ -73,4 +73,4 @@ class Thresholded(Resampled, Protocol):
         """All rows, with what a block has of a bin beyond its share in one half of it; empty where places are known."""
 
     def certified(self, exact: Exact) -> str | None:
-        """Why no replicate will do, where that shows; `exact` finalizes metrics of the exact state."""
+        """Why the replicates are too inaccurate; None if they pass. `exact` finalizes metrics of the exact state."""

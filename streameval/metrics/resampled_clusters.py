@@ -1,7 +1,6 @@
-"""What gives the replicates of metrics of clusters, and of clusters against classes.
+"""Replicates of metrics of clusters, and of clusters against classes.
 
-Both come from one sweep over a state that gives its value as well: `SweptClusters` and `SweptTable` take the place of
-the state then.
+One sweep over a state yields its replicates and its value; `SweptClusters` and `SweptTable` then replace the state.
 """
 
 from __future__ import annotations

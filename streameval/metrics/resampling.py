@@ -1,12 +1,12 @@
-"""Resampling: estimates of the metrics of a state from what is left of it without each block.
+"""Resampling: estimates of the metrics of a state from the rows that remain without each block.
 
-A state is *resampled* where it can give itself without a block (`Resampled`). The metrics of a replicate are those of
-the state, finalized unchanged, except that a number of points such as the k of ``precision@k`` shrinks with the rows.
-Values are those of the exact state; only replicates come from here.
+A state is *resampled* if it can return the state without a block (`Resampled`). Replicates are finalized with the same
+metrics, except that a number of points such as the k of ``precision@k`` shrinks with the rows. Values come from the
+exact state; only replicates are computed here.
 
-Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval where
-too few units lie beyond the threshold. No metric has one where a grid leaves too much unknown about the rows that
-decide it: those around its threshold, or ties within bins. What a metric needs of this, its row in the catalogue says.
+Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval if
+too few units lie beyond the threshold. No metric has an interval if a grid is too coarse for the rows that determine
+it: those around its threshold, or ties within bins. The catalogue states for each metric which of this applies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FAR = 5  # standard errors that a maximum must lie from what a useless score ha
 
 
 def certificates(metrics: Sequence[Metric], *, coarse: bool, single: bool) -> tuple[Metric, ...]:
-    """What `estimates` asks of the exact state of scores, to be finalized together with its metrics.
+    """The metrics of the exact state that `estimates` needs, to be finalized together with those requested.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def estimates(
 
 
 def _at_once(exact: Exact, more: Sequence[Metric]) -> Exact:
-    """The same function, which also computes what will be asked for later, so that the exact state is read once."""
+    """The same function, which also computes what will be needed later, so that the exact state is read once."""
     known: dict[Metric, Scalar] = {}
 
     def values(metrics: Sequence[Metric]) -> list[Scalar]:
@@ -158,9 +158,9 @@ def _groups(
     resampled: Thresholded,
     exact: Exact,
 ) -> Iterator[tuple[Resampled, bool, list[int]]]:
-    """Metrics that share replicates, by their places, and whether one place of the ranking decides them.
+    """Metrics that share replicates, by their places, and whether one place of the ranking determines them.
 
-    It does for operating points and truncated areas, and hardly matters for areas of all rows and optima.
+    One does for operating points and truncated areas; for areas of all rows and optima it has little influence.
     """
     groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
@@ -183,8 +183,8 @@ def _replicates(
 ) -> tuple[Array, list[float]]:
     """Values without each block, as a float64 array of shape (n_metrics, n_blocks), and those of the whole.
 
-    NaN where the block has no rows, and infinite where the value is undefined; NaN for a whole that is not there, or
-    not asked for.
+    NaN if the block has no rows, and infinite if the value is undefined; NaN for all rows if that state does not exist
+    or was not requested.
     """
     there = split.sizes.counts["rows"]
     found = np.full((len(metrics), there.size), math.nan)

@@ -43,7 +43,7 @@ def too_few(units: float, of: str, needed: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """What each block holds.
+    """The measure of the rows of each block, by kind.
 
     Attributes
     ----------

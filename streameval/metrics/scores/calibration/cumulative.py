@@ -1,8 +1,8 @@
 """Cumulative calibration error: no bins, nothing to tune.
 
 With the distinct scores in ascending order, C_j = Σ_{k ≤ j} (p_k − (p_k + n_k)·s_k) / (P + N), and C_0 = 0.
-``ecce_mad`` is max |C_j|, ``ecce_range`` is max C_j − min C_j. Rows of one score enter together: one by one they would
-give another number in every order. ``calibration_bias`` is −C_last, the mean score less the share of positives.
+``ecce_mad`` is max |C_j|, ``ecce_range`` is max C_j − min C_j. Rows of one score are added together: added one by one,
+the result would depend on their order. ``calibration_bias`` is −C_last, the mean score less the share of positives.
 
 Parts come from the best score to the worst, so their running sums H are C_last − C. Sums of counts are integers in
 fixed point; a part hands on its last, least and greatest sum.

@@ -1,8 +1,8 @@
 """Curves of calibration: the reliability diagram, and the isotonic fit of CORP.
 
-A probability that can be trusted lies on the diagonal: of the rows with a score of 0.3, three in ten are positive. The
-reliability curve shows bins of rows; the isotonic fit needs none, and is the best recalibration that keeps the order of
-the scores. Both come from the counts, whatever the number of rows.
+Calibrated probabilities lie on the diagonal: of the rows with a score of 0.3, three in ten are positive. The
+reliability curve shows bins of rows. The isotonic fit needs no bins, and is the best recalibration that keeps the order
+of the scores. Both are computed from the counts of distinct scores.
 """
 
 from __future__ import annotations

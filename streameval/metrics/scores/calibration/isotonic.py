@@ -5,8 +5,8 @@ adjacent violators: its blocks are the edges of the convex hull of the cumulativ
 With π the share of positives,
 
 - ``corp.unc`` = π(1 − π), the Brier score of the constant π,
-- ``corp.dsc`` = UNC − Brier(c), what the order of the scores gains,
-- ``corp.mcb`` = Brier(s) − Brier(c), what recalibration would gain,
+- ``corp.dsc`` = UNC − Brier(c), the decrease from the constant to the recalibrated scores,
+- ``corp.mcb`` = Brier(s) − Brier(c), the decrease from the scores to the recalibrated scores,
 
 so that Brier = MCB − DSC + UNC. The Brier score of a block of p positives and n negatives is p·n/(p + n).
 

@@ -1,14 +1,14 @@
 """Logistic recalibration: P(positive) = 1/(1 + exp(−a − b·logit(s))), by maximum likelihood.
 
-- ``calibration_slope`` b and ``calibration_intercept`` a are fitted jointly. A slope below 1 says that scores are too
-  extreme, above 1 that they are not extreme enough.
+- ``calibration_slope`` b and ``calibration_intercept`` a are fitted jointly. With a slope below 1 scores are too
+  extreme, above 1 they are not extreme enough.
 - ``calibration_in_the_large`` is a with b = 1: 0 where the mean score, on the logit scale, fits the share of positives.
 
-The fit is Newton's method. Each step on the groups needs them again, so the only look at them is a table of logit(s)
-(`streameval.metrics.scores.calibration.logit_table`), which is as good as the groups for slopes up to 8 and logits
-below 40. Else (steep slopes, extreme scores, weights, classes that the scores nearly separate) the steps go on, on the
-groups, from the fit to the table where there is one: `LogisticFit.combine` gives the fit of the next step until it
-stands still, and metrics of the same fit share its steps.
+The fit is by Newton's method. Each step on the groups reads them all again. So the groups are first counted in a table
+of logit(s), in one pass (`streameval.metrics.scores.calibration.logit_table`), and the steps use the table, which is as
+precise as the groups for slopes up to 8 and logits below 40. Otherwise (steep slopes, extreme scores, weights, classes
+that the scores nearly separate) further steps on the groups start from the fit to the table, if there is one:
+`LogisticFit.combine` returns the fit of the next step until it converges, and metrics of the same fit share its steps.
 The likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does
 not depend on the order of the rows.
 

@@ -3,13 +3,13 @@
 Bins of *equal width* have the edges ``np.linspace(0, 1, b + 1)`` and are closed on the right, the first on both sides,
 as those of scikit-learn's `calibration_curve`; torchmetrics and netcal differ where a score equals an edge. Bins of
 *equal count* keep rows of one score together: with c of the n rows below its score, a row is in bin ⌊b·c/n⌋, so that a
-bin ends at the first score that reaches its share. Rows are counted there, also with weights.
+bin ends at the first score that reaches its share. With weights, too, the rows are counted.
 
 - ECE: Σ over bins |Σp − Σ(p + n)·s| / (P + N), the mean distance of both, weighted by the bins' rows (Naeini et al.
   2015).
 - MCE: the largest distance of any bin.
 
-Both are biased near calibration: of finite data even perfect probabilities have a positive ECE.
+Both are biased near calibration: on finite data even perfect probabilities have a positive ECE.
 
 A bin of a histogram that lies within one bin of these bounds Σ(p + n)·s. One across an edge may give any of its
 positives and any of its negatives to each of the bins that it touches.

@@ -1,7 +1,7 @@
-"""Calibration in the large from bins of a histogram, with its certain ends.
+"""Calibration in the large from bins of a histogram, with its bounds.
 
 The shift a solves Σ (p + n)·σ(a + logit s) = Σ p. The left side rises with a and with every score, so a falls as scores
-rise: with every row of an open bin at the bin's highest score it is least, at the lowest largest.
+rise. It is least if every row of an open bin has the bin's highest score, and largest if every row has the lowest.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Replicates of score metrics from block counts on a coarse grid.
 
-Metrics see a bin of one score as a tie, and any other bin as pieces of equal composition, so that ties within a bin
-count as halves and precision changes gradually through it. Pieces keep whole numbers: all counts are multiplied by the
-number of pieces, which changes no metric. Where a metric depends on a threshold, replicates differ by a small part of
-a bin, and bins around it are cut at the scores of the exact state (`streameval.metrics.scores.sampling.cells`).
+A bin of one score is a tie. Any other bin is divided into pieces of equal composition, so ties within a bin count as
+halves and precision changes gradually through it. All counts are multiplied by the number of pieces, so pieces have
+integer counts; this changes no metric. If a metric depends on a threshold, replicates differ by a small part of a bin,
+and bins around it are cut at the scores of the exact state (`streameval.metrics.scores.sampling.cells`).
 
 The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %;
 of most scores the bins alone show that it does (`BlockReplicates.sure`).
 Each value on the grid, and each difference of two, must agree with the exact one to a tenth of its standard error
-(`streameval.metrics.estimates`). Both speak of the rows of all blocks together. Where campaigns of one score each share
-a bin, the grid's values are right and replicates are not: standard errors of areas were off by up to 21 %. So what a
-block holds of a bin beyond its share is taken to be one tie, and how far it moves a value is the doubt of a replicate
-(`BlockReplicates.tied`). Scores that mostly lie within a millionth of each other, with a broad tail, fail the
-first check.
+(`streameval.metrics.estimates`). Both checks use the rows of all blocks together. Where campaigns of one score each
+share a bin, the values on the grid pass, but replicates are wrong: standard errors of areas were off by up to 21 %. So
+the rows of a block in a bin beyond its proportional share are assumed to be one tie, and the resulting change of a
+value is the uncertainty of a replicate (`BlockReplicates.tied`). Scores that mostly lie within a millionth of each
+other, with a broad tail, fail the first check.
 """
 
 from __future__ import annotations

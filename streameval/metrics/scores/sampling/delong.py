@@ -4,9 +4,9 @@ With V10 = (N below + n/2)/N for each positive and V01 = (P above + p/2)/P for e
 
     Var = S10/P + S01/N,
 
-S10 the variance of V10 over the positives (divisor P − 1) and S01 that of V01 over the negatives (N − 1). Two passes
-over sorted scores would do (Sun and Xu 2014); here the sums of all groups do, taken of 1 − V10 and 1 − V01, which are
-small where a score is good.
+S10 the variance of V10 over the positives (divisor P − 1) and S01 that of V01 over the negatives (N − 1). Sun and Xu
+(2014) compute it in two passes over sorted scores. Here one pass sums 1 − V10 and 1 − V01 and their squares over all
+groups; these are small if a score is good, which keeps the precision.
 
 References
 ----------
