@@ -114,7 +114,7 @@ def attempt(verb: str, store: Store, data: Path) -> None:
     try:
         VERBS[verb](store, data)
     except (FormatError, MissingInputError, StoreError) as error:
-        if not re.search("run it again|no such partition", str(error)):
+        if not re.search("run (it|the command) again|no such partition", str(error)):
             raise
 
 

@@ -157,7 +157,7 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
         outline = outline.merge(outline_only(state))
     shards = outline.keyed.intervals(items=100)
     cuts = [{"state": cut} for cut, _ in balanced(outline, shards, 9)]
-    folds = client.scatter([{"state": state.runs()} for state in states])
+    folds = client.scatter([{"state": state.runs()} for state in states], broadcast=True)
     nodes = exchange(folds, cuts, key_factory(), tasks=tasks)
     ranges = client.gather(client.compute(nodes, optimize_graph=False))
     whole = states[0]
