@@ -26,8 +26,12 @@ _GOOGLE, _PATIENCE = ("gs", "gcs"), "retry_limit_seconds"  # pyarrow's name
 PATIENCE = 10  # seconds for which a request to Google's storage is retried; by default it is retried for minutes
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
-# A secret may contain / and @: it ends where the name of a bucket or host can begin. A port is not a secret.
-_CREDENTIALS = re.compile(r"([^/@:]*)(?::(?!\d+(?:/|$))(.*?))?@(?=[^/@]*(?:/|$))", re.DOTALL)
+_WITH_PORT = ("hdfs", "viewfs")  # schemes of a host with a port, which is not a secret; a bucket has none
+# A secret may contain / and @: it ends where the name of a bucket or host can begin.
+_CREDENTIALS = {
+    with_port: re.compile(rf"([^/@:]*)(?::{port}(.*?))?@(?=[^/@]*(?:/|$))", re.DOTALL)
+    for with_port, port in ((False, ""), (True, r"(?!\d+(?:/|$))"))
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Uri:
         if found is None:
             return None
         scheme, rest, query = found.groups(default="")
-        credentials = None if scheme == "file" else _CREDENTIALS.match(rest)
+        credentials = None if scheme == "file" else _CREDENTIALS[scheme in _WITH_PORT].match(rest)
         if credentials is None:
             return cls(scheme, rest, query=query)
         user, secret = (None if part is None else unquote(part) for part in credentials.groups())
