@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -163,3 +164,14 @@ def test_what_is_named_outright_is_read(tmp_path: Path) -> None:
     for pattern in ("b.parquet.part", "*.part", "_[c]", "_c", ""):
         assert [file.size for file in locate(f"{tmp_path}/{pattern}")][1:] == []
     assert plan(tmp_path, ["_night"]).pieces[0].partition == "_night=1"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """By its name, by a pattern and through a link: a reader would wait for a writer, and Ctrl-C would not end it."""
+    pipe, link = tmp_path / "pipe.parquet", tmp_path / "link.parquet"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for data in (pipe, f"{tmp_path}/p*.parquet", link):
+        with pytest.raises(DataError, match=r"\.parquet: is neither a file nor a directory"):
+            plan(data, ["score"])

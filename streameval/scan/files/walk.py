@@ -128,7 +128,7 @@ class LocalTree(Tree):
         MissingInputError
             If the target of a link does not exist.
         DataError
-            If a link leads back to itself.
+            If a link leads back to itself, or the path is that of a pipe or a device, for which a reader would wait.
         """
         path = path or "/"
         try:
@@ -143,6 +143,9 @@ class LocalTree(Tree):
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return None
             raise
+        if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+            msg = f"{path}: is neither a file nor a directory, such as a pipe; write the rows to a file"
+            raise DataError(msg)
         return Entry(path, stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns, os.path.realpath(path))
 
     def below(self, top: Entry) -> Iterator[Entry]:
