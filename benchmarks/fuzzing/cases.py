@@ -100,7 +100,7 @@ class Case:
 
 def seeded(seed: int) -> random.Random:
     """Random numbers that follow from the seed."""
-    return random.Random(seed)  # noqa: S311 - draws test cases, which a seed must give again; nothing is secret
+    return random.Random(seed)  # noqa: S311 - draws test cases that a seed reproduces; nothing is secret
 
 
 def drawn(rng: random.Random) -> Case:

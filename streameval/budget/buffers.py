@@ -39,7 +39,7 @@ class SpillFile:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - a finalizer closes it
+            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - stays open; a finalizer closes it
         except OSError as error:
             raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)

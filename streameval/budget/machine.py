@@ -33,7 +33,7 @@ __all__ = [
 
 _LARGE_PAGE = 1 << 21  # bytes; smaller arrays are not aligned
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_DISK = Path("/var/tmp")  # noqa: S108 - spill files there have no name (`tempfile`); /tmp is often in memory
+_DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` unlinks spill files, so no name can be guessed; /tmp is often in memory
 _PAGES = Path("/proc/self/statm")
 
 

@@ -159,13 +159,19 @@ def _option(option: Option) -> Callable[[Command], Command]:
     )
 
 
-class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent releases, not in 8.1, the oldest taken
-    """A value for all columns, or ``COLUMN=VALUE``; converted to a pair (column, value)."""
+class _Wrapper(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1, the oldest release supported
+    """Base of types that convert a value by another type."""
 
-    name = "column"
+    name = "value"
 
     def __init__(self, inner: Any) -> None:
         self.inner = click.types.convert_type(inner)
+
+
+class _OfColumn(_Wrapper):
+    """A value for all columns, or ``COLUMN=VALUE``; converted to a pair (column, value)."""
+
+    name = "column"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """The placeholder in the help text."""
@@ -180,13 +186,14 @@ class _OfColumn(click.ParamType):  # type: ignore[type-arg]  # generic in recent
         return column or OTHERS, self.inner.convert(text, param, ctx)
 
 
-class _Bare(click.ParamType):  # type: ignore[type-arg]  # as `_OfColumn`
+class _Bare(_Wrapper):
     """The value of an option such as ``--ci`` that may be given without one; click passes it the next word."""
 
     name = "level"
 
     def __init__(self, option: Option) -> None:
-        self.option, self.inner = option, click.types.convert_type(option.kind.word)
+        super().__init__(option.kind.word)
+        self.option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value; if the next word is not a value, the error explains how to write the option without one."""
@@ -294,9 +301,9 @@ def _words(option: click.Option, value: Any, where: str) -> Any:
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in several):
         msg = f"{where} must be a value or a list of values"
         raise OptionError(msg)
-    if option.multiple and (option.callback is not _one_column or not isinstance(value, list)):
-        return [str(item) for item in several]
-    if isinstance(value, list):
+    if isinstance(value, list) and (not option.multiple or option.callback is _one_column):
         msg = f"{where} must be one value, not a list"
         raise OptionError(msg)
+    if option.multiple:
+        return [str(item) for item in several]
     return str(value).lower() if isinstance(value, bool) else str(value)

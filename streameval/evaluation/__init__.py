@@ -247,7 +247,7 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    raise NotImplementedError  # never called: `gathered` hands all options to `_evaluated`
+    raise NotImplementedError  # never runs: `gathered` replaces the body by a call of `_evaluated`
 
 
 @called_as(evaluate)

@@ -155,7 +155,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
     except RuntimeError:  # "no locator available": nowhere to write the cache
         _UNCACHED.append(function.__name__)
         cache = uncached(function)
-    made._cache = cache  # noqa: SLF001 - numba has no public way to give a loop a cache of another class
+    made._cache = cache  # noqa: SLF001 - numba has no public setter for a cache of another class
     made.compile = _with_turn(made.compile, cache)
     return made
 
@@ -237,7 +237,7 @@ def _cache_classes() -> tuple[Any, Any]:
     from numba.core.caching import FunctionCache, NullCache
     from numba.core.runtime import rtsys
 
-    class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+    class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
         def __init__(self, function: Callable[..., Any]) -> None:
             super().__init__(function)
             self._turn = Turn(self.cache_path, self._impl.filename_base)
@@ -255,7 +255,7 @@ def _cache_classes() -> tuple[Any, Any]:
         def end_turn(self) -> None:
             self._turn.end()
 
-    class NoCache(NullCache):  # type: ignore[misc]  # as above
+    class NoCache(NullCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
         def __init__(self, function: Callable[..., Any]) -> None:
             self._name = function.__name__
 

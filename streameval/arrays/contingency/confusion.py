@@ -222,7 +222,7 @@ class TwoByTwoTable(SparseTable):
         return TwoWay(self.TP, self.FP, self.TN, self.FN)
 
     @cached_property
-    def cells(self) -> source.Cells:  # type: ignore[override]  # the base class stores them; here they are made on first use
+    def cells(self) -> source.Cells:  # type: ignore[override]  # a field of the base class; a table of four cells derives it on first use
         """Non-zero cells."""
         return source.Cells(*twoway_cells(self.counts), [1, 0], [1, 0])
 

@@ -223,7 +223,7 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
         If their module cannot be imported here.
     """
     try:
-        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - a client may run any code on its workers anyway
+        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - bytes from the client, which may run any code here
     except (ImportError, AttributeError) as error:
         from distributed import get_worker
 

@@ -157,7 +157,7 @@ def attribute(
     >>> found.splits["class"].to_pylist(), found.totals["missed_pairs"]
     ([1, 2], 3)
     """
-    raise NotImplementedError  # never called: `gathered` hands all options to `_attributed`
+    raise NotImplementedError  # never runs: `gathered` replaces the body by a call of `_attributed`
 
 
 def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:
