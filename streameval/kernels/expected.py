@@ -10,7 +10,7 @@ hypergeometric means are products::
 So for a size a, all sizes b below a bound enter only through their sums Σ (b)_j. The bound rises as a falls, so each
 b is added to the sums once: the work grows with the sum of the numbers of sizes, not with their product. The terms fall
 like m^j/j!, with alternating signs; double-double numbers keep 20 digits at m = `_MOST`. The other pairs are summed
-term by term.
+one by one, over each h-th count of their range.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
 2837-2854; Loader (2000), *Fast and accurate computation of binomial probabilities*.
@@ -37,6 +37,8 @@ _MOST = 20.0  # largest mean for which the series is used
 _FAR = 1024.0  # largest size in units of √n for which the series is used: 1024^88 is below the largest float
 _NEGLIGIBLE = 2.0**-56
 _TINY = 2.0**-66
+_WIDE = 64.0  # largest standard deviation for which probabilities follow from their neighbours
+_ALIAS = 46.0  # e^-46 bounds the error of a mean over each h-th count
 
 
 class SizeTable(NamedTuple):
@@ -72,21 +74,52 @@ def deviance(x: float, e: float, d: float) -> float:
 
 
 @jit
-def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
-    """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 of the sum is missing."""
+def _rise(a: float, b: float, n: float, k: float, step: int) -> float:
+    """Probability of k + step relative to that of k."""
+    result = 1.0
+    for _ in range(step):
+        result *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        k += 1.0
+    return result
+
+
+@jit
+def _fall(a: float, b: float, n: float, k: float, step: int) -> float:
+    """Probability of k − step relative to that of k."""
+    result = 1.0
+    for _ in range(step):
+        result *= k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
+        k -= 1.0
+    return result
+
+
+@jit
+def _summed(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
+    """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 of the sum is missing.
+
+    Each h-th count is visited. A hypergeometric count is distributed as a sum of independent indicators, so its
+    characteristic function at t is at most exp(−σ²·(1 − cos t)) in magnitude; h is the largest step for which that is
+    below e^-46 at t = 2π/h, where it bounds the error of the weights' sum. With σ = 0, all counts are visited.
+
+    Reference: Vatutin and Mikhailov (1982), *Limit theorems for the number of empty cells in an equiprobable scheme
+    for group allocation of particles*, Theory of Probability and its Applications 27, 734-743.
+    """
     low, high = max(0.0, a + b - n), min(a, b)
     mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
+    step = 1
+    if 2.0 * sigma * sigma >= _ALIAS:
+        step = int(2.0 * math.pi / math.acos(1.0 - _ALIAS / (sigma * sigma)))
     start = deviance(mode, mh, (mode - mh) - ml)
     weights, total = 1.0, start
     w, k, before = 1.0, mode, start
-    ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+    ratio = _rise(a, b, n, k, step)
     while k < high:
         w *= ratio
-        k += 1.0
+        k += step
         term = w * deviance(k, mh, (k - mh) - ml)
         weights += w
         total += term
-        ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        ratio = _rise(a, b, n, k, step)
         if (  # the ratio of the last two terms, term / before, bounds the following ratios
             k > mh + 1.0
             and ratio < 1.0
@@ -97,12 +130,13 @@ def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
             break
         before = term
     w, k = 1.0, mode
+    ratio = _fall(a, b, n, k, step)
     while k > low:
-        w *= k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
-        k -= 1.0
+        w *= ratio
+        k -= step
         weights += w
         total += w * deviance(k, mh, (k - mh) - ml)
-        ratio = k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
+        ratio = _fall(a, b, n, k, step)
         left_out = w * ratio
         if (
             ratio < 1.0
@@ -134,7 +168,7 @@ def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -
     """Mean deviance for a large standard deviation: a sum over points half a σ apart, from −9 σ to 9 σ.
 
     The trapezoidal rule with step h has an error of exp(−2π²σ²/h²) on a bell curve, here below 1e-34; the omitted tails
-    weigh less than 1e-17. The measured difference from the full sum is 4e-15 relative.
+    weigh less than 1e-17. The largest measured error is 1e-15 relative.
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
     e4 = n - a - e3
@@ -236,7 +270,7 @@ def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[floa
             mh, ml = divide_pairs(*two_product(size, b.sizes[j]), n, 0.0)
             sigma = math.sqrt(mh * ((n - size) / n) * ((n - b.sizes[j]) / max(n - 1.0, 1.0)))
             pair = size, b.sizes[j], n, mh, ml
-            mean = _sampled(*pair, sigma) if sigma > 32.0 else _summed(*pair)
+            mean = _sampled(*pair, sigma) if sigma > _WIDE else _summed(*pair, sigma)
             total, error = two_sum(total, float(a.times[i]) * float(b.times[j]) * mean)
             carry += error
     return total + carry

@@ -290,7 +290,21 @@ def test_sampled_range_equals_the_summed_one() -> None:
     for a, b, n in ((4e5, 5e5, 1e6), (3e5, 9e5, 1e6), (1e6, 1e6, 1e8)):
         mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
         sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
-        assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml), rel=1e-13)
+        assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml, 0), rel=1e-13)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 10**5), st.integers(1, 10**5), st.integers(2, 10**5))
+def test_each_hth_count_gives_the_mean_over_all(a: int, b: int, more: int) -> None:
+    """A part of the counts is enough: the mean agrees with that over all counts, for means and spreads of all sizes."""
+    from streameval.kernels import expected as kernels
+    from streameval.kernels.exact import divide_pairs, two_product
+
+    n = float(max(a, b) + more)
+    mh, ml = divide_pairs(*two_product(float(a), float(b)), n, 0.0)
+    sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
+    given = float(a), float(b), n, mh, ml
+    assert kernels._summed(*given, sigma) == pytest.approx(kernels._summed(*given, 0), rel=4e-14)
 
 
 SIZES = st.dictionaries(st.integers(1, 3000) | st.integers(1, 10**7), st.integers(1, 10**6), min_size=1, max_size=12)
