@@ -38,13 +38,18 @@ _FAR = 1024.0  # largest size in units of √n for which the series is used: 102
 _NEGLIGIBLE = 2.0**-56
 _TINY = 2.0**-66
 _WIDE = 64.0  # largest standard deviation for which probabilities follow from their neighbours
+_HUGE = 2.0**52  # counts above this have no neighbours among float64 numbers
 _ALIAS = 46.0  # e^-46 bounds the error of a mean over each h-th count
 
 
 class SizeTable(NamedTuple):
-    """Distinct sizes in ascending order, their multiplicities, and their logarithms as double-double numbers."""
+    """Distinct sizes in ascending order, their multiplicities, and their logarithms as double-double numbers.
+
+    `others` holds the rows outside of a group of each size, n − size, which must not be a difference of rounded numbers.
+    """
 
     sizes: Floats
+    others: Floats
     times: Ints
     high: Floats
     low: Floats
@@ -74,52 +79,53 @@ def deviance(x: float, e: float, d: float) -> float:
 
 
 @jit
-def _rise(a: float, b: float, n: float, k: float, step: int) -> float:
+def _rise(a: float, b: float, other: float, k: float, step: int) -> float:
     """Probability of k + step relative to that of k."""
     result = 1.0
     for _ in range(step):
-        result *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        result *= (a - k) * (b - k) / ((k + 1.0) * (other - (b - k) + 1.0))
         k += 1.0
     return result
 
 
 @jit
-def _fall(a: float, b: float, n: float, k: float, step: int) -> float:
+def _fall(a: float, b: float, other: float, k: float, step: int) -> float:
     """Probability of k − step relative to that of k."""
     result = 1.0
     for _ in range(step):
-        result *= k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
+        result *= k * (other - (b - k)) / ((a - k + 1.0) * (b - k + 1.0))
         k -= 1.0
     return result
 
 
 @jit
-def _summed(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
+def _summed(a: float, b: float, other: float, mh: float, ml: float, sigma: float) -> float:
     """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 of the sum is missing.
 
-    Each h-th count is visited. A hypergeometric count is distributed as a sum of independent indicators, so its
-    characteristic function at t is at most exp(−σ²·(1 − cos t)) in magnitude; h is the largest step for which that is
-    below e^-46 at t = 2π/h, where it bounds the error of the weights' sum. With σ = 0, all counts are visited.
+    The sizes of the groups are a ≥ b, and `other` is n − a. Each h-th count is visited. A hypergeometric count is
+    distributed as a sum of independent indicators, so its characteristic function at t is at most exp(−σ²·(1 − cos t))
+    in magnitude; h is the largest step for which that is below e^-46 at t = 2π/h, where it bounds the error of the
+    weights' sum. With σ = 0, all counts are visited.
 
     Reference: Vatutin and Mikhailov (1982), *Limit theorems for the number of empty cells in an equiprobable scheme
     for group allocation of particles*, Theory of Probability and its Applications 27, 734-743.
     """
-    low, high = max(0.0, a + b - n), min(a, b)
-    mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
+    low = max(0.0, b - other)
+    mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (a + other + 2.0)), low), b)
     step = 1
     if 2.0 * sigma * sigma >= _ALIAS:
         step = int(2.0 * math.pi / math.acos(1.0 - _ALIAS / (sigma * sigma)))
     start = deviance(mode, mh, (mode - mh) - ml)
     weights, total = 1.0, start
     w, k, before = 1.0, mode, start
-    ratio = _rise(a, b, n, k, step)
-    while k < high:
+    ratio = _rise(a, b, other, k, step)
+    while k < b:
         w *= ratio
         k += step
         term = w * deviance(k, mh, (k - mh) - ml)
         weights += w
         total += term
-        ratio = _rise(a, b, n, k, step)
+        ratio = _rise(a, b, other, k, step)
         if (  # the ratio of the last two terms, term / before, bounds the following ratios
             k > mh + 1.0
             and ratio < 1.0
@@ -130,13 +136,13 @@ def _summed(a: float, b: float, n: float, mh: float, ml: float, sigma: float) ->
             break
         before = term
     w, k = 1.0, mode
-    ratio = _fall(a, b, n, k, step)
+    ratio = _fall(a, b, other, k, step)
     while k > low:
         w *= ratio
         k -= step
         weights += w
         total += w * deviance(k, mh, (k - mh) - ml)
-        ratio = _fall(a, b, n, k, step)
+        ratio = _fall(a, b, other, k, step)
         left_out = w * ratio
         if (
             ratio < 1.0
@@ -164,14 +170,16 @@ def _log_weight(k: float, e1: float, e2: float, e3: float, e4: float, ml: float)
 
 
 @jit
-def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
+def _sampled(a: float, b: float, other: float, mh: float, ml: float, sigma: float) -> float:
     """Mean deviance for a large standard deviation: a sum over points half a σ apart, from −9 σ to 9 σ.
+
+    The sizes of the groups are a ≥ b, and `other` is n − a.
 
     The trapezoidal rule with step h has an error of exp(−2π²σ²/h²) on a bell curve, here below 1e-34; the omitted tails
     weigh less than 1e-17. The largest measured error is 1e-15 relative.
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
-    e4 = n - a - e3
+    e4 = other - e3
     step = np.floor(sigma / 2.0)  # a float, because values may exceed the int64 range
     centre = np.floor(mh)
     top = _log_weight(centre, mh, e2, e3, e4, ml)
@@ -252,6 +260,19 @@ def _of_size(a, log_a, most, n, log_n, unit, scaled, sums):
 
 
 @jit
+def _of_pair(large: tuple[float, float], small: tuple[float, float], n: float) -> float:
+    """Mean deviance of a pair of groups, each given by its size and the number of rows outside of it."""
+    (a, other), (b, outside) = large, small
+    mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
+    variance = mh * (other / n) * (outside / max(n - 1.0, 1.0))
+    if mh >= _HUGE:
+        return variance / (2.0 * mh)  # the first term of a series in 1/m
+    sigma = math.sqrt(variance)
+    given = a, b, other, mh, ml, sigma
+    return _sampled(*given) if sigma > _WIDE else _summed(*given)
+
+
+@jit
 def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[float, float], series: Floats) -> float:
     """N times the expected mutual information in nats, from the distinct sizes of both sides.
 
@@ -265,12 +286,9 @@ def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[floa
     if series.size:
         total, carry = _separated(a, b, n, log_n, series, stops)
     for i in range(a.sizes.size):
-        size = a.sizes[i]
         for j in range(stops[i], b.sizes.size):
-            mh, ml = divide_pairs(*two_product(size, b.sizes[j]), n, 0.0)
-            sigma = math.sqrt(mh * ((n - size) / n) * ((n - b.sizes[j]) / max(n - 1.0, 1.0)))
-            pair = size, b.sizes[j], n, mh, ml
-            mean = _sampled(*pair, sigma) if sigma > _WIDE else _summed(*pair, sigma)
+            one, two = (a.sizes[i], a.others[i]), (b.sizes[j], b.others[j])
+            mean = _of_pair(one, two, n) if one[0] >= two[0] else _of_pair(two, one, n)
             total, error = two_sum(total, float(a.times[i]) * float(b.times[j]) * mean)
             carry += error
     return total + carry

@@ -264,16 +264,17 @@ def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
     if total == 0:
         return 0.0
     exact = total < _LARGE
-    sides = (_size_table(classes, exact=exact), _size_table(clusters, exact=exact))
+    sides = (_size_table(classes, total, exact=exact), _size_table(clusters, total, exact=exact))
     high, low = _log_pairs(np.array([total if exact else 1], np.int64))
     series = _newton_series() if exact else np.empty((2, 0))
     return float(expected_information(*sides, float(total), (float(high[0]), float(low[0])), series)) / float(total)
 
 
-def _size_table(sizes: Sizes, *, exact: bool) -> SizeTable:
-    """Sizes for the kernel, with logarithms where they are below 2^62."""
+def _size_table(sizes: Sizes, total: Number, *, exact: bool) -> SizeTable:
+    """Sizes for the kernel, of `total` rows, with logarithms where they are below 2^62."""
     logs = _log_pairs(sizes.values.astype(np.int64)) if exact else (np.empty(0), np.empty(0))
-    return SizeTable(sizes.values.astype(np.float64), sizes.times, *logs)
+    others = (total - sizes.values).astype(np.float64)
+    return SizeTable(sizes.values.astype(np.float64), others, sizes.times, *logs)
 
 
 @lru_cache(maxsize=1)
