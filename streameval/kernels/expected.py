@@ -45,7 +45,7 @@ _ALIAS = 46.0  # e^-46 bounds the error of a mean over each h-th count
 class SizeTable(NamedTuple):
     """Distinct sizes in ascending order, their multiplicities, and their logarithms as double-double numbers.
 
-    `others` holds the rows outside of a group of each size, n − size, which must not be a difference of rounded numbers.
+    `others` holds the rows outside of a group of each size, n − size, rounded after the subtraction.
     """
 
     sizes: Floats
