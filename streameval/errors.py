@@ -56,7 +56,20 @@ class MissingInputError(DataError):
 
 
 class MissingColumnError(DataError):
-    """A requested column is not in the data."""
+    """A requested column is not in the data.
+
+    Parameters
+    ----------
+    message : str
+    column : str
+        Name of the column.
+    similar : str
+        A column with a similar name, or the parent of a missing field; empty if there is none.
+    """
+
+    def __init__(self, message: str = "", column: str = "", similar: str = "") -> None:
+        super().__init__(message)
+        self.column, self.similar = column, similar
 
 
 class SchemaError(DataError):

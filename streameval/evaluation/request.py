@@ -127,20 +127,20 @@ class Request:
         try:
             return plan(data, self.columns, **how)
         except MissingColumnError as error:
-            remedy = self._remedy(str(error))
+            remedy = self._remedy(error)
             if not remedy:
                 raise
             msg = f"{error}; {remedy}"
-            raise MissingColumnError(msg) from None
+            raise MissingColumnError(msg, error.column, error.similar) from None
 
-    def _remedy(self, error: str) -> str:
-        """What to do about a missing column; empty if its name tells enough."""
-        if self.options["label"] == self.label.column == "label" and "no column 'label';" in error:
+    def _remedy(self, error: MissingColumnError) -> str:
+        """What to do about a missing column; empty if the message of its error is sufficient."""
+        if error.column == self.options["label"] == self.label.column == "label":
             classes = ", or ask for metrics='classes' (--metric classes), which needs none"
             return f"name the column of labels (--label){classes if self.classes and not self.scores else ''}"
-        for name in self.where.columns if self.where else ():
-            if f"no column {name!r}; it has" in error and name not in replace(self, where=None).columns:
-                return f"where reads it; a text has single quotes, such as '{name}'"
+        read = error.column in (self.where.columns if self.where else ())
+        if read and not error.similar and error.column not in replace(self, where=None).columns:
+            return f"where reads it; a text has single quotes, such as '{error.column}'"
         return ""
 
     @property

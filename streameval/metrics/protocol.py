@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from streameval.metrics.units import Sizes
 
@@ -116,6 +116,7 @@ class Metric(Basis):
         it reads all
     drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
     assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
+    options : fields whose values options set: name of the field by name of the option
     of_all_rows : name of the metric of all rows that a metric of a sample estimates; None for other metrics
     """
 
@@ -141,6 +142,10 @@ class Metric(Basis):
     @property
     def assignment_cells(self) -> int | None:  # noqa: D102
         return None
+
+    @property
+    def options(self) -> Mapping[str, str]:  # noqa: D102
+        return {}
 
     @property
     def of_all_rows(self) -> str | None:  # noqa: D102

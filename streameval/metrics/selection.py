@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.metrics.catalogue import CATALOGUE, FAMILIES, clustering_rows, glob_of
-from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.clustering import (
     CLUSTERING_METRICS,
@@ -17,9 +16,8 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
-from streameval.metrics.scores.calibration.scoring import LogLoss
 from streameval.metrics.scores.gain import truncated
-from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
+from streameval.metrics.scores.gain_sampled import approximations
 from streameval.metrics.scores.operating_points import operating_points
 from streameval.metrics.sketches import named_quantile, quantiles
 
@@ -104,7 +102,7 @@ class Selection:
                     msg += ", and variants such as assignment_score/m3/raw"
                 msg += f"; groups are {', '.join(self._groups)}"
                 raise OptionError(msg)
-        if self.clip is not None and LogLoss(self.clip) not in self.of("score"):
+        if self.clip is not None and not any("clip" in metric.options for metric in self.of("score")):
             msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
             raise OptionError(msg, "clip")
 
@@ -168,7 +166,7 @@ class Selection:
         return dict.fromkeys((*self._plain_names, *more))
 
     @property
-    def _areas(self) -> tuple[AgcApprox, ...]:
+    def _areas(self) -> tuple[Metric, ...]:
         return approximations(self.truncate, self.quantiles) if self.quantiles else ()
 
     def _picked(self, rows: Iterable[Entry]) -> tuple[Metric, ...]:
@@ -195,18 +193,17 @@ class Selection:
         return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
     def _with_options(self, metric: Any) -> Any:
-        if isinstance(metric, AgcApprox):
-            return replace(metric, quantiles=self.quantiles or metric.quantiles)
-        if isinstance(metric, LogLoss):
-            return replace(metric, clip=self.clip)
-        return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric
+        """The metric with the options that it takes; those not given leave its defaults."""
+        given = {field: getattr(self, option) for option, field in metric.options.items()}
+        known = {field: value for field, value in given.items() if value is not None}
+        return replace(metric, **known) if known else metric
 
     @property
     def _clustering(self) -> tuple[Any, ...]:
         usual = CLUSTERING_METRICS if self.usual else ()
         named = (m for pattern in self.patterns for m in _measures(pattern))
         asked = {m.name: m for m in (*usual, *named)}.values()
-        return tuple(replace(m, assignment_cells=self.assignment_cells) if m.needs_matching else m for m in asked)
+        return tuple(map(self._with_options, asked))
 
 
 def _measures(pattern: str) -> tuple[Any, ...]:

@@ -120,11 +120,12 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
     parent = column.split(".")[0]
     if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
         msg = f"{name}: no field {column!r}; {parent!r} is {_short(schema.field(parent).type)}"
-        return MissingColumnError(msg)
-    near = get_close_matches(column, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? It" if near else "it"
+        return MissingColumnError(msg, column, parent)
+    near = "".join(get_close_matches(column, names, n=1, cutoff=0.5))
+    hint = f"did you mean {near!r}? It" if near else "it"
     more = f", … ({len(names)} in all)" if len(names) > LISTED else ""
-    return MissingColumnError(f"{name}: no column {column!r}; {hint} has: {', '.join(names[:LISTED])}{more}")
+    msg = f"{name}: no column {column!r}; {hint} has: {', '.join(names[:LISTED])}{more}"
+    return MissingColumnError(msg, column, near)
 
 
 def _short(kind: pa.DataType) -> str:

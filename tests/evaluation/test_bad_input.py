@@ -587,6 +587,8 @@ def test_a_missing_column_of_labels_says_how_to_name_one(tmp_path: Path) -> None
     pairs = {"score": None, "cluster": "id", "classes": "id"}
     refused(MissingColumnError, pa.table(columns), "--metric classes", metrics=["classes", "aul"], **pairs)
     assert "--label" not in refused(MissingColumnError, pa.table(GOOD), "'y'", label="y")
+    told = refused(MissingColumnError, write(tmp_path / "no column 'label'; it has.parquet", GOOD), "'w'", weight="w")
+    assert "--label" not in told  # the column decides, not the text of the message
 
 
 @pytest.mark.parametrize(

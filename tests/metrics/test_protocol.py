@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ import pytest
 
 import streameval
 from streameval import evaluate
-from streameval.metrics.catalogue import CATALOGUE
+from streameval.metrics.catalogue import CATALOGUE, clustering_rows
 from streameval.metrics.protocol import Metric, as_metric
+from streameval.metrics.scores.gain_sampled import AgcApprox
+from streameval.metrics.selection import Selection
+from streameval.options import honoured
 
 PACKAGE = Path(streameval.__file__).parent
 DATA = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.9, math.nan], "group": ["a", "a", "b", "b"]})
@@ -43,6 +46,24 @@ def test_metrics_of_the_catalogue_have_every_member(entry: Any) -> None:
     assert isinstance(entry.metric, Metric)
     assert as_metric(entry.metric) is entry.metric
     assert not entry.metric.user_defined
+
+
+OPTION_VALUES = {"aul_threshold": 3.0, "quantiles": 7, "clip": 0.1, "assignment_cells": 5}
+
+
+def test_a_metric_says_which_options_set_its_fields() -> None:
+    """The options are rows of the table, and a selection sets these fields and no others."""
+    metrics = [row.metric for row in (*CATALOGUE, *clustering_rows()) if row.metric] + [AgcApprox()]
+    assert {option for metric in metrics for option in metric.options} == OPTION_VALUES.keys()
+    assert honoured("evaluate").keys() >= OPTION_VALUES.keys()
+    selection = Selection(("score", "sample", "cluster", "classes"), ("*",), **OPTION_VALUES)
+    found = {metric.name: metric for family in selection.families for metric in selection.of(family)}
+    given = {metric.name: metric for metric in metrics if metric.name in found}
+    for name, metric in given.items():
+        known = {field: OPTION_VALUES[option] for option, field in metric.options.items()}
+        assert found[name] == (replace(metric, **known) if known else metric)
+    assert {"aul", "log_loss", "agc_approx"} <= given.keys()
+    assert {metric.assignment_cells for metric in found.values()} == {None, 5}
 
 
 def test_a_users_object_gets_the_defaults() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.typing import Array
@@ -103,6 +103,7 @@ class Aul(Metric):
 
     threshold: float = 1
     name: str = "aul"
+    options: ClassVar[Mapping[str, str]] = {"aul_threshold": "threshold"}
 
     def partial(self, part: SizeTable) -> SizeTable:
         """The size table itself."""

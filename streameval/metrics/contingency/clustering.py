@@ -33,7 +33,7 @@ from streameval.metrics.protocol import Metric
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval.metrics.contingency.measure import Measure
     from streameval.metrics.contingency.null_models import TableStatistics
@@ -136,6 +136,11 @@ class ClusteringMetric(Metric):
         if lower == lower and upper == upper:
             return lower, upper
         return "no rows" if not part.total else "not defined for this table"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The option for its limit on cells, if it needs the best matching."""
+        return {"assignment_cells": "assignment_cells"} if self.needs_matching else {}
 
     def combine(self, partials: Sequence[tuple[float, float] | str], state: object) -> Scalar:
         """The value: a table has one summary, so there is one partial."""

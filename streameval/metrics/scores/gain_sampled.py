@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -59,7 +59,7 @@ from streameval.states.scores.parts import ScorePart, known
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.states.sampled.bins import SampledBins
     from streameval.states.sampled.digests import SampledDigests
@@ -113,6 +113,7 @@ class AgcApprox(Metric):
     truncate: float = 1
     quantiles: int = 100
     read: float = 1.0
+    options: ClassVar[Mapping[str, str]] = {"quantiles": "quantiles"}
 
     def __post_init__(self) -> None:
         kept_points(self.truncate, 1)
