@@ -24,6 +24,9 @@ it and exits with status 1, or 2 for an `OptionError`.
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 __all__ = [
     "ClusterError",
     "CorruptFileError",
@@ -40,11 +43,32 @@ __all__ = [
     "StoreError",
     "StreamevalError",
     "WeightError",
+    "masked",
 ]
+
+# user:secret@ after a scheme; a host with a port is none, but buckets have no port
+_CREDENTIALS = re.compile(
+    r"(\b(?:s3a?|gc?s)\s?:/*|[a-zA-Z][\w+.-]*\s?:/+(?![^\s/@:]*:\d+(?:/|$)))[^\s/@:'\"]*:[^\s'\"]*@"
+)
+_OPTIONS = re.compile(r"([a-zA-Z][\w+.-]*:/[^\s?'\"]*)\?[\w.-]+=[^\s'\"]*[^\s'\":,;]")
+
+
+def masked(text: str) -> str:
+    """A message in which no URI, or what was meant to be one, shows its credentials or options.
+
+    Examples
+    --------
+    >>> masked("s3:/key:sec/ret@bucket/x?option=value: no such file")
+    's3:/…@bucket/x: no such file'
+    """
+    return _OPTIONS.sub(r"\1", _CREDENTIALS.sub(r"\1…@", text))
 
 
 class StreamevalError(Exception):
-    """Root of everything streameval raises on purpose."""
+    """Root of everything streameval raises on purpose; its message shows no credentials."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class DataError(StreamevalError, ValueError):

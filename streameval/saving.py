@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TABULAR", "AsJson", "Saved", "check_writable", "ending", "save", "write_whole"]
+__all__ = ["TABULAR", "AsJson", "Saved", "check_local", "check_writable", "ending", "save", "write_whole"]
 
 TABULAR = ("csv", "parquet")  # formats of one table
 
@@ -43,6 +43,14 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "
     return found
 
 
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Raise `OptionError` if a file or directory to write is given as a URI."""
+    text = os.fspath(path)
+    if "://" in text:
+        msg = f"{text}: results are written to a local disk, not to a URI; name a local path and copy it afterwards"
+        raise OptionError(msg)
+
+
 def check_writable(*paths: str | os.PathLike[str]) -> None:
     """Raise, before anything is computed, if a file cannot be written, or two results would share one.
 
@@ -51,8 +59,10 @@ def check_writable(*paths: str | os.PathLike[str]) -> None:
     StreamevalError
         If its directory is not there or not writable, or it is a directory.
     OptionError
-        If one is named twice.
+        If one is named twice, or is a URI.
     """
+    for path in paths:
+        check_local(path)
     places = [Path(path) for path in paths]
     for path in places:
         if not path.parent.is_dir():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from streameval.errors import OptionError, StreamevalError
+from streameval.errors import OptionError, StreamevalError, masked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,8 @@ class Commands(click.Group):
         """Read the arguments."""
         try:
             return super().make_context(*args, **extra)
+        except click.UsageError as error:
+            raise click.UsageError(masked(error.format_message()), error.ctx) from None
         except KeyboardInterrupt:
             self._interrupt.tell()
 
@@ -71,6 +73,8 @@ class Commands(click.Group):
             command = self.commands.get(ctx.invoked_subcommand or "")
             text = _spelled(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
+        except click.UsageError as error:
+            raise click.UsageError(masked(error.format_message()), error.ctx) from None
         except (KeyboardInterrupt, click.Abort):
             self._interrupt.tell()
         except BrokenPipeError:
@@ -114,7 +118,7 @@ class _Interrupt:
 
 
 def _fail(text: str, status: int) -> NoReturn:
-    click.echo(f"streameval: error: {' '.join(text.split())}", err=True)
+    click.echo(f"streameval: error: {' '.join(masked(text).split())}", err=True)
     sys.exit(status)
 
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from streameval.budget import available_threads
+from streameval.saving import check_local
 from streameval.simulation.files import Run, cannot_write, install, prepare
 from streameval.simulation.model import Model, check_integer
 
@@ -185,6 +186,7 @@ def simulate(
     check_integer("partitions", partitions, 1, MOST_NIGHTS)
     threads = available_threads() if threads is None else threads
     check_integer("threads", threads, 1, 1024)
+    check_local(out)
     path = Path(out)
     stage = prepare(path, overwrite=overwrite)
     written = _write(Run(model, stage, partitions, threads, progress))

@@ -14,10 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
+from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError
+from streameval.scan.files.uris import Uri
 from streameval.store.files.ledger import _SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
@@ -211,7 +214,10 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
         store.evaluate()
 
 
-@pytest.mark.parametrize("secret", ["SECRETKEY", "SEC/RETKEY", "7/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY"])
+SECRETS = ["SECRETKEY", "SEC/RETKEY", "7/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY", "p@S/RETKEY"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
 def test_credentials_are_never_shown(secret):
     """Neither in a repr nor in a message or the errors behind it."""
     options = "?endpoint_override=127.0.0.1:1&scheme=http&region=eu&request_timeout=0.1&connect_timeout=0.1"
@@ -223,3 +229,41 @@ def test_credentials_are_never_shown(secret):
         told.append("".join(traceback.format_exception(caught.value)))
     for text in told:
         assert not [part for part in ("AKIDX", "RETKEY", "SECRET") if part in text], text
+
+
+def test_a_secret_that_may_end_at_two_places_is_refused():
+    """Its rest would be a part of the path, which messages show; a secret of 40 characters ends at the first @."""
+    with pytest.raises(OptionError, match="more than one @; give the credentials in the environment") as caught:
+        evaluate("s3://AKIDX:SECRET@bucket/RETKEY@bucket/x", score="s")
+    assert "RETKEY" not in str(caught.value)
+    uri = Uri.parse(f"s3://AKIDX:{'K' * 40}@bucket/user=a@b.com/x")
+    assert (uri.path, uri.secret) == ("bucket/user=a@b.com/x", "K" * 40)
+
+
+URI = "s3://AKIDX:SEC/RETKEY@bucket/x?endpoint_override=127.0.0.1:1&scheme=http&region=eu&connect_timeout=0.1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", URI.replace("//", "/"), "--score", "s"],
+        ["evaluate", f" {URI}", "--score", "s"],
+        ["evaluate", ".", "--json", URI],
+        ["evaluate", ".", "--config", URI],
+        ["evaluate", ".", "--rules", URI],
+        ["evaluate", ".", "--memory", URI],
+        ["evaluate", ".", "--where", URI],
+        ["evaluate", ".", "--scheduler", URI, "--score", "s"],
+        ["show", URI, URI],
+        ["update", URI, f"{URI}/y"],
+        ["simulate", URI, "--rows", "10"],
+        ["metrics", URI],
+    ],
+)
+def test_no_command_repeats_credentials(words, tmp_path, monkeypatch):
+    """Whatever is wrong with them, or wherever they are given by mistake; nothing is written under their name."""
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code in (1, 2)
+    assert not [part for part in ("AKIDX", "RETKEY", "SEC") if part in found.output], found.output
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
 
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
-_USER, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
-URI_OPTIONS = (*S3_OPTIONS.values(), _USER, _SECRET, "AWS_ALLOW_HTTP")  # the last is implied by the endpoint
+_KEY_ID, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+URI_OPTIONS = (*S3_OPTIONS.values(), _KEY_ID, _SECRET, "AWS_ALLOW_HTTP")  # the last is implied by the endpoint
 
 _GOOGLE, _PATIENCE = ("gs", "gcs"), "retry_limit_seconds"  # pyarrow's name
 PATIENCE = 10  # seconds for which a request to Google's storage is retried; by default it is retried for minutes
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
+_MISSPELT = re.compile(r"\s*[a-zA-Z][a-zA-Z0-9+.-]+\s*:\s*/.*@", re.DOTALL)  # neither a URI nor a likely path
 _WITH_PORT = ("hdfs", "viewfs")  # schemes of a host with a port, which is not a secret; a bucket has none
+_PORT = re.compile(r":\d+(?:/|$)")
 # A secret may contain / and @: it ends where the name of a bucket or host can begin.
-_CREDENTIALS = {
-    with_port: re.compile(rf"([^/@:]*)(?::{port}(.*?))?@(?=[^/@]*(?:/|$))", re.DOTALL)
-    for with_port, port in ((False, ""), (True, r"(?!\d+(?:/|$))"))
-}
+_END = re.compile(r"@(?=[^/@]*(?:/|$))")
+_BUCKET = re.compile(r"@[a-z0-9][a-z0-9._-]+[a-z0-9](?::\d+)?(?=/|$)", re.IGNORECASE)
+_USUAL = 40  # characters of a secret of Amazon or Google
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,25 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> Uri | None:
-        """The parts of a text; None if it is a plain path."""
+        """The parts of a text; None if it is a plain path.
+
+        Raises
+        ------
+        OptionError
+            If a secret may end at more than one place, or a text with a secret is almost a URI.
+        """
         found = _URI.fullmatch(text)
         if found is None:
+            if _MISSPELT.match(text):
+                msg = f"{masked(text)} is neither a URI nor a path; write scheme://bucket/path"
+                raise OptionError(msg)
             return None
         scheme, rest, query = found.groups(default="")
-        credentials = None if scheme == "file" else _CREDENTIALS[scheme in _WITH_PORT].match(rest)
-        if credentials is None:
+        end = _secret_end(text, scheme, rest)
+        if end is None:
             return cls(scheme, rest, query=query)
-        user, secret = (None if part is None else unquote(part) for part in credentials.groups())
-        return cls(scheme, rest[credentials.end() :], user, secret, query)
+        user, colon, secret = rest[:end].partition(":")
+        return cls(scheme, rest[end + 1 :], unquote(user), unquote(secret) if colon else None, query)
 
     @property
     def on_s3(self) -> bool:
@@ -97,7 +107,7 @@ class Uri:
         given = self.options
         found = dict(others or {}) | {theirs: given[mine] for mine, theirs in S3_OPTIONS.items() if mine in given}
         if self.user:
-            found |= {_USER: self.user, _SECRET: self.secret or ""}
+            found |= {_KEY_ID: self.user, _SECRET: self.secret or ""}
         endpoint = found.get("AWS_ENDPOINT_URL")
         if endpoint and "://" not in endpoint:
             endpoint = found["AWS_ENDPOINT_URL"] = f"{given.get('scheme', 'https')}://{endpoint}"
@@ -124,7 +134,7 @@ class Uri:
         if other is not None:
             msg = f"{self.name}: storage option {other} cannot be part of a URI; set it in the environment"
             raise OptionError(msg)
-        user, secret = (self.user, self.secret) if self.user else (given.get(_USER), given.get(_SECRET, ""))
+        user, secret = (self.user, self.secret) if self.user else (given.get(_KEY_ID), given.get(_SECRET, ""))
         query = {mine: given[theirs] for mine, theirs in S3_OPTIONS.items() if theirs in given} | self.options
         made = replace(self, user=user, secret=secret if user else None, query=f"?{urlencode(query)}" if query else "")
         return made.at(self.path)
@@ -142,11 +152,34 @@ class Uri:
         return f"{self.scheme}://{':'.join(parts)}{'@' if parts else ''}{path}{self.query}"
 
 
+def _secret_end(text: str, scheme: str, rest: str) -> int | None:
+    """Where the credentials of a URI end; None if it has none."""
+    if scheme == "file":
+        return None
+    start = min((rest.find(c) for c in "/@:" if c in rest), default=len(rest))
+    if not rest.startswith(":", start):
+        return start if _END.match(rest, start) else None
+    if scheme in _WITH_PORT and _PORT.match(rest, start):
+        return None
+    ends = [found.start() for found in _END.finditer(rest, start)]
+    likely = [end for end in ends if _BUCKET.match(rest, end)]
+    if len(likely) > 1 and likely[0] - start <= _USUAL:
+        msg = (
+            f"{masked(text)}: the secret may end at more than one @; give the credentials in the environment "
+            f"({_KEY_ID}, {_SECRET})"
+        )
+        raise OptionError(msg)
+    return next(iter(likely or ends[-1:]), None)
+
+
 def shown(text: str) -> str:
     """A path or URI for messages, without credentials and options.
 
     >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
     's3://bucket/scores/*.parquet'
     """
-    uri = Uri.parse(text)
+    try:
+        uri = Uri.parse(text)
+    except OptionError:
+        return masked(text)
     return text if uri is None else uri.name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from streameval.errors import OptionError
-from streameval.scan.files.uris import Uri
+from streameval.scan.files.uris import Uri, shown
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def check_apart(location: Location, data: Any) -> None:
         place = _place(given if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
         if any(c in place for c in "*?["):
             if _within(PurePosixPath(place).parent.as_posix(), store):
-                _refuse(location, f"the data {given} lie in it")
+                _refuse(location, f"the data {shown(given)} lie in it")
         elif _within(place, store):
-            _refuse(location, f"the data {given} lie in it")
+            _refuse(location, f"the data {shown(given)} lie in it")
         elif _within(store, place):
-            _refuse(location, f"it lies in its data {given}")
+            _refuse(location, f"it lies in its data {shown(given)}")
 
 
 def check_files(location: Location, paths: Iterable[str]) -> None:
