@@ -103,8 +103,10 @@ def store_named(
 
 def _is_local_data(path: str) -> bool:
     """Whether a local path is not a store; decided without importing the store's modules."""
-    folder = os.path.normpath(Path(path).expanduser().absolute())
-    return "://" not in path and not Path(folder, "ledger", "_delta_log").is_dir()
+    folder = Path(path)
+    with suppress(RuntimeError):  # ~name, if no user has that name
+        folder = folder.expanduser()
+    return "://" not in path and not Path(os.path.normpath(folder.absolute()), "ledger", "_delta_log").is_dir()
 
 
 @click.command()

@@ -309,7 +309,7 @@ OPTIONS = (
            "Directory for states that exceed --memory. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
            "What to do with files that cannot be read."),
-    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0"), None,
+    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0", 0), None,
            ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",

@@ -90,7 +90,7 @@ def find(
     absent = [column for column in columns if not (nested_path(schema, column) or column in keys)]
     if absent:
         raise _missing(
-            schema, absent[0], name, [str(other) for other in (schema.names if also is None else also)] + list(keys)
+            schema, absent[0], name, list(dict.fromkeys([*map(str, schema.names if also is None else also), *keys]))
         )
     return tuple(_kind(schema, column, name, keys) for column in columns)
 

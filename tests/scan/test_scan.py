@@ -156,6 +156,9 @@ def test_home_is_expanded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tilde means the home directory, as in the shell."""
     monkeypatch.setenv("HOME", str(tree.parent))
     assert rows_of("~/scores").num_rows == 200
+    monkeypatch.chdir(tree.parent)
+    write(tree.parent / "~backup.parquet", sample(5))
+    assert rows_of("~backup.parquet").num_rows == 5
 
 
 def test_single_file_of_any_name(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from streameval import Store, evaluate, quantile_sketch
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
+from streameval.errors import CorruptFileError, DataError, MissingColumnError, MissingInputError, OptionError
 from streameval.scan import locate, plan, read
 
 OLD = pa.table({"label": [0, 1] * 10, "score": [i / 20 for i in range(20)], "night": ["x", "y z"] * 10})
@@ -82,6 +82,29 @@ def test_partition_values_are_those_of_the_log(tmp_path: Path) -> None:
     assert scan.schema.field("day").type == pa.int32()
     found = rows_of(table, ("score", "day", "at"))
     assert sorted(found, key=lambda row: row["score"]) == data.to_pylist()
+
+
+def test_a_column_added_later_is_null_in_older_files(tmp_path: Path) -> None:
+    """The schema is that of the log: filters, slices and weights see the nulls; a column of no version is refused."""
+    table = write(tmp_path / "t", OLD, partition_by=["night"])
+    added = NEW.append_column("length", pa.array([1, 2, 3, 4, 5, 6]))
+    write_deltalake(str(table), added, mode="append", schema_mode="merge")
+    assert [row["length"] for row in rows_of(table, ("score", "length"))].count(None) == 20
+    assert evaluate(table, score="score", where="length >= 3").rows == 4
+    assert evaluate(table, score="score", where="length IS NULL").rows == 20
+    with pytest.raises(MissingColumnError, match=r"no column 'width'; it has: .*length"):
+        plan(table, ["width"])
+    with pytest.raises(MissingColumnError, match="no column 'length'"):
+        plan(table, ["length"], delta_version=0)
+
+
+def test_a_file_with_another_size_than_in_the_log_is_refused(tmp_path: Path) -> None:
+    """A file that was replaced under its name is not the one that the table has."""
+    table = write(tmp_path / "t", OLD)
+    [path] = table.glob("*.parquet")
+    pq.write_table(NEW, path)
+    with pytest.raises(CorruptFileError, match=r"has [\d,]+ bytes, but [\d,]+ in the log of the Delta table"):
+        plan(table, ["score"])
 
 
 def test_a_directory_of_tables_and_of_plain_files(tmp_path: Path) -> None:
@@ -160,6 +183,7 @@ def test_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("streameval.scan.footers.GATHER_ROWS", 2)
     path = next((table / "night=x").glob("*.parquet"))
     pq.write_table(pq.ParquetFile(path).read(), path, row_group_size=2)
+    edited(table, lambda _, values: values.update(size=path.stat().st_size) if path.name in str(values) else None)
     assert rows_of(table, ("label", "score", "night")) == left
     assert evaluate(table, score="score", unlabelled="drop", pos_label=0).rows == 7
 

@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from streameval.errors import DataError, MissingInputError
+from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.scan.files.tables import Tables, live_files
-from streameval.scan.files.uris import Uri, shown
+from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.scan.files.walk import Entry, LocalTree, Tree, tree_of
 from streameval.scan.messages import reason, unreadable
 from streameval.scan.pieces import Constant
@@ -71,6 +71,8 @@ class File:
         0 if `path` has no symbolic link, 1 if the named input has one, 2 if there is one below the input.
     deleted : bytes
         Bits of the rows that a Delta table has deleted; see `LiveFile`.
+    columns : tuple of (str, Constant)
+        The columns of the Delta table, all null: a file written before a column was added lacks it.
     """
 
     filesystem: Any
@@ -84,6 +86,7 @@ class File:
     real: str = ""
     detour: int = 0
     deleted: bytes = b""
+    columns: tuple[tuple[str, Constant], ...] = ()
 
     @property
     def origin(self) -> str:
@@ -101,10 +104,11 @@ class File:
 
     @property
     def keys(self) -> dict[str, Constant]:
-        """Hive keys of the path as strings, and the partition keys of the dataset or table."""
+        """Columns that the file may lack: Hive keys of the path as strings, and those of the dataset or table."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
-        return {key: Constant(value, pa.string(), typed=False) for key, value in values.items()} | dict(self.constants)
+        hive = {key: Constant(value, pa.string(), typed=False) for key, value in values.items()}
+        return dict(self.columns) | hive | dict(self.constants)
 
     def deleted_rows(self, first: int, rows: int) -> Array:
         """Which of `rows` rows, from row `first` on, are deleted: a uint8 array of shape (rows,) of zeros and ones."""
@@ -258,9 +262,9 @@ def _open(text: str) -> _Place:
 
 def _open_local(text: str) -> _Place:
     """The place of a local path, which is a pattern only if no file or directory has that name."""
-    path = Path(text).expanduser()
-    absolute = posixpath.normpath(path.absolute().as_posix())
-    scheme = "" if path.is_absolute() else "relative"
+    path = local_path(text)
+    absolute = posixpath.normpath(path.as_posix())
+    scheme = "" if text.startswith(("/", "~")) else "relative"
     filesystem = fs.LocalFileSystem()
     if not MAGIC.search(text) or os.path.lexists(absolute):
         return _Place(filesystem, absolute, (), scheme)
@@ -347,12 +351,19 @@ def _of_delta(
         if entry is None:
             msg = f"{where.name_of(path)}: does not exist, but this version of the Delta table has it; was it vacuumed?"
             raise MissingInputError(msg)
+        if entry.size is not None and entry.size != live.size:
+            msg = (
+                f"{where.name_of(path)}: has {entry.size:,} bytes, but {live.size:,} in the log of the Delta table; it "
+                "was replaced or cut short: restore it"
+            )
+            raise CorruptFileError(msg)
         yield File(
             where.filesystem,
             path,
             where.name_of(path),
             above if _is_below(root, above) else root,
             constants=live.constants,
+            columns=live.columns,
             size=entry.size,
             mtime=entry.mtime,
             real=path,

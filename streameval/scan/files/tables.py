@@ -47,12 +47,14 @@ class LiveFile:
     path : path relative to the table
     size : size in bytes
     constants : the partition columns with their values
+    columns : the other columns of the table, all null, for a file that was written before they were added
     deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
     """
 
     path: str
     size: int
     constants: tuple[tuple[str, Constant], ...]
+    columns: tuple[tuple[str, Constant], ...]
     deleted: bytes
 
 
@@ -127,6 +129,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     try:
         table = DeltaTable(uri, version=version, storage_options=dict(options) or None)
         actions = pa.table(table.get_add_actions())
+        schema = pa.schema(table.schema().to_arrow())
         deleted = _deleted(table)
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
         which = "its log" if version is None else f"version {version} in its log"
@@ -134,6 +137,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         raise CorruptFileError(msg) from error
     _refuse_mapping(table, name)
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
+    columns = tuple((column.name, Constant(None, column.type)) for column in schema)
     found = []
     for row in actions.to_pylist():
         values = row.get("partition") or {}
@@ -145,7 +149,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
             )
             raise DataError(msg)
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
-        found.append(LiveFile(path, row["size_bytes"], constants, bits))
+        found.append(LiveFile(path, row["size_bytes"], constants, columns, bits))
     if deleted:
         msg = f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         raise CorruptFileError(msg)

@@ -7,7 +7,9 @@ S3 may contain ``/`` and ``@``; it is percent-encoded for pyarrow.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -16,7 +18,7 @@ from streameval.errors import OptionError, masked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
+__all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "local_path", "shown"]
 
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
 _KEY_ID, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
@@ -170,6 +172,14 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
         )
         raise OptionError(msg)
     return next(iter(likely or ends[-1:]), None)
+
+
+def local_path(text: str) -> Path:
+    """An absolute path on the local disk; ``~`` is the home directory, ``~name`` that of a user if there is one."""
+    path = Path(text.removeprefix("file://"))
+    with suppress(RuntimeError):
+        path = path.expanduser()
+    return path.absolute()
 
 
 def shown(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from streameval.errors import OptionError
-from streameval.scan.files.uris import Uri
+from streameval.scan.files.uris import Uri, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Location:
         text = os.fspath(where)
         uri = Uri.parse(text)
         if uri is None or uri.scheme == "file":
-            path = Path(os.path.normpath(Path(text.removeprefix("file://")).expanduser().absolute()))
+            path = Path(os.path.normpath(local_path(text)))
             return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
         if not uri.on_s3:
             msg = f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"

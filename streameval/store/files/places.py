@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
 from streameval.errors import OptionError
-from streameval.scan.files.uris import Uri, shown
+from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _place(text: str, *, local: bool) -> str:
     """A comparable path: with symbolic links resolved, or starting with the bucket."""
     if not local:
         return "/" + _in_bucket(text)
-    return os.path.realpath(Path(text.removeprefix("file://")).expanduser())
+    return os.path.realpath(local_path(text))
 
 
 def _in_bucket(text: str) -> str:
