@@ -85,7 +85,7 @@ def plot_reliability(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (ECE = 0.3125)', 'calibrated']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     curves = [curve for curve in curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
     ax = ax or new_axes(5.0, 6.2)
     draw_reliability(ax, curves, range(len(curves)), log=log)
@@ -152,7 +152,7 @@ def plot_corp(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (MCB = 0.0677)', 'calibrated']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     curves = curves_of(found, "corp", of)
     ax = ax or new_axes()
     draw_corp(ax, curves, range(len(curves)))

@@ -45,14 +45,16 @@ def color(i: int) -> str:
     return COLORS[i % len(COLORS)]
 
 
-def checked_path(save_to: str | Path) -> Path:
-    """Check the path of an image file.
+def checked_path(save_to: str | Path | None) -> Path | None:
+    """The path of an image file, checked; None if there is none.
 
     Raises
     ------
     OptionError
         If the suffix is not a known format, or the folder does not exist.
     """
+    if save_to is None:
+        return None
     path = Path(save_to)
     if path.suffix.lower() not in _FORMATS:
         msg = f"save_to={str(save_to)!r} has no known image format; end it in .png, .svg or .pdf"

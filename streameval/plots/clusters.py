@@ -70,7 +70,7 @@ def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str 
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['false pairs (1 of 1 cluster of several classes)', 'missed pairs (2 of 2 classes in several clusters)']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     tables = {name: getattr(found, name) for name in _LOSSES}
     drawn = {name: table["running_share"].to_numpy() for name, table in tables.items() if table is not None}
     drawn = {name: shares for name, shares in drawn.items() if shares.size and np.isfinite(shares).all()}
@@ -138,7 +138,7 @@ def plot_purity_by_size(
     >>> [text.get_text() for text in axes.get_xticklabels()]
     ['1', '2']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     curve = one_curve(found, "purity", of)
     if not isinstance(curve, Bins):
         msg = "the purity curve has no bins; take evaluation.curve('purity')"
@@ -214,7 +214,7 @@ def plot_worst_clusters(
     >>> [text.get_text() for text in axes.texts]
     ['1', '1  7: 3 rows, 2 positive']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     if attribution.impure is None or not attribution.impure.num_rows:
         msg = "there are no impure clusters to mark; attribute with a label (--label)"
         raise OptionError(msg)

@@ -75,7 +75,7 @@ def plot_slices(
     >>> [text.get_text() for text in axes.get_yticklabels()]
     ['FR', 'DE']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     sliced, whole = _slices(found.results, column, metric, of)
     shown = sorted(sliced[:_MOST], key=_by_value)
     ax = ax or new_axes(6.0, 1.4 + _LINE * len(shown))
@@ -133,7 +133,7 @@ def plot_differences(
     >>> plot_differences([one]).get_yticklabels()[0].get_text().splitlines()
     ['roc_auc', 'v2 − v1']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
     if not every:

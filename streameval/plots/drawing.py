@@ -144,7 +144,7 @@ class Drawing:
         self.look, self.style = look, style
         self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
         save_to, ax = style.get("save_to"), style.get("ax")
-        self.path = None if save_to is None else checked_path(save_to)
+        self.path = checked_path(save_to)
         self.x, self.y = _visible(points[0], points[1], self.limit)
         self.ax = new_axes() if ax is None else ax
         self.earlier = len(curves_on(self.ax))

@@ -70,7 +70,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     >>> [axes.get_title() for axes in plot(evaluate(data, score="score")).axes]
     ['ROC curve', 'Precision-recall curve', 'Gain curve', 'Distribution of score']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     panels = list(_panels(found))
     if not panels:
         msg = "there is nothing to draw: the evaluation has no counts of scores or clusters, no slices, no differences"

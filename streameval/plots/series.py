@@ -62,7 +62,7 @@ def plot_series(
     """
     from matplotlib.figure import Figure
 
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     axes = ax or Figure(figsize=(8, 4), layout="constrained").subplots()
     xs = np.arange(len(names))
     for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):

@@ -48,7 +48,7 @@ def plot_quantiles(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     finite = {}
     for name, (shares, values) in lines.items():
         points = np.array([values, shares], dtype=np.float64)

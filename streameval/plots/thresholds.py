@@ -78,7 +78,7 @@ def plot_score_distributions(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['negative (2)', 'positive (2)']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     drawn = distribution_of(found, of)
     ax = ax or new_axes(6.0, 4.0)
     counted = zip((drawn.negatives, drawn.positives), drawn.infinite, strict=True)
@@ -143,7 +143,7 @@ def plot_thresholds(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['precision', 'recall', 'share flagged']
     """
-    path = None if save_to is None else checked_path(save_to)
+    path = checked_path(save_to)
     curve = one_curve(found, "gain", of, "plot of thresholds")
     at, lines = _by_threshold(curve, log=log)
     ax = ax or new_axes(6.0, 4.0)

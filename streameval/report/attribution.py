@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streameval.plots import sources
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import Read, read_section
@@ -61,12 +62,8 @@ _NONE = {
 _UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "splits": "no earlier cluster was split"}
 
 
-class Attributed(Read, Protocol):
+class Attributed(Read, sources.Attributed, Protocol):
     """The part of an attribution that a report needs."""
-
-    @property
-    def totals(self) -> dict[str, float]:
-        """Total losses, and counts of groups."""
 
     @property
     def metric(self) -> str | None:
@@ -75,18 +72,6 @@ class Attributed(Read, Protocol):
     @property
     def slice_metric(self) -> str | None:
         """The metric of the slices."""
-
-    @property
-    def merges(self) -> Any:
-        """Clusters that hold several classes."""
-
-    @property
-    def splits(self) -> Any:
-        """Classes in several clusters."""
-
-    @property
-    def impure(self) -> Any:
-        """Clusters with negatives."""
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables, by name."""

@@ -58,9 +58,6 @@ class LabelSpec(PlainSpec):
 
     kind: ClassVar[str] = "label_counts"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     column: str | None
     pos_label: bool | int | float | str | bytes | None = None

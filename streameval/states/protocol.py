@@ -205,7 +205,15 @@ class StoredSpec(Protocol):
 
 
 class PlainSpec:
-    """Defaults of a spec: its state is not grouped, and has neither policies nor a size limit."""
+    """Defaults of a spec: its state is associative and not grouped, and has neither policies nor a size limit."""
+
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+
+    @property
+    def packing(self) -> Packing | None:
+        """None: the table is stored unchanged."""
+        return None
 
     @property
     def ungrouped(self) -> Any:

@@ -56,9 +56,6 @@ class ValuesSpec(PlainSpec):
 
     kind: ClassVar[str] = "values"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     keys: tuple[IdColumn, ...]
     by_label: bool

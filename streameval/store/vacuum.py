@@ -152,7 +152,7 @@ def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool
     ]
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
     needed = _needed(context, old) | {state.file for entry in entries for state in entry.states}
-    dead = {name: size for name, size, when in context.files.list() if name not in needed and when <= oldest}
+    dead = context.files.unneeded(needed, oldest)
     if turned or dead:
         action = f"vacuum: {plural(len(dead), 'file')} deleted, {plural(len(turned), 'night')} turned into histograms"
         snapshot = context.commit(snapshot, configuration, entries, action)
@@ -173,8 +173,10 @@ def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: 
     }
     kept = {state.file for entry in snapshot.entries.values() for state in entry.states} - set(exact)
     needed = _needed(context, old) | kept
-    dead = [size for name, size, when in context.files.list() if name not in needed and when <= oldest]
-    return Vacuumed(snapshot.version, len(dead), sum(dead), tuple(dict.fromkeys(exact.values())), 0, dry_run=True)
+    dead = context.files.unneeded(needed, oldest)
+    return Vacuumed(
+        snapshot.version, len(dead), sum(dead.values()), tuple(dict.fromkeys(exact.values())), 0, dry_run=True
+    )
 
 
 def _needed(context: StoreContext, old: set[str]) -> set[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.kernels.exact import add_words, multiply_add
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.sorting import sort_digits
+from streameval.kernels.keyed.sorting import by_digits, sort_digits, sorted_by_digits
 
 __all__ = ["by_group", "compared", "groups_of", "words_by_group"]
 
@@ -23,7 +23,6 @@ _ID = np.uint64(33)  # bits below the id
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _KEY_DIGITS, _KEY_BITS = 3, 11  # of the key and the label, 33 bits
 _UNIT = float(1 << 62)
-_DIGIT = 11  # largest number of bits of a digit: the counts of all digits stay in the cache
 
 
 def words_by_group(words: np.ndarray) -> np.ndarray:
@@ -37,42 +36,13 @@ def words_by_group(words: np.ndarray) -> np.ndarray:
     """
     if not words.size:
         return words
-    bits = 1 + (int(words.min() ^ words.max()) >> 33).bit_length()
-    digits = -(-bits // _DIGIT)
-    out, spare = np.empty_like(words), np.empty_like(words)
-    by_group(words, np.zeros((digits, 1 << -(-bits // digits)), np.uint32), out, spare)
-    return out if digits % 2 else spare
+    return sorted_by_digits(words, 1 + (int(words.min() ^ words.max()) >> 33).bit_length(), by_group)
 
 
 @jit
 def by_group(words, counts, out, spare):
-    """Sort words stably by id and label, from the lowest digit to the highest, alternating between `out` and `spare`.
-
-    `counts` is a uint32 array of zeros of shape (n_digits, 2 ** bits of a digit). The result is in `out` if n_digits is
-    odd.
-    """
-    mask = np.uint64(counts.shape[1] - 1)
-    bits = np.uint64(0)
-    while mask >> bits:
-        bits += _ONE
-    for i in range(words.size):
-        left = ((words[i] >> _ID) << _ONE) | (words[i] & _ONE)
-        for digit in range(counts.shape[0]):
-            counts[digit, left & mask] += np.uint32(1)
-            left >>= bits
-    given, taken, other = words, out, spare
-    shift = np.uint64(0)
-    for digit in range(counts.shape[0]):
-        cursor, before = counts[digit], np.uint32(0)
-        for value in range(cursor.size):
-            cursor[value], before = before, before + cursor[value]
-        for i in range(given.size):
-            value = ((((given[i] >> _ID) << _ONE) | (given[i] & _ONE)) >> shift) & mask
-            at = cursor[value]
-            cursor[value] = at + np.uint32(1)
-            taken[np.uint64(at)] = given[i]
-        given, taken, other = taken, other, taken
-        shift += bits
+    """Sort words stably by id and label; see `streameval.kernels.keyed.sorting.by_digits`."""
+    by_digits(words, _ID, _ONE, counts, out, spare)
 
 
 @jit

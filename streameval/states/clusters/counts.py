@@ -74,7 +74,6 @@ class ClusterSpec(PlainSpec):
     kind: ClassVar[str] = "cluster_counts"
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = True
-    associative: ClassVar[bool] = True
 
     column: str
     type: str = "signed"

@@ -75,8 +75,6 @@ class ContingencySpec(PlainSpec):
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
     unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
 
     classes: str

@@ -60,9 +60,6 @@ class JointSpec(PlainSpec):
 
     kind: ClassVar[str] = "joint"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     inner: Any
     keys: tuple[By, ...]

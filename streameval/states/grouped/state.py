@@ -106,9 +106,6 @@ class GroupedSpec(PlainSpec):
 
     kind: ClassVar[str] = "grouped"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     inner: Any
     key: Any

@@ -51,9 +51,7 @@ class BinsSpec(MissingScores):
 
     kind: ClassVar[str] = "sampled_bins"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
-    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

@@ -79,9 +79,7 @@ class DigestsSpec(MissingScores):
 
     kind: ClassVar[str] = "sampled_digests"
     version: ClassVar[int] = 2
-    additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
-    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

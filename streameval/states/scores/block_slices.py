@@ -59,9 +59,6 @@ class BlockSlicesSpec(PlainSpec):
 
     kind: ClassVar[str] = "score_block_slices"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     inner: Any
     key: Any

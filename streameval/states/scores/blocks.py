@@ -61,9 +61,6 @@ class BlockSpec(MissingScores):
 
     kind: ClassVar[str] = "score_blocks"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

@@ -60,7 +60,6 @@ class ScoreSpec(MissingScores):
     kind: ClassVar[str] = "score_counts"
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = True
-    associative: ClassVar[bool] = True
 
     column: str
     type: str = "f4"

@@ -73,8 +73,6 @@ class GroupScoreSpec(MissingScores):
     kind: ClassVar[str] = "group_scores"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

@@ -61,8 +61,6 @@ class HistogramSpec(MissingScores):
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
-    associative: ClassVar[bool] = True
-    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

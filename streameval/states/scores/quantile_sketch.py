@@ -74,9 +74,7 @@ class QuantileSpec(PlainSpec):
 
     kind: ClassVar[str] = "quantile_sketch"
     version: ClassVar[int] = 2
-    additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
-    packing: ClassVar[None] = None
 
     column: str = "value"
     type: str = "f8"

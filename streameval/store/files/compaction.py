@@ -145,7 +145,7 @@ class Compaction:
             told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
             self._index_file.write(sealed({"files": told}).encode())
             kept = {merged.file for merged in found} | {"index.json"}
-            self._merged.delete([name for name, _, _ in self._merged.list() if name not in kept])
+            self._merged.delete(self._merged.unneeded(kept))
         return len(found)
 
     def _sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:

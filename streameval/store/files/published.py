@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -30,7 +31,7 @@ from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from streameval.store.files.location import Location
 
@@ -115,6 +116,10 @@ class PublishedFiles:
     def absent(self, names: Sequence[str]) -> Sequence[str]:
         """The names without a file on the local disk; empty for a bucket, which all processes share."""
         return [name for name in names if self.location.local and not Path(self.location.child(name).path).is_file()]
+
+    def unneeded(self, needed: Container[str], oldest: float = math.inf) -> dict[str, int]:
+        """Size in bytes, by name, of the files that are not needed and were last modified at `oldest` or earlier."""
+        return {name: size for name, size, when in self.list() if name not in needed and when <= oldest}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; missing ones are skipped."""

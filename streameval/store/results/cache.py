@@ -159,7 +159,7 @@ class ResultCache:
         """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
         if self._files:
             files = PublishedFiles(self.location)
-            files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
+            files.delete(files.unneeded(self._files, oldest))
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
         """Commit the new rows and the kept ones; a failure is ignored, because results can be computed again."""

@@ -258,8 +258,8 @@ class Judgements:
     def vacuum(self, oldest: float) -> None:
         """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
         if self._table is not None:
-            files, due = PublishedFiles(self.location), set(data_files(self._table))
-            files.delete([name for name, _, when in files.list() if name not in due and when <= oldest])
+            files = PublishedFiles(self.location)
+            files.delete(files.unneeded(data_files(self._table), oldest))
 
 
 def _rows(judged: Iterable[Judgement], number: int) -> pa.Table:
