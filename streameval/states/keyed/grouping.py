@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
-from streameval.kernels.keyed.sorting import sorted_order, sorted_words
+from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
 from streameval.kernels.keyed.weights import SUMS, sum_words, weigh_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
@@ -95,12 +95,14 @@ class Labelled:
         Stretches with at most `room` rows together are counted together; only for keys that are distinct without their
         bucket.
         """
+        spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for first, last in _together(self.bounds, 0 if self.counted else room):
             start, stop = int(self.bounds[first]), int(self.bounds[last])
             bucket, columns, n = int(self.buckets[first]), _empty_counts(stop - start), 0
             more = None
             for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
-                words = sorted_words(self.words[begin:end])
+                words = self.words[begin:end]
+                sort_words(words, spare)
                 if self.counted:
                     words, more = taken_out(words, self.counted[first])
                 n += kernels.tally_sorted(words, np.uint64(self.top), *(column[n:] for column in columns))
