@@ -1,7 +1,8 @@
 """Columns: the types of the requested columns of an input, and errors that name what is missing.
 
 A field of a struct is named with dots (``meta.cluster``), unless a top-level column has exactly that name. It is null
-where the struct is null. A column that is not in the file may be a Hive key of its path.
+where the struct is null. A column that is not in the file may be a Hive key of its path. The partition values of a
+dataset or Delta table count even if a file has a column of the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant, Piece
 
-__all__ = ["Holding", "find"]
+__all__ = ["Holding", "find", "is_constant"]
 
 LISTED = 40  # largest number of column names in a message
 
@@ -95,14 +96,27 @@ def find(
     return tuple(_kind(schema, column, name, keys) for column in columns)
 
 
+def is_constant(schema: pa.Schema, column: str, keys: Mapping[str, Constant]) -> bool:
+    """Whether the values of a column are those of `keys`, not of the file.
+
+    Examples
+    --------
+    >>> from streameval.scan.pieces import Constant
+    >>> day = Constant(7, pa.int32())
+    >>> is_constant(pa.schema({"day": pa.int64()}), "day", {"day": day}), is_constant(pa.schema({}), "day", {})
+    (True, False)
+    """
+    return column in keys and (not keys[column].fallback or not nested_path(schema, column))
+
+
 def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
     """The type of one column; raises `SchemaError` if it cannot be used."""
+    if is_constant(schema, column, keys):
+        return keys[column].kind
     if len(schema.get_all_field_indices(column)) > 1:
         msg = f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
         raise SchemaError(msg)
     path = nested_path(schema, column)
-    if not path:
-        return keys[column].kind
     kind = schema.field(path[0]).type
     for field in path[1:]:
         kind = kind.field(field).type

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.columns import Holding, find
-from streameval.scan.fields import column_of, nested_path
+from streameval.scan.columns import Holding, find, is_constant
+from streameval.scan.fields import column_of
 from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
@@ -181,7 +181,7 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) ->
     name = place.name if place else "the dataset"
     keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
-    constants = tuple((column, keys[column]) for column in columns if not nested_path(item.schema, column))
+    constants = tuple((column, keys[column]) for column in columns if is_constant(item.schema, column, keys))
     partition, origin = (place.partition, place.origin) if place else ("", "")
     source = FragmentSource(item.data)
     piece = Piece(partition, name, 0 if place else first_row, item.rows, 0, origin, constants, source=source)

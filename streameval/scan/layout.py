@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from streameval.scan.columns import find
-from streameval.scan.fields import nested_path
+from streameval.scan.columns import find, is_constant
 from streameval.scan.pages import TEXT_BYTES, Dictionary
 from streameval.scan.widen import is_text
 
@@ -58,7 +57,7 @@ class Layout:
     kinds : type of each requested column
     leaves : positions of the requested columns among the leaf columns of the file
     texts : names of the leaves with strings or binaries of variable length, by position
-    absent : requested columns that are not in the file, so must be keys of its path
+    absent : requested columns whose values come from the path, dataset or Delta table
     """
 
     writer: tuple[Any, ...]
@@ -78,17 +77,17 @@ class Layout:
         MissingColumnError, SchemaError
             If a column does not exist, or cannot be used; the message names the file.
         """
-        given = {key: constant.kind for key, constant in keys.items()}
+        given = {key: (constant.kind, constant.fallback) for key, constant in keys.items()}
         writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), given)
         if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
             return known
         schema = footer.schema.to_arrow_schema()
         kinds = find(schema, columns, name, keys)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
-        leaves = tuple(i for i, path in enumerate(paths) if path in columns)
+        absent = tuple(column for column in columns if is_constant(schema, column, keys))
+        leaves = tuple(i for i, path in enumerate(paths) if path in columns and path not in absent)
         kind_of = dict(zip(columns, kinds, strict=True))
         texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(kind_of[paths[i]])}
-        absent = tuple(column for column in columns if not nested_path(schema, column))
         return cls(writer, kinds, leaves, texts, absent)
 
     def groups(

@@ -63,12 +63,14 @@ class Constant:
     """A column with the same value in all rows of a file: a Hive key, or a partition key of a dataset or Delta table.
 
     The value is a Python object until it is read, because creating an Arrow scalar imports pandas. A path gives no
-    type, so a Hive key is a text whose `typed` is false.
+    type, so a Hive key is a text whose `typed` is false. With `fallback`, the value counts only if the file lacks the
+    column; else it hides such a column.
     """
 
     value: Any
     kind: pa.DataType
     typed: bool = True
+    fallback: bool = False
 
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The column of `rows` rows, cast to `kind`."""

@@ -7,8 +7,10 @@ import shutil
 import struct
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -105,6 +107,56 @@ def test_a_file_with_another_size_than_in_the_log_is_refused(tmp_path: Path) -> 
     pq.write_table(NEW, path)
     with pytest.raises(CorruptFileError, match=r"has [\d,]+ bytes, but [\d,]+ in the log of the Delta table"):
         plan(table, ["score"])
+
+
+def test_partition_values_count_even_if_a_file_has_the_column(tmp_path: Path) -> None:
+    """Those of a Delta log or dataset hide a column of the file, whose name has no meaning there."""
+    table = write(tmp_path / "t", NEW, partition_by=["night"])
+    for path in table.rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        pq.write_table(rows.append_column("night", pa.array(["other"] * len(rows))), path)
+
+    def resized(kind: str, values: dict[str, Any]) -> None:
+        if kind == "add":
+            values["size"] = (table / unquote(values["path"])).stat().st_size
+
+    edited(table, resized)
+    expected = sorted(NEW.select(["score", "night"]).to_pylist(), key=str)
+    assert sorted(rows_of(table, ("score", "night")), key=str) == expected
+    assert evaluate(table, score="score", where="night = 'x'").rows == 3
+    data = pads.dataset(table, format="parquet", partitioning="hive", exclude_invalid_files=True)
+    assert data.to_table(columns=["score", "night"]).to_pylist() == rows_of(data, ("score", "night"))
+    assert sorted(rows_of(data, ("score", "night")), key=str) == expected
+
+
+@pytest.mark.parametrize("name", ["t%42", "t%2fB", "t\\B", "t\nB"])
+def test_a_path_that_deltalake_misreads_is_refused(tmp_path: Path, name: str) -> None:
+    """A table beside it was read, and written by a store, instead."""
+    shutil.copytree(write(tmp_path / "source", OLD), tmp_path / name)
+    for neighbour in ("tB", "t/B"):
+        shutil.copytree(write(tmp_path / "source", NEW), tmp_path / neighbour)
+    with pytest.raises(DataError, match=r"a Delta table, but deltalake takes '.*' in a path for something"):
+        plan(str(tmp_path / name), ["score"])
+    with pytest.raises(OptionError, match=r"a store cannot have '.*' in its path, which deltalake takes for something"):
+        Store(tmp_path / name / "store")
+    with pytest.raises(OptionError, match=r"s3://bucket/\S+: a store cannot have '%42' in its path"):
+        Store("s3://key:secret@bucket/t%42")
+
+
+@pytest.mark.parametrize("name", ["100% é", "t%", "t#B", "t?B=1", "t[x]^|", "t{x}'"])
+def test_a_path_with_odd_characters_is_read(tmp_path: Path, name: str) -> None:
+    """By its name and by its URI; a store refuses a path in which deltalake finds no commits."""
+    shutil.copytree(source := write(tmp_path / "source", OLD, NEW), tmp_path / name)
+    for data in (str(tmp_path / name), (tmp_path / name).as_uri()):
+        assert len(rows_of(data)) == 6
+        assert len(rows_of(data, delta_version=0)) == 20
+    if "#" in name or "?" in name:
+        with pytest.raises(OptionError, match=r"a store cannot have '[#?]' in its path"):
+            Store(tmp_path / name / "store")
+    else:
+        store = Store(tmp_path / f"{name} store")
+        assert store.update(source, score="score").rows == 6
+        assert store.evaluate().rows == 6
 
 
 def test_a_directory_of_tables_and_of_plain_files(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class File:
         """Columns that the file may lack: Hive keys of the path as strings, and those of the dataset or table."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
-        hive = {key: Constant(value, pa.string(), typed=False) for key, value in values.items()}
+        hive = {key: Constant(value, pa.string(), typed=False, fallback=True) for key, value in values.items()}
         return dict(self.columns) | hive | dict(self.constants)
 
     def deleted_rows(self, first: int, rows: int) -> Array:

@@ -11,6 +11,7 @@ valid; the error says how to read them.
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.walk import Tree
 
-__all__ = ["LiveFile", "Tables", "as_uri", "live_files"]
+__all__ = ["LiveFile", "Tables", "as_uri", "live_files", "misread"]
 
+_MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _REMEDIES = {
     ICEBERG: "give what pyiceberg reads: load_table(name).scan(…).to_arrow(), or its to_arrow_batch_reader()",
     HUDI: "give a snapshot: what a Hudi reader returns as an Arrow table or dataset, or a copy written as Parquet",
@@ -112,7 +114,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
 
     Parameters
     ----------
-    uri, options : URI and storage options for deltalake
+    uri, options : path or URI, and storage options for deltalake
     version : version of the table; None for the current one
     name : name of the table in messages
 
@@ -121,11 +123,15 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     CorruptFileError
         If the log cannot be read, or does not have the version.
     DataError
-        If the table uses an unsupported feature (column mapping, a shallow clone); the message names it.
+        If the table uses an unsupported feature (column mapping, a shallow clone), or deltalake would read the log of
+        another directory (see `misread`); the message names it.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    if odd := misread(uri):
+        msg = f"{name}: a Delta table, but deltalake takes {odd!r} in a path for something else; rename the directory"
+        raise DataError(msg)
     try:
         table = DeltaTable(uri, version=version, storage_options=dict(options) or None)
         actions = pa.table(table.get_add_actions())
@@ -137,7 +143,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         raise CorruptFileError(msg) from error
     _refuse_mapping(table, name)
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
-    columns = tuple((column.name, Constant(None, column.type)) for column in schema)
+    columns = tuple((column.name, Constant(None, column.type, fallback=True)) for column in schema)
     found = []
     for row in actions.to_pylist():
         values = row.get("partition") or {}
@@ -154,6 +160,21 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         msg = f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         raise CorruptFileError(msg)
     return found
+
+
+def misread(path: str) -> str:
+    """The part of a path or URI that deltalake misreads, or an empty string.
+
+    deltalake 1.6 decodes the paths of logs once too often, so it takes ``a%42`` for ``aB`` and may read or write the
+    table there. A backslash separates directories for it.
+
+    Examples
+    --------
+    >>> misread("/data/a%42"), misread("/data/100%"), misread("/data/a#1")
+    ('%42', '', '')
+    """
+    found = _MISREAD.search(path)
+    return found[0] if found else ""
 
 
 def as_uri(table: Any) -> tuple[str, int] | None:

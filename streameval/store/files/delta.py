@@ -76,9 +76,17 @@ def commits(table: DeltaTable, location: Location, limit: int | None = None) -> 
 
     Versions are numbered from the oldest commit, which is never deleted: deltalake numbers them down from the version
     that it has loaded, even if there are newer ones.
+
+    Raises
+    ------
+    StoreError
+        If the log cannot be read, or has no commits.
     """
     with reading(location):
         facts = list(table.history(limit))
+    if not facts:
+        msg = f"{location.name}: its log holds no commit that can be read; restore it from a copy"
+        raise StoreError(msg)
     if limit is None:
         facts = [fact | {"version": len(facts) - 1 - i} for i, fact in enumerate(facts)]
     return facts

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from streameval.errors import OptionError
+from streameval.scan.files.tables import misread
 from streameval.scan.files.uris import Uri, local_path
 
 if TYPE_CHECKING:
@@ -58,8 +59,18 @@ class Location:
         Raises
         ------
         OptionError
-            If it is neither on a local disk nor on S3.
+            If it is neither on a local disk nor on S3, or deltalake would misread its path.
         """
+        found = cls._of(where, options)
+        odd = misread(found.path) or next((c for c in "#?" if c in found.path), "")  # it finds no commits beyond them
+        if odd:
+            why = f"a store cannot have {odd!r} in its path, which deltalake takes for something else"
+            msg = f"{found.name}: {why}; choose another directory"
+            raise OptionError(msg)
+        return found
+
+    @classmethod
+    def _of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None) -> Location:
         text = os.fspath(where)
         uri = Uri.parse(text)
         if uri is None or uri.scheme == "file":
