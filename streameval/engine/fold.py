@@ -340,8 +340,8 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     """Bytes that one builder of each spec needs per row, at least 1.
 
     A builder of keyed counts collects words (and weights) with a 4-byte code, and holds words and weights twice while
-    it partitions them. All builders of a grouped state together take as much as one builder of its inner state.
-    Builders of other states need no buffers.
+    it partitions them. All builders of a state with several keyed counts, or of a grouped state, together take as much
+    as one builder. Builders of other states need no buffers.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     (20, 36)
     """
     states = [spec.ungrouped.empty() for spec in specs]
-    return max(1, sum(2 * row_bytes(state) + 4 * len(state.runs()) for state in states))
+    return max(1, sum(2 * row_bytes(state) + 4 for state in states if state.runs()))
 
 
 def run_capacity(limit: int, threads: int, specs: Iterable[Spec]) -> int:

@@ -162,8 +162,7 @@ class _ContingencyBuilder:
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
         self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
-        self._unclassed: SegmentBuilder | None = None
-        self._alone: SegmentBuilder | None = None
+        self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -192,13 +191,20 @@ class _ContingencyBuilder:
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
         """Add rows with a null id, each a singleton."""
         clusters, classes = columns
-        self._add_unclassed(clusters.filter(pa.array(present[0] & ~present[1])), partition)
-        if self._alone is None:
-            self._alone = SegmentBuilder(self.spec.class_layout, self._budget, self._capacity)
+        if self._apart is None:  # all builders share the memory of one
+            share = self._capacity // 2
+            self._cells.shrink(share)
+            layouts = self.spec.layout, self.spec.class_layout
+            self._apart = (
+                SegmentBuilder(layouts[0], self._budget, share),
+                SegmentBuilder(layouts[1], self._budget, share),
+            )
+        unclassed, alone = self._apart
+        self._add_unclassed(unclassed, clusters.filter(pa.array(present[0] & ~present[1])), partition)
         words = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
-        encode(self._alone, *words, 0)
+        encode(alone, *words, 0)
         both = int(np.count_nonzero(~(present[0] | present[1])))
-        encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+        encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
 
     def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
         """Add rows that have both ids."""
@@ -206,20 +212,18 @@ class _ContingencyBuilder:
         columns = self.spec.row_words(clusters, classes, partition)
         self._cells.add(*((columns, counts) if counts.size else by_run(columns)))
 
-    def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
+    def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""
-        if self._unclassed is None:
-            self._unclassed = SegmentBuilder(self.spec.layout, self._budget, self._capacity)
         first, rest = self.spec.cluster_words(clusters, partition)
         words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
         words[:, : rest.shape[1]] = rest
-        encode(self._unclassed, first, words, 1)
+        encode(unclassed, first, words, 1)
 
     def state(self) -> ContingencyCounts:
-        alone = KeyedCounts(self.spec.class_layout) if self._alone is None else KeyedCounts.built(self._alone)
-        cells = KeyedCounts(self.spec.layout, self._cells.finish())
-        if self._unclassed is not None:
-            cells = cells.merge(KeyedCounts.built(self._unclassed))
+        cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
+        if self._apart is not None:
+            unclassed, alone = map(KeyedCounts.built, self._apart)
+            cells = cells.merge(unclassed)
         return ContingencyCounts(self.spec, cells, alone, self._label_rows, self._dropped)
 
 

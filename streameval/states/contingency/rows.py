@@ -143,15 +143,31 @@ class RowBuilder:
     def __init__(
         self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, out: SegmentBuilder | None = None
     ) -> None:
-        self.layout, self.capacity, self._budget = layout, max(capacity, 1), budget
-        self._words = budget.borrow(self.capacity, np.uint64)
-        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
+        self.layout, self._budget = layout, budget
+        self._borrow(capacity)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
         self._out = out or SegmentBuilder(layout, budget, 1)
         self._counted: list[tuple[Array, Array, Array]] = []
         self._size, self._items, self._learns, self._spec = 0, 0, True, spec
         learned = budget.learned.get(spec)
         self._hot: HotRows | None = None if learned is None else HotRows(learned)
+
+    def _borrow(self, capacity: int) -> None:
+        """Borrow the buffers for a number of rows."""
+        self.capacity = max(capacity, 1)
+        self._words = self._budget.borrow(self.capacity, np.uint64)
+        self._rest = self._budget.borrow((self.capacity, self.layout.words - 1), np.uint64)
+
+    def _give_back(self) -> None:
+        """Make a segment of the collected rows, and return the buffers."""
+        self._flush()
+        self._budget.give_back(self._words)
+        self._budget.give_back(self._rest)
+
+    def shrink(self, capacity: int) -> None:
+        """Collect at most `capacity` rows at a time from now on, because other builders share the memory."""
+        self._give_back()
+        self._borrow(capacity)
 
     def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
         """Add rows by the words of their keys, uint64 arrays of shape (n,); the first word is not mixed.
@@ -223,11 +239,9 @@ class RowBuilder:
 
     def finish(self) -> tuple[Segment, ...]:
         """The segments of everything added; the builder must not be used afterwards."""
-        self._flush()
+        self._give_back()
         self._store_hot()
         self._store_items()
-        self._budget.give_back(self._words)
-        self._budget.give_back(self._rest)
         return self._out.finish()
 
 

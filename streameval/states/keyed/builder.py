@@ -59,12 +59,8 @@ class SegmentBuilder:
     ) -> None:
         self.layout = layout
         self.budget = budget
-        self.capacity = max(capacity, 1)
-        self._words = budget.borrow(self.capacity, layout.dtype)
-        self._codes = budget.borrow(self.capacity, np.uint32)
-        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
-        self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
-        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
+        self._counted = counted
+        self._borrow(capacity)
         self._size = 0
         self._spec = spec
         learned = budget.learned.get(spec)
@@ -89,6 +85,26 @@ class SegmentBuilder:
         """
         width = layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted + counted)
         return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // (2 * width + 4))), counted=counted)
+
+    def _borrow(self, capacity: int) -> None:
+        """Borrow the buffers for a number of rows."""
+        budget, layout, self.capacity = self.budget, self.layout, max(capacity, 1)
+        self._words = budget.borrow(self.capacity, layout.dtype)
+        self._codes = budget.borrow(self.capacity, np.uint32)
+        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
+        self._counts = budget.borrow(self.capacity if self._counted else 0, np.int64)
+        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
+
+    def _give_back(self) -> None:
+        """Make a segment of the collected rows, and return the buffers."""
+        self._flush()
+        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
+            self.budget.give_back(column)
+
+    def shrink(self, capacity: int) -> None:
+        """Collect at most `capacity` rows at a time from now on, because another builder shares the memory."""
+        self._give_back()
+        self._borrow(capacity)
 
     @property
     def nan_weights(self) -> Array:
@@ -190,10 +206,8 @@ class SegmentBuilder:
 
     def finish(self) -> tuple[Segment, ...]:
         """The segments of everything added; the builder must not be used afterwards."""
-        self._flush()
+        self._give_back()
         self._store_hot()
-        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
-            self.budget.give_back(column)
         segments, self._segments = tuple(self._segments), []
         return segments
 

@@ -75,9 +75,9 @@ def nbytes(state: Any) -> int:
 
 
 def row_bytes(state: Any) -> int:
-    """Upper bound of the bytes of a row, summed over all keyed counts; 0 if the state does not grow with the rows.
+    """Upper bound of the bytes of a row; 0 if the state does not grow with the rows.
 
-    In states with several keyed counts, such as `GroupScores`, a row may lie in only one of them.
+    A row lies in one of the keyed counts of a state, so the bound is the size of a row in the widest of them.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def row_bytes(state: Any) -> int:
     (2, 16)
     """
     layouts = (counts.layout for counts in state.runs().values())
-    return sum(each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts)
+    return max((each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts), default=0)
 
 
 def buckets(outline: Any) -> list[Interval]:

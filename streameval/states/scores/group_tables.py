@@ -27,14 +27,14 @@ _NARROW = np.uint64(1 << 32)
 
 
 class TableBuilders:
-    """The builders of the three tables, each created when it is first needed.
+    """The builders of the three tables, each created when it is first needed; they share the memory of one builder.
 
     Parameters
     ----------
     layouts : layout of each table, by name
     kind : type of the ids, see `streameval.states.keyed.ids.id_type`
     budget : owns the memory of the segments
-    capacity : rows of a segment
+    capacity : rows that all builders together collect at a time
     narrow : whether a 32-bit id and a score share a word
     counted : whether the input is items with counts (`add_items`) instead of rows
     """
@@ -48,7 +48,10 @@ class TableBuilders:
 
     def __getitem__(self, name: str) -> SegmentBuilder:
         if name not in self._made:
-            self._made[name] = SegmentBuilder(self._layouts[name], self._budget, self._capacity, counted=self._counted)
+            share = self._capacity // (1 + len(self._made))
+            for made in self._made.values():
+                made.shrink(share)
+            self._made[name] = SegmentBuilder(self._layouts[name], self._budget, share, counted=self._counted)
         return self._made[name]
 
     def add_items(self, present: Array, words: list[Array], rows: Array, side: int) -> None:
