@@ -1,12 +1,13 @@
 """The best threshold by one criterion: the largest F-measure, or the least expected cost.
 
-A vertex takes all points with at least the score of a group: T positives and F negatives of P and N. Of thresholds that
-are equally good the highest is reported.
+A vertex flags all points with at least the score of a group: T positives and F negatives of P and N in all. Of equally
+good thresholds, the highest is reported.
 
 - F_β = (1 + β²)·T / (β²·P + T + F) (van Rijsbergen 1979).
-- Expected cost of a point: (fp·F + fn·(P − T)) / (P + N). Flagging nothing is a choice as well, at threshold infinity.
+- Expected cost of a point: (fp·F + fn·(P − T)) / (P + N). Flagging nothing is allowed too; its
+  threshold is infinity.
 
-From a histogram: edges of bins are thresholds, and within an open bin all positives may come first.
+From a histogram, the thresholds are the edges of bins; the bound assumes that in an open bin all positives come first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LARGEST = 1 << 62
 
 
 class _Best(NamedTuple):
-    """The best vertex of a part, and the best (T + p, F) within its open bins as a value."""
+    """The best vertex of a part, and the value of the best (T + p, F) within its open bins."""
 
     true: Any
     false: Any
@@ -52,12 +53,12 @@ class FbetaMax(Metric):
 
     Attributes
     ----------
-    beta : weight of recall against precision
+    beta : weight of recall against precision, in (0, 10⁶)
 
     Raises
     ------
     OptionError
-        If `beta` is not above 0.
+        If `beta` is out of range.
 
     Examples
     --------
@@ -74,7 +75,10 @@ class FbetaMax(Metric):
 
     def __post_init__(self) -> None:
         if not 0 < self.beta < 1e6:
-            msg = f"fbeta_max@{self.beta:g} is not a weight of recall; write a number above 0, such as fbeta_max@2"
+            msg = (
+                f"fbeta_max@{self.beta:g} is not a weight of recall; write a number above 0 and below 1e6, such as "
+                "fbeta_max@2"
+            )
             raise OptionError(msg)
 
     @property
@@ -119,11 +123,11 @@ class FbetaMax(Metric):
 
 @dataclass(frozen=True)
 class CostMin(Metric):
-    """Least expected cost of a point over all thresholds, with its threshold; infinite where nothing is flagged.
+    """Least expected cost of a point over all thresholds, with its threshold, which is infinity if nothing is flagged.
 
     Attributes
     ----------
-    fp, fn : cost of a negative that is flagged, and of a positive that is not
+    fp, fn : cost of a flagged negative, and of a positive that is not flagged
 
     Raises
     ------
@@ -182,7 +186,7 @@ class CostMin(Metric):
         return _Best(true[at].item(), false[at].item(), part.score(at), inside, rounding(part.total))
 
     def combine(self, partials: Sequence[_Best | None], state: Any) -> Scalar:
-        """The best of all parts and of flagging nothing."""
+        """The best vertex of all parts, or flagging nothing."""
         N, P = state.totals().n, state.totals().p
         if not state.totals().rows:
             return Scalar.undefined(self.name, NO_ROWS)

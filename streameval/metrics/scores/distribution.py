@@ -39,7 +39,7 @@ class ScoreRange(Metric):
     Raises
     ------
     OptionError
-        If it is not a number of bins.
+        If `bins` is not a whole number from 1 to 10,000.
     """
 
     bins: int = 100
@@ -57,7 +57,7 @@ class ScoreRange(Metric):
         return (float(scores[-1]), float(scores[0])) if scores.size else (math.inf, -math.inf)
 
     def combine(self, partials: Sequence[tuple[float, float]], state: Any) -> ScoreBins:
-        """The bins of the whole range; of one score they are around it.
+        """The bins of the range of all parts; if there is a single score, bins around it.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class ScoreBins(Metric):
 
     @property
     def edges(self) -> Array:
-        """Edges as a float64 array of shape (bins + 1,), rising."""
+        """Rising edges, a float64 array of shape (bins + 1,), or shorter if the range has fewer distinct floats."""
         share = np.linspace(0.0, 1.0, self.bins + 1)
         found: Array = np.unique(self.low * (1 - share) + self.high * share)
         return found

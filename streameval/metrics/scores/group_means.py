@@ -59,8 +59,8 @@ __all__ = [
     "merged",
 ]
 
-_FEW = 1 << 26  # rows of a group whose pairs a float64 counts exactly
-_BINS = 12  # bits of a value that decide its bin
+_FEW = 1 << 26  # a float64 counts the pairs of groups with fewer rows exactly
+_BINS = 12  # bits of a value that determine its bin
 
 
 class Fragment(NamedTuple):
@@ -79,13 +79,13 @@ class Fragment(NamedTuple):
 
 
 class Measure(Protocol):
-    """What is the value of a group; frozen."""
+    """Defines the value of a group; frozen."""
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
-        """Two sums over the ties of each group, in shape (2, n_groups); the first may take two words."""
+        """Two sums over the ties of each group: uint64 of shape (2, n_groups), 128-bit; int64 of shape (n_groups,)."""
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
-        """Values of whole groups in units of 2⁻⁶², as int64, and which groups have one."""
+        """Values of whole groups in units of 2⁻⁶², as int64, and whether each group has a value."""
 
     def word(self, fragment: Fragment) -> int | None:
         """The value of one group, of any size."""
@@ -149,7 +149,7 @@ class Top:
     k: int
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
-        """Positives and rows that are taken; no rows where a group has fewer than `k`."""
+        """Positives and rows among the `k` that score highest; 0 rows if the group has fewer than `k`."""
         hits, rows = kernels.tops(*part.ties, *part.earlier, self.k)
         return np.stack((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
 
@@ -174,7 +174,7 @@ def _fragment(group: Any, at: int, neg: Array, pos: Array, first: Array, second:
 
 
 class GroupValues(NamedTuple):
-    """Groups of a part: negatives, positives, values in units of 2⁻⁶², and which have one; and those that are cut."""
+    """Whole groups of a part: negatives, positives, values in units of 2⁻⁶², whether defined; and cut groups."""
 
     neg: Array
     pos: Array
@@ -246,7 +246,7 @@ class GroupMean(Metric):
         return str(self.inner.name)
 
     def weights(self, neg: Array, pos: Array) -> Array:
-        """What groups weigh, by their negatives and positives: int64 arrays of shape (n_groups,)."""
+        """Weights of groups, by their negatives and positives: an int64 array of shape (n_groups,)."""
         return {"rows": neg + pos, "positives": pos}.get(self.weight, np.ones(neg.size, np.int64))
 
     def partial(self, part: GroupPart) -> _Sums:

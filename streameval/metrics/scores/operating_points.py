@@ -1,7 +1,7 @@
-"""Operating points: what a ranking gives at the one threshold that a team would deploy.
+"""Operating points: the value of a ranking at the one threshold that a team would deploy.
 
-A request says what the point must satisfy; its threshold is one of the scores, and all points with at least that
-score are taken, ties included. Never a point between two thresholds.
+A request says what the threshold must satisfy. The threshold is one of the scores, and all points with at least that
+score are taken, ties included; nothing is interpolated between two thresholds.
 
 ===============  =============================================================  ==========================
 asked for        the threshold                                                  results
@@ -17,8 +17,8 @@ asked for        the threshold                                                  
 
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
 negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
-points. Where a part holds them: `streameval.metrics.scores.point_search`; bounds from a histogram:
-`streameval.metrics.scores.point_bounds`.
+points. `streameval.metrics.scores.point_search` finds the threshold in a part, and
+`streameval.metrics.scores.point_bounds` computes the bounds from a histogram.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ KINDS = {
     "share": ("precision", "recall", "lift"),
     "threshold": ("precision", "recall", "fpr", "flagged"),
 }
-_ALONE = {"k": ("precision",)}  # what `at` adds, where not all
+_ALONE = {"k": ("precision",)}  # measures that `at` adds, if not all of `KINDS`
 
 
 @dataclass(frozen=True)
 class OperatingPoint(Metric):
-    """What one threshold gives when all points with at least that score are taken, ties included.
+    """A measure at one threshold, where all points with at least that score are taken, ties included.
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
     From a histogram, value and threshold are those at a bin's edge, and the interval spans the extremes over every
@@ -70,9 +70,9 @@ class OperatingPoint(Metric):
 
     Attributes
     ----------
-    kind : what the point satisfies, a key of `KINDS`
-    at : the number
-    measure : the value: one of those that `KINDS` has for it, by default the first
+    kind : the constraint, a key of `KINDS`
+    at : the number in the constraint
+    measure : the measure that is the value, one of those that `KINDS` lists for the kind; by default the first
 
     Raises
     ------
@@ -120,26 +120,26 @@ class OperatingPoint(Metric):
         return f"{self.measure}@{asked}{format_number(self.at)}"
 
     def points(self, rows: int) -> int | None:
-        """Points that are taken of `rows` points; None where a rate decides."""
+        """Number of points that are taken of `rows` points; None if the constraint is on a rate."""
         if self.kind == "k":
             return min(int(self.at), rows)
         return limit(self.at, rows, most=False) if self.kind == "share" else None
 
     def shrunk(self, share: float) -> OperatingPoint:
-        """The point of a part of the rows: a number of points stays the same share of them."""
+        """The point for a part of the rows: a number of points is scaled so that it stays the same share of them."""
         return self if self.kind != "k" else replace(self, at=max(1, round(self.at * share)))
 
     def basis(self, part: ScorePart) -> OperatingPoint:
-        """The point that measures of one threshold share; from bins each measure has its own bounds."""
+        """The point that all measures at one threshold share; from a histogram, each measure has its own bounds."""
         return self._first if part.exact else self
 
     @cached_property
     def _first(self) -> OperatingPoint:
-        """The same point with the first of its measures; every part asks for it."""
+        """The same point with the first of its measures, computed once for all parts."""
         return replace(self, measure=KINDS[self.kind][0])
 
     def due(self, total: Totals) -> Any:
-        """The constraint: the value to reach, or not to exceed, in rows or in the measure."""
+        """The bound of the constraint, to be reached (`fpr`: not exceeded), in rows or in the measure."""
         if self.kind in ("k", "share"):
             return min(int(self.at), total.rows) if self.kind == "k" else limit(self.at, total.rows, most=False)
         size = total.n if self.kind == "fpr" else total.p
@@ -158,7 +158,7 @@ class OperatingPoint(Metric):
         return float(top / bottom) if self.measure == "lift" else min(1.0, top / bottom)
 
     def partial(self, part: ScorePart) -> Any:
-        """The best vertex of exact groups, None if there is none; of bins the result."""
+        """The best vertex of exact groups, or None; for a histogram, the result."""
         return Search((self,), part).partial(part)[0] if part.exact else bounds(self, part)
 
     def together(self, bases: Sequence[OperatingPoint], part: ScorePart) -> Search | None:

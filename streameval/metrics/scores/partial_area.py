@@ -78,7 +78,7 @@ class PartialAuc(Metric):
     Raises
     ------
     OptionError
-        If `most` is out of range.
+        If `most` is not in (0, 1].
 
     Examples
     --------
@@ -103,7 +103,7 @@ class PartialAuc(Metric):
         return f"partial_auc@{format_number(self.most)}"
 
     def partial(self, part: ScorePart) -> tuple[Any, Any, Any]:
-        """Twice the area in pairs of this part below the limit: the least, ties as halves, the most."""
+        """Twice the area of this part up to the limit, in pairs: lower bound, with ties as halves, upper bound."""
         n, p, total = part.n, part.p, part.total
         if counted(total):
             bound: Any = Fraction(str(float(self.most))) * total.n

@@ -7,10 +7,10 @@ them, of P and N in all; where rows carry weights, these are weights.
   tie counting one half. The trapezoids under the ROC curve and the rank sum with mid-ranks give the same number
   (Hanley and McNeil, 1982).
 - Average precision = Σ p·(T + p)/(T + p + F + n) / P, the step sum, without interpolation.
-- PR AUC: the trapezoids under the same points. It differs from average precision, and flatters (Davis and Goadrich,
-  2006).
+- PR AUC: the trapezoids under the same points. It differs from average precision, and is too optimistic (Davis and
+  Goadrich, 2006).
 - Maximum informedness = max (T + p)/P − (F + n)/N, and at least 0 (Youden's J).
-- Kolmogorov-Smirnov = max |(T + p)/P − (F + n)/N|, the same on both sides.
+- Kolmogorov-Smirnov = max |(T + p)/P − (F + n)/N|, which also rates a reversed order.
 
 The order inside an open bin is unknown. Each interval spans the extremes over every order of the bin's points.
 """
@@ -184,7 +184,7 @@ class AveragePrecision(Metric):
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    """A / b, and 0 where both are 0."""
+    """The quotient ``a / b``, and 0 where both are 0."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
@@ -237,7 +237,7 @@ class PrAuc(Metric):
 
 
 class _Peak(NamedTuple):
-    """The largest difference of rates: in floating point, T and F there, the threshold, the largest inside a bin."""
+    """The largest difference of rates as a float, T and F there, the threshold, and the largest inside an open bin."""
 
     height: float
     true: Any

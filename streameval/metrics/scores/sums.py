@@ -1,7 +1,8 @@
 """Sums over the groups of a part: exact for counts, compensated for weights.
 
-This file alone knows the two measures. Counts are int64 arrays; their sums are integers of any size, which a metric
-divides once. Weights are float64 arrays; their sums carry rounding errors, below `rounding` relative to 1.
+Counts are int64 arrays; their sums are integers of any size, which a metric divides once. Weights are float64 arrays;
+their sums carry rounding errors, below `rounding` relative to 1. A metric that treats the two in different ways asks
+`counted` or `integers`.
 
 Notation: a group has p positives and n negatives, u = p + n; T and F are the positives and negatives before it, of P
 and N in all.
@@ -62,7 +63,7 @@ __all__ = [
     "total",
 ]
 
-BITS = 62  # of a share in fixed point
+BITS = 62  # bits of a share in fixed point
 
 SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously
 FALSE, TRUE, ROWS = 0, 1, 2  # sides of the running sums: F, T and both
@@ -76,14 +77,14 @@ def counted(measure: Totals) -> bool:
 
 
 def rounding(measure: Totals) -> float:
-    """How far rounding may move a value in [0, 1] that sums of this measure give."""
+    """Bound of the rounding error of a value in [0, 1] that is computed from sums of this measure."""
     return 0.0 if counted(measure) else SLACK
 
 
 def outward(
     lower: float, upper: float, slack: float = SLACK, least: float = 0.0, most: float = 1.0
 ) -> tuple[float, float]:
-    """Ends moved outward by their rounding error, if they have any, within the range of the metric."""
+    """Bounds moved outward by their rounding error, if any, within the range of the metric."""
     if not slack:
         return lower, upper
     return max(least, lower - slack), min(most, upper + slack)
@@ -111,7 +112,7 @@ def sum_of(values: Array) -> Any:
 
 
 def running(values: Array, start: Any) -> Array:
-    """Sums of `start` and the values up to and including each."""
+    """Running sums of the values, each included, beginning with `start`."""
     run = gain.running_counts if integers(values) else gain.running_weights
     sums: Array = run(values, start)
     return sums
@@ -141,7 +142,7 @@ def mean(sums: Any, size: Any, bits: int = BITS) -> float:
 
 
 def doubt(part: ScorePart, keep: int | None = None) -> Any:
-    """Pairs of a positive and a negative within one open bin, among the first `keep` groups: Σ p·n."""
+    """Σ p·n over open bins: the pairs of a positive and a negative in the same bin, among the first `keep` groups."""
     if part.exact:
         return 0
     found = part.open[:keep]
@@ -199,7 +200,7 @@ def mean_precision(precisions: Any, P: Any) -> float:
 
 
 def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
-    """The largest T/P − F/N after a group: in floating point, its T and F, and the group; −1 where none is above 0."""
+    """The largest T/P − F/N after a group, as a float, its T and F, and the group; −1 if none is above 0."""
     if not part.total.n or not part.total.p:
         return 0.0, 0, 0, -1
     at = part.n, part.p, part.before.n, part.before.p, part.total.n, part.total.p
@@ -240,7 +241,7 @@ def above(part: ScorePart, end: int) -> tuple[int, int]:
 
 
 def first_reaching(part: ScorePart, side: int, bound: int) -> int:
-    """The first group of counts at which F, T or their sum reaches a bound beyond those above; all if none does."""
+    """The first group of counts at which F, T or their sum reaches a bound; the number of groups if none does."""
     levels = part.levels.sum(axis=0) if side == ROWS else part.levels[side]
     stride = int(np.searchsorted(levels, bound)) - 1  # the last that begins below
     groups = slice(stride * STRIDE, (stride + 1) * STRIDE)
@@ -251,9 +252,9 @@ def first_reaching(part: ScorePart, side: int, bound: int) -> int:
 def best_share(
     part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
 ) -> tuple[int, Any, Any]:
-    """The group after which T/(fixed·P + T + F) is largest where T reaches `least`, with its T and F; −1 if none.
+    """The group after which T/(fixed·P + T + F) is largest, with its T and F, among those where T reaches `least`.
 
-    Of equals the last where `later`, else the first.
+    Of equal ones, the last if `later`, else the first; −1 if there is none.
     """
     before, total = part.before, part.total
     if not integers(part.n):
@@ -329,14 +330,14 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
 
 @lru_cache(maxsize=256)
 def _decimal(share: float) -> Fraction:
-    """A number as the decimal it is written as."""
+    """The decimal that a number is written as."""
     return Fraction(str(share))
 
 
 def limit(share: float, size: Any, *, most: bool) -> Any:
-    """A share of a size, as the decimal it is written as: the largest count within it, or the smallest that reaches it.
+    """The largest count within a share of a size, or the smallest that reaches it; the share is an exact decimal.
 
-    For weights the share itself, with a relative tolerance of 1e-12.
+    For weights, the product itself, with a relative tolerance of 1e-12.
 
     Examples
     --------

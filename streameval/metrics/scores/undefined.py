@@ -1,4 +1,4 @@
-"""Why the value of a score metric is not defined."""
+"""Reasons why the value of a score metric is undefined."""
 
 from __future__ import annotations
 

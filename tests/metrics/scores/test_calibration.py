@@ -24,6 +24,7 @@ from streameval.kernels.calibration.strides import stride_sums
 from streameval.kernels.thresholds import STRIDE, stride_levels
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
+from streameval.metrics.scores.best_thresholds import FbetaMax
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
@@ -300,6 +301,8 @@ def test_a_value_out_of_range_is_refused(name: str) -> None:
     """Before anything is read."""
     with pytest.raises(OptionError, match=r"is not|costs are"):
         evaluate(drawn(rows=10), score="score", metrics=name)
+    with pytest.raises(OptionError, match="above 0 and below 1e6"):
+        FbetaMax(1e7)
 
 
 def test_an_unreachable_point_names_the_nearest() -> None:

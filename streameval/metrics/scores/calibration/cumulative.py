@@ -1,11 +1,11 @@
-"""Cumulative calibration error: no bins, nothing to tune.
+"""Cumulative calibration error, which needs no bins and no parameters.
 
 With the distinct scores in ascending order, C_j = Σ_{k ≤ j} (p_k − (p_k + n_k)·s_k) / (P + N), and C_0 = 0.
 ``ecce_mad`` is max |C_j|, ``ecce_range`` is max C_j − min C_j. Rows of one score are added together: added one by one,
-the result would depend on their order. ``calibration_bias`` is −C_last, the mean score less the share of positives.
+the result would depend on their order. ``calibration_bias`` is −C_last, the mean score minus the share of positives.
 
-Parts come from the best score to the worst, so their running sums H are C_last − C. Sums of counts are integers in
-fixed point; a part hands on its last, least and greatest sum.
+Parts are in descending order of scores, so their running sums are C_last − C. Sums of counts are integers in fixed
+point; the partial of a part is its last, least and greatest running sum.
 
 Reference: Arrieta-Ibarra et al. (2022), *Metrics of calibration for probabilistic predictions*, JMLR 23.
 """
@@ -33,7 +33,7 @@ __all__ = ["CumulativeError", "Drift", "MeanBias"]
 
 
 class _Ends(NamedTuple):
-    """Of a histogram: ends of max |C|, max C − min C and −C_last, and whether they agree as every bin is one score."""
+    """Bounds of max |C|, max C − min C and −C_last from a histogram; `exact` if every bin holds a single score."""
 
     distance: tuple[float, float]
     reach: tuple[float, float]
@@ -42,7 +42,7 @@ class _Ends(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Running sums of one part: rows above it, the last, the least and the greatest."""
+    """Running sums of one part: the rows above it, then the last, the least and the greatest sum."""
 
     before: int
     last: Any
@@ -53,7 +53,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Drift(Basis):
-    """Running sums of p − (p + n)·s, which both metrics share."""
+    """Running sums of p − (p + n)·s, which the metrics of this file share."""
 
     name: str = "drift"
 
@@ -73,10 +73,10 @@ _DRIFT = Drift()
 
 
 def _ends(part: ScorePart, found: Probabilities) -> _Ends:
-    """Ends for a histogram, whose bins are all in one part.
+    """Bounds from a histogram, whose bins are all in one part.
 
-    At a bin's edge C is known up to the scores; within an open bin it may rise by its positives at the lowest score, or
-    fall by its negatives at the highest.
+    At the edge of a bin, C is known except for the exact scores. Within an open bin, C may rise by the bin's positives,
+    at the lowest score, or fall by its negatives, at the highest.
     """
     n, p, is_open = part.n[::-1].astype(float), part.p[::-1].astype(float), part.open[::-1]
     low, high = found.low[::-1], found.high[::-1]
@@ -92,11 +92,11 @@ def _ends(part: ScorePart, found: Probabilities) -> _Ends:
 
 @dataclass(frozen=True)
 class CumulativeError(Metric):
-    """Largest cumulative difference of labels and probabilities, or the reach of it, in [0, 1]; 0 is best.
+    """Largest cumulative difference between labels and probabilities, or its range, in [0, 1]; 0 is best.
 
     Attributes
     ----------
-    reach : max C − min C instead of max |C|
+    reach : whether the value is max C − min C instead of max |C|
 
     Examples
     --------
@@ -141,7 +141,7 @@ class CumulativeError(Metric):
 
 @dataclass(frozen=True)
 class MeanBias(Metric):
-    """Mean score less the share of positives, in [−1, 1]: above 0 scores are too high on average.
+    """Mean score minus the share of positives, in [−1, 1]; above 0, scores are too high on average.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class MeanBias(Metric):
     name: str = "calibration_bias"
 
     def basis(self, part: ScorePart) -> Drift:
-        """The running sums, of which it takes the last."""
+        """The running sums, of which only the last is used."""
         return _DRIFT
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:

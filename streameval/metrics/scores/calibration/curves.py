@@ -41,7 +41,7 @@ def _check(name: str, state: Any, found: object) -> None:
 
 
 def _facts(state: Any) -> dict[str, Any]:
-    """What a curve says of its rows."""
+    """The fields of a curve that describe its rows."""
     total = state.totals()
     P, size = (math.ldexp(float(side), total.unit) for side in (total.p, total.n + total.p))
     return {"of": state.spec.column, "positives": P, "rows": size, "weighted": total.weighted}
@@ -52,8 +52,8 @@ def reliability_curve(bins: ReliabilityBins, cells: Mapping[int, Cell], error: S
 
     Parameters
     ----------
-    bins : how rows were put into bins
-    cells : what each bin holds
+    bins : the metric of the bins
+    cells : contents of each bin, by its number
     error : expected calibration error of these bins
     state : the score's state, without its missing scores
 
@@ -81,7 +81,7 @@ def reliability_curve(bins: ReliabilityBins, cells: Mapping[int, Cell], error: S
 
 
 def _row(cell: Cell, low: float, high: float) -> tuple[float, ...]:
-    """Mean score, share of positives, rows, the ends of both, and the rows in doubt."""
+    """Mean score, share of positives, measure, the bounds of the first two, and the measure in doubt."""
     x, y = float(cell.score / (cell.size * cell.unit)), float(cell.p / cell.size)
     if cell.certain:
         return x, y, cell.size, x, x, y, y, 0.0
@@ -100,9 +100,9 @@ def _wilson(share: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def corp_curve(fit: Fit | None, mcb: Scalar, state: Any) -> Curve:
-    """The isotonic fit: for each of its blocks, the lowest and the highest score, each with the share of positives.
+    """The isotonic fit: the lowest and the highest score of each block, both with the block's share of positives.
 
-    Between two blocks the line connects them. At most 10,000 points, evenly spaced along the curve.
+    A line connects each block with the next. There are at most 10,000 points, evenly spaced along the curve.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """CORP: how much of the Brier score is miscalibration (Dimitriadis, Gneiting and Jordan 2021, PNAS 118).
 
-The isotonic fit c of the labels on the scores is the best recalibration that keeps their order. It comes from pooling
-adjacent violators: its blocks are the edges of the convex hull of the cumulative sums, and hulls of key ranges merge.
-With π the share of positives,
+The isotonic fit c of the labels on the scores is the best recalibration that keeps the order of the scores. It is
+computed by pooling adjacent violators: its blocks are the edges of the convex hull of the cumulative sums, and hulls of
+key ranges can be merged. With π the share of positives,
 
 - ``corp.unc`` = π(1 − π), the Brier score of the constant π,
 - ``corp.dsc`` = UNC − Brier(c), the decrease from the constant to the recalibrated scores,
@@ -10,8 +10,8 @@ With π the share of positives,
 
 so that Brier = MCB − DSC + UNC. The Brier score of a block of p positives and n negatives is p·n/(p + n).
 
-In a bin of a histogram the fit is worst where the bin is one score, and best where its positives score higher than its
-negatives.
+From a histogram the fit is bounded: it is worst if each bin is one score, and best if the positives of each bin score
+higher than its negatives.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _FINE = 96  # bits of a block's Brier score in fixed point
 
 
 class Fit(NamedTuple):
-    """Blocks of an isotonic fit, from the best scores to the worst.
+    """Blocks of an isotonic fit, in descending order of scores.
 
     Attributes
     ----------
     before : rows above the first block
     n, p : arrays of shape (n_blocks,), negatives and positives
-    low, high : float64 arrays of shape (n_blocks,), the ends of the scores of each block
+    low, high : float64 arrays of shape (n_blocks,), the lowest and the highest score of each block
     brier : partial of `BrierScore`
-    finest : the blocks (n, p) if in open bins all positives score higher; None where no bin is open
+    finest : the blocks (n, p) if the positives of each open bin score higher than its negatives; None without open bins
     """
 
     before: int
@@ -86,7 +86,7 @@ _FIT = CorpFit()
 
 
 def _pooled(n: Array, p: Array, low: Any, high: Any, known: Strides | None = None) -> tuple[Array, Array, Array, Array]:
-    """Pooled groups, and the ends of the scores of each block; `known` are sums of these groups."""
+    """The pooled groups, and the lowest and the highest score of each block; `known` are sums of these groups."""
     if known is not None and known.full:
         blocks, hits, last = pooled(n, p, known.levels)
     else:
@@ -98,7 +98,7 @@ def _pooled(n: Array, p: Array, low: Any, high: Any, known: Strides | None = Non
 
 
 def _split(part: ScorePart) -> tuple[Array, Array, Array, Array]:
-    """Groups with the positives of each open bin above its negatives; the scores do not matter."""
+    """Groups in which the positives of each open bin are above its negatives; the scores are not used."""
     shown = np.repeat(np.arange(part.n.size), 1 + part.open)
     second = np.append(False, shown[1:] == shown[:-1])[: shown.size]
     first = np.append(shown[1:] == shown[:-1], False)[: shown.size]
@@ -117,19 +117,19 @@ def joined(parts: Sequence[Fit]) -> Fit:
 
 
 def _fit(partials: Sequence[Any]) -> Fit:
-    """`joined`, once for all terms and the curve."""
+    """`joined`, computed once for all terms and the curve."""
     found: Fit = Partials.of(partials).once("isotonic fit", partials, lambda: joined(partials))
     return found
 
 
 def _tied(partials: Sequence[Any]) -> Any:
-    """`_fixed` of the blocks of all parts, once for all terms."""
+    """`_fixed` of the blocks of all parts, computed once for all terms."""
     fit = _fit(partials)
     return Partials.of(partials).once("isotonic Brier score", partials, lambda: _fixed(fit.n, fit.p))
 
 
 def _fixed(n: Array, p: Array) -> Any:
-    """Σ p·n/(p + n) over blocks: for counts an integer in units of 2^−_FINE."""
+    """Σ p·n/(p + n) over blocks; for counts an integer in units of 2⁻⁹⁶ (`_FINE`)."""
     if integers(n):
         return sum((x * y << _FINE) // (x + y) for x, y in zip(n.tolist(), p.tolist(), strict=True))
     return math.fsum(p * (n / (n + p)))
@@ -157,7 +157,7 @@ class Corp(Metric):
 
     @property
     def drawn(self) -> CorpFit:
-        """The fit, which the curve shows."""
+        """The metric of the fit, which the curve shows."""
         return CorpFit()
 
     @property

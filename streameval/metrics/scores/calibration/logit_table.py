@@ -1,14 +1,14 @@
-"""Counts in narrow bins of the logit, from which log loss and logistic recalibration follow without the groups.
+"""Counts in narrow bins of the logit, from which log loss and logistic recalibration are computed without the groups.
 
-A bin is a thousandth wide. It keeps its negatives and positives, Σ u·dᵏ for k = 1 … 5 and Σ p·d, where u = p + n and
-d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows by
-Taylor's series, with σ and its derivatives at z = a + b·c:
+A bin is 1/1024 wide. It keeps its negatives and positives, Σ u·dᵏ for k = 1 … 5 and Σ p·d, where u = p + n and
+d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows from
+a Taylor series, with σ and its derivatives at z = a + b·c:
 
     Σ p − u·σ(a + b·x) = Σ over bins p − [u·σ + b·σ'·Σud + b²/2·σ''·Σud² + b³/6·σ'''·Σud³ + b⁴/24·σ''''·Σud⁴]
 
-and alike for Σ (p − u·σ)·x. As |b·d| is below b/2048, what is left out is below 10⁻¹⁵ of a row for slopes up to 8. The
-log loss −Σ p·ln σ(x) + n·ln(1 − σ(x)) follows the same way, its derivatives in d being n·σ − p·(1 − σ), u·σ', u·σ'', ….
-All sums are integers in fixed point, so that they do not depend on the order of the rows.
+and similarly for Σ (p − u·σ)·x. As |b·d| is at most b/2048, the truncation error is below 10⁻¹⁵ a row for slopes up to
+8. The log loss −Σ p·ln σ(x) + n·ln(1 − σ(x)) follows in the same way; its derivatives with respect to d are
+n·σ − p·(1 − σ), u·σ', u·σ'', …. All sums are integers in fixed point, so they do not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["GENTLE", "LEAST", "ROWS", "BinnedLogits", "Bins", "binned", "joined", "summed"]
 
-GENTLE = 8.0  # a slope up to which the series is exact to rounding
-_SCALE, _SPAN = 1024, 40  # bins for each unit of a logit, and the logits that they span
-ROWS = 1 << 33  # beyond which the sums may leave a word
-LEAST = 4.25e-18  # the least probability that is inside; the largest below 1 is
+GENTLE = 8.0  # largest slope for which the series is exact up to rounding
+_SCALE, _SPAN = 1024, 40  # bins per unit of the logit; logits from −40 to 40 have bins
+ROWS = 1 << 33  # number of rows from which on sums may overflow a word
+LEAST = 4.25e-18  # smallest probability with a bin; every probability below 1 that is larger has one
 _COLUMNS = 10  # negatives, positives, moments
-_STRIPS = 2.0**-38  # the least probability that is in a strip
+_STRIPS = 2.0**-38  # smallest probability that the loop over strips counts
 
-Bins = tuple[int, "Array", tuple[float, float] | None]  # the first bin, columns from there on, ends of the logits
+Bins = tuple[int, "Array", tuple[float, float] | None]  # first bin, columns from there on, smallest and largest logit
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class BinnedLogits:
     n, p : float64 arrays of shape (n_bins,), negatives and positives
     moments : float64 array of shape (5, n_bins), Σ u·dᵏ
     hits : float64 array of shape (n_bins,), Σ p·d
-    exact : whether every logit lies inside its bin and no sum has left its word
+    exact : whether every logit is within (−40, 40) and no sum can overflow its word
     """
 
     centre: Array
@@ -60,9 +60,9 @@ class BinnedLogits:
     exact: bool
 
     def derivatives(self, a: float, b: float, *, joint: bool = True) -> tuple[float, float, float, float, float]:
-        """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about b · 10⁻³ of itself.
+        """The likelihood's derivatives to a and b, and its curvature (aa, ab, bb) relative error about b·10⁻³.
 
-        Without `joint` b stands still: what concerns it is 0.
+        Without `joint`, b is fixed, and the derivatives that involve it are 0.
         """
         c, u, (m1, m2, m3, m4, m5) = self.centre, self.n + self.p, self.moments
         s, rest = _sides(a + b * c)
@@ -78,7 +78,7 @@ class BinnedLogits:
         return of_a, of_b, aa, ab, bb
 
     def loss(self) -> float:
-        """Σ −p·ln σ(x) − n·ln(1 − σ(x)) over the bins, in nats: small terms keep their relative precision."""
+        """Σ −p·ln σ(x) − n·ln(1 − σ(x)) over the bins, in nats; small terms keep their relative precision."""
         c, n, p, (m1, m2, m3, m4, m5) = self.centre, self.n, self.p, self.moments
         s, rest = _sides(c)
         s1 = s * rest
@@ -89,15 +89,15 @@ class BinnedLogits:
 
 
 def _sides(z: Array) -> tuple[Array, Array]:
-    """σ(z) and 1 − σ(z), which a difference from 1 would lose near 0."""
+    """σ(z) and 1 − σ(z), each with full relative precision."""
     with np.errstate(over="ignore"):
         return 1.0 / (1.0 + np.exp(-z)), 1.0 / (1.0 + np.exp(z))
 
 
 def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
-    """The bins of groups whose scores descend between 0 and 1; those below `LEAST` are left out.
+    """The bins of groups with descending scores between 0 and 1; groups with scores below `LEAST` are left out.
 
-    `keys` are rank keys of float32 scores, where there are fewer than 2³² rows: they are faster.
+    `keys` are rank keys of float32 scores, which are faster; only for fewer than 2³² rows.
     """
     if keys is not None:
         return summed(n, p, scores, keys)[1]
@@ -107,7 +107,7 @@ def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
 
 
 def summed(n: Array, p: Array, scores: Any, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
-    """What `streameval.kernels.calibration.strips.strip_sums` returns, and the bins, without those of scores 0 and 1.
+    """What `streameval.kernels.calibration.strips.strip_sums` returns, and the bins of all scores but 0 and 1.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def summed(n: Array, p: Array, scores: Any, keys: Array, above: tuple[int, int] 
 
 
 def _room(scores: Any) -> Bins:
-    """Empty bins for scores that descend between 0 and 1."""
+    """Empty bins for descending scores between 0 and 1."""
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
     ends = [float(np.log(s / (1.0 - s))) for s in (scores[-1], scores[0])]
@@ -138,7 +138,7 @@ def _count(n: Array, p: Array, scores: Any, groups: slice, first: int, table: Ar
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:
-    """The bins of all parts; `rows` is how many rows they have."""
+    """The bins of all parts, which have this number of rows together."""
     filled = [(first, columns) for first, columns, _ in parts if columns.size]
     lowest = min((first for first, _ in filled), default=0)
     highest = max((first + columns.shape[1] for first, columns in filled), default=0)

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["LogisticFit", "LogitTable", "Recalibration"]
 
 _STEPS = 60
-_STILL = 1e-10  # a Newton step below this squares to rounding error
-_NEAR = 5e-7  # the same, of a step after which nothing else is checked
+_STILL = 1e-10  # a fit converges at a Newton step below this: the error after it is the square, below rounding
+_NEAR = 5e-7  # the same for a fit that started from the table, whose step is already precise
 _NEAR_STEPS = 3
 _STEEP = 1e4  # a slope beyond which the classes are separated
 _FLAT = "all scores are equal, which leaves no slope"
@@ -57,7 +57,7 @@ _SEPARATED = "the fit does not converge: the scores separate the classes, or nea
 
 
 def _without(part: ScorePart) -> str | None:
-    """Why a part has no logits."""
+    """Why the scores of a part cannot be fitted; None if they can."""
     found = Probabilities.of(part)
     if found is None:
         return OUTSIDE
@@ -75,7 +75,7 @@ def _logits(part: ScorePart) -> Array:
 
 @dataclass(frozen=True)
 class LogitTable(Metric):
-    """Counts in bins of the logit, for the fits; a reason where there is no fit, None for weights."""
+    """Counts in bins of the logit, from which fits start; a reason if no fit exists, None for weights."""
 
     name: str = "logit_table"
 
@@ -85,7 +85,7 @@ class LogitTable(Metric):
         return reason if reason or not integers(part.n) else bins_of(part)
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
-        """The bins of all parts; None where the fit starts without."""
+        """The bins of all parts; None if the fit starts without bins."""
         if reason := _refused(partials, state):
             return reason
         if any(part is None for part in partials):
@@ -97,7 +97,7 @@ _TABLE = LogitTable()
 
 
 def _are_ends(partial: Any) -> bool:
-    """Whether it comes from open bins: three shifts, not a table or the sums of a step."""
+    """Whether a partial comes from open bins: it is three shifts, not a table or the sums of a step."""
     return isinstance(partial, tuple) and isinstance(partial[0], float)
 
 
@@ -111,9 +111,9 @@ def _refused(partials: Sequence[Any], state: Any) -> str | None:
 
 
 def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
-    """The fit to the table; to be finished by a step on the groups unless the table is exact.
+    """The fit to the table, which needs further steps on the groups unless the table is exact.
 
-    The usual start where it does not converge.
+    If it does not converge, the fit starts on the groups.
     """
     if table is None:
         return LogisticFit(joint)
@@ -125,12 +125,13 @@ def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
 
 
 def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
-    """Intercept and slope of the fit to the table; None where Newton's method does not converge, or is too steep.
+    """Intercept and slope of the fit to the table; None if Newton's method does not converge or the slope is too steep.
 
-    Where scores are far too extreme the first step is far too long. With `damped` a step is halved until the slope of
-    the likelihood along it, which falls on the way, is not below minus half of what it is at its start. That does not
-    prove that the likelihood rises: a step of the joint fit may lower it, and steps may cycle. After `_STEPS` of them
-    there is no fit to the table, and the fit starts on the groups, where a step that lowers the likelihood is halved.
+    If the scores are far too extreme, the first step is far too long. With `damped`, a step is halved until the
+    derivative of the likelihood along it, which falls on the way, is at least minus half of its value at the start.
+    This does not prove that the likelihood rises: a step of the joint fit may lower it, and steps may cycle. After
+    `_STEPS` steps there is no fit to the table; the fit then starts on the groups, where a step that lowers the
+    likelihood is halved.
     """
     a, b, more, rise = 0.0, 1.0, (0.0, 0.0), math.inf
     for _ in range(_STEPS):
@@ -160,10 +161,10 @@ class LogisticFit(Metric):
     ----------
     joint : whether the slope is fitted too
     intercept, slope : where the likelihood is evaluated
-    by : the Newton step that led here
-    likelihood : before that step, in nats
-    step : number of evaluations so far
-    near : whether it started from the fit to the table, so that a step or two are enough
+    by : the Newton step that led to this point
+    likelihood : log likelihood before that step, in nats; −inf at the start
+    step : number of evaluations so far; −1 once the fit has converged
+    near : whether it started from the fit to the table, so that a few further steps suffice
     """
 
     joint: bool = True
@@ -175,7 +176,7 @@ class LogisticFit(Metric):
     near: bool = False
 
     def partial(self, part: ScorePart) -> Any:
-        """Likelihood, gradient and curvature, and Σu, Σu·x of spread; a reason where there is no fit."""
+        """Sums of the log likelihood, gradient and curvature, and the ends of the logits; a reason if no fit exists."""
         if reason := _without(part):
             return reason
         x = _logits(part)
@@ -199,7 +200,7 @@ class LogisticFit(Metric):
         return [exact_parts(term).tolist() for term in terms], ends
 
     def combine(self, partials: Sequence[Any], state: Any) -> LogisticFit | str:
-        """The fit of the next step; itself where it stands still; a reason where there is none."""
+        """The fit of the next step, whose `step` is −1 once it has converged; a reason if no fit exists."""
         if reason := _refused(partials, state):
             return reason
         N, P = state.totals().n, state.totals().p
@@ -213,7 +214,7 @@ class LogisticFit(Metric):
         return self._next(sums, 1e-14 * float(N + P))
 
     def _last(self, sums: Sequence[float]) -> LogisticFit | str:
-        """A step from the fit to the table; the usual start where few are not enough."""
+        """A step from the fit to the table; the usual start if `_NEAR_STEPS` steps are not enough."""
         of_a, of_b, aa, ab, bb = sums
         det = aa * bb - ab * ab
         if not aa > 0 or (self.joint and not det > 0):
@@ -250,14 +251,14 @@ class LogisticFit(Metric):
 
 @dataclass(frozen=True)
 class Recalibration(Metric):
-    """Intercept or slope of a logistic recalibration; perfect are 0 and 1.
+    """Intercept or slope of a logistic recalibration; calibrated scores have intercept 0 and slope 1.
 
     Attributes
     ----------
-    name : in results
+    name : the name in results
     joint : whether the slope is fitted too
-    slope : whether the value is the slope
-    fit : the step that the fit has reached; None before the first look at the groups
+    slope : whether the value is the slope instead of the intercept
+    fit : the step that the fit has reached; None before the groups are read
 
     Examples
     --------
@@ -276,11 +277,11 @@ class Recalibration(Metric):
     fit: LogisticFit | None = None
 
     def basis(self, part: ScorePart) -> Any:
-        """The table, then the step, which metrics of the same fit share; from open bins the shift has ends."""
+        """The table, then the next step; metrics of the same fit share both. For open bins, the ends of the shift."""
         return self.fit or (_TABLE if self.joint or part.certain else ShiftEnds())
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar | Recalibration:
-        """The value, or the metric that takes the next step."""
+        """The value, or this metric with the next step of its fit."""
         found: Any
         if not self.joint and partials and _are_ends(partials[0]):
             return spread(self.name, partials[0], -math.inf, math.inf, SLACK * (1.0 + max(map(abs, partials[0]))))

@@ -11,8 +11,8 @@ bin ends at the first score that reaches its share. With weights, too, the rows 
 
 Both are biased near calibration: on finite data even perfect probabilities have a positive ECE.
 
-A bin of a histogram that lies within one bin of these bounds Σ(p + n)·s. One across an edge may give any of its
-positives and any of its negatives to each of the bins that it touches.
+From a histogram, the sums of a bin are bounded: each score lies between the ends of its histogram bin, and of a
+histogram bin across an edge, any positives and any negatives may belong to each of the bins that it touches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["BINS", "CalibrationError", "Cell", "ReliabilityBins", "cells"]
 
 BINS = 10
 _MOST_BINS = 100_000
-_FEW = 100  # edges that are faster to find one by one
+_FEW = 100  # for at most this many edges, one search for each is faster
 
 
 class Cell(NamedTuple):
@@ -52,13 +52,13 @@ class Cell(NamedTuple):
 
     Attributes
     ----------
-    n, p : negatives and positives
-    score : Σ (p + n)·s, in units of 2⁻⁶² for counts
-    low, high : ends of Σ p − (p + n)·s over the histogram's bins that are surely inside, and how many rows these have
-    sure : measure of those rows
-    loose : of the histogram's bins that may be inside, (p, n, lowest, highest score) of each
-    hits : positives among the rows that are surely inside
-    least, most : the lowest and the highest score that it holds
+    n, p : negatives and positives; with weights, their weights
+    score : Σ (p + n)·s, for counts an integer in units of 2⁻⁶²
+    low, high : bounds of Σ p − (p + n)·s over the histogram's bins that lie inside this bin
+    sure : measure of the rows of those bins
+    loose : (p, n, lowest score, highest score) of each of the histogram's bins that lie across an edge
+    hits : measure of the positives among the rows that `sure` counts
+    least, most : the lowest and the highest score
     """
 
     n: Any
@@ -79,7 +79,7 @@ class Cell(NamedTuple):
 
     @property
     def unit(self) -> Any:
-        """What 1 is in the unit of `score`."""
+        """The number 1 in the unit of `score`."""
         return 1 << BITS if isinstance(self.score, int) else 1.0
 
     @property
@@ -89,30 +89,30 @@ class Cell(NamedTuple):
 
     @property
     def sums(self) -> tuple[float, float]:
-        """Ends of |Σ p − (p + n)·s| of a histogram."""
+        """Bounds of |Σ p − (p + n)·s|, from a histogram."""
         low = self.low - sum(n * high for _, n, _, high in self.loose)
         high = self.high + sum(p * (1.0 - low) for p, _, low, _ in self.loose)
         return max(0.0, low, -high), max(-low, high, 0.0)
 
     @property
     def certain(self) -> bool:
-        """Whether nothing is in doubt."""
+        """Whether the contents are exact."""
         return self.low == self.high and not self.loose
 
     @property
     def doubt(self) -> float:
-        """Measure of the rows that may be inside, or in the next."""
+        """Measure of the rows that may lie in this bin or in a neighbouring one."""
         return sum(p + n for p, n, _, _ in self.loose)
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Ends of the share of positives."""
+        """Bounds of the share of positives."""
         p, n = self.hits, self.sure - self.hits
         more_p, more_n = (sum(side) for side in list(zip(*self.loose, strict=True))[:2] or [(), ()])
         return _ratio(p, p + n + more_n, 1.0), _ratio(p + more_p, p + more_p + n, 0.0)
 
     def scores(self, floor: float, ceiling: float) -> tuple[float, float]:
-        """Ends of the mean score, of rows between `floor` and `ceiling`."""
+        """Bounds of the mean score, if all scores lie between `floor` and `ceiling`."""
         low, high = self.hits - self.high, self.hits - self.low
         upper = _largest_mean(high, self.sure, [(min(top, ceiling), p + n) for p, n, _, top in self.loose])
         lower = _largest_mean(-low, self.sure, [(-max(low, floor), p + n) for p, n, low, _ in self.loose])
@@ -120,7 +120,7 @@ class Cell(NamedTuple):
 
     @property
     def means(self) -> tuple[float, float]:
-        """Ends of the distance of mean score and share of positives; from 0 where the bin may be empty."""
+        """Bounds of the distance between mean score and share of positives; the lower is 0 if the bin may be empty."""
         high = _largest_mean(self.high, self.sure, [(1.0 - low, p) for p, _, low, _ in self.loose])
         low = -_largest_mean(-self.low, self.sure, [(high, n) for _, n, _, high in self.loose])
         return max(0.0, low, -high) if self.sure else 0.0, max(-low, high, 0.0)
@@ -131,7 +131,7 @@ def _ratio(part: float, whole: float, empty: float) -> float:
 
 
 def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) -> float:
-    """The largest mean of some points and any of several others, given as (value, measure)."""
+    """The largest mean of given points, together with any of several others, each given as (value, measure)."""
     best = start / size if size else -1.0
     for value, measure in sorted(more, reverse=True):
         start, size = start + value * measure, size + measure
@@ -141,17 +141,17 @@ def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) ->
 
 @dataclass(frozen=True)
 class ReliabilityBins(Metric):
-    """Counts and sums of scores in bins; a metric whose value is a dict of bin number to `Cell`.
+    """Counts and sums of scores in bins; a metric whose value is a dict from bin number to `Cell`.
 
     Attributes
     ----------
     bins : number of bins
-    equal_count : whether bins have about equally many rows
+    equal_count : whether bins have about equal numbers of rows instead of equal widths
 
     Raises
     ------
     OptionError
-        If `bins` is not a number of bins.
+        If `bins` is not a whole number from 1 to 100,000.
     """
 
     bins: int = BINS
@@ -165,7 +165,7 @@ class ReliabilityBins(Metric):
 
     @cached_property
     def edges(self) -> Array:
-        """Edges of bins of equal width, as a float64 array of shape (bins + 1,); every part asks for them."""
+        """Edges of bins of equal width, as a float64 array of shape (bins + 1,), computed once for all parts."""
         return np.linspace(0.0, 1.0, int(self.bins) + 1)
 
     def _of_scores(self, scores: Any) -> Array:
@@ -173,7 +173,7 @@ class ReliabilityBins(Metric):
         return found
 
     def _stretches(self, scores: Any) -> Iterator[tuple[int, slice]]:
-        """The bins of scores that descend: the number and where it stands."""
+        """The bins of descending scores: the number of each, and the slice of its scores."""
         if not scores.size:
             return
         last, first = self._of_scores(np.array([scores[-1], scores[0]])).tolist()
@@ -203,7 +203,7 @@ class ReliabilityBins(Metric):
         return exact if part.exact else self._bounded(part, found, below, exact)
 
     def _bounded(self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]) -> dict[int, Cell]:
-        """The cells of a histogram with their bounds."""
+        """The cells with the bounds that a histogram gives."""
         if self.equal_count:
             first = self._of_rows(below, part.total.rows)
             last = self._of_rows(below + np.maximum(part.rows - 1, 0) * part.open, part.total.rows)
@@ -225,7 +225,7 @@ class ReliabilityBins(Metric):
         return dict(cells)
 
     def combine(self, partials: Sequence[dict[int, Cell] | None], state: Any) -> dict[int, Cell]:
-        """The cells of all parts, by their number; none where a score is outside [0, 1]."""
+        """The cells of all parts by bin number; empty if a score is outside [0, 1]."""
         return {} if None in partials else cells(partials)
 
 
@@ -242,14 +242,14 @@ def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
 
 
 def _spans(at: Array) -> Iterator[tuple[int, slice]]:
-    """Runs of equal numbers: the number and where it stands."""
+    """Runs of equal numbers: the number of each run, and its slice."""
     cuts = [0, *(np.flatnonzero(np.diff(at)) + 1).tolist(), at.size] if at.size else [0]
     for start, stop in itertools.pairwise(cuts):
         yield int(at[start]), slice(start, stop)
 
 
 def cells(partials: Sequence[Any]) -> dict[int, Cell]:
-    """Cells of several parts, added up; once for all metrics of equal bins."""
+    """The sums of the cells of several parts, computed once for all metrics with equal bins."""
     found: dict[int, Cell] = Partials.of(partials).once("cells", partials, lambda: _added(partials))
     return found
 
@@ -263,7 +263,7 @@ def _added(partials: Sequence[Any]) -> dict[int, Cell]:
 
 
 def _united(several: Sequence[Cell]) -> Cell:
-    """Cells of one bin in several parts, added up; a histogram has one part."""
+    """The sum of the cells of one bin in several parts, which are exact: a histogram has one part."""
     n, p, score = (total([cell[side] for cell in several]) for side in range(3))
     least, most = min(cell.least for cell in several), max(cell.most for cell in several)
     return Cell(n, p, score, least=least, most=most)
@@ -271,13 +271,13 @@ def _united(several: Sequence[Cell]) -> Cell:
 
 @dataclass(frozen=True)
 class CalibrationError(Metric):
-    """Distance of mean score and share of positives over the bins, in [0, 1]: the mean (ECE), or the largest (MCE).
+    """Distance between mean score and share of positives, in [0, 1]: the mean over the bins (ECE) or the largest (MCE).
 
     Attributes
     ----------
     bins, equal_count : see `ReliabilityBins`
-    largest : the largest distance instead of the mean
-    name : in results
+    largest : whether the value is the largest distance instead of the mean
+    name : the name in results
 
     Examples
     --------
@@ -299,11 +299,11 @@ class CalibrationError(Metric):
 
     @cached_property
     def drawn(self) -> ReliabilityBins:
-        """The bins, which the curve shows."""
+        """The metric of the bins, which the curve shows."""
         return ReliabilityBins(self.bins, self.equal_count)
 
     def basis(self, part: ScorePart) -> ReliabilityBins:
-        """The bins, which metrics of equal bins share."""
+        """The metric of the bins, which metrics with equal bins share."""
         return self.drawn
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:

@@ -6,8 +6,8 @@ A group has p positives and n negatives of score s, of P and N in all; with weig
 - Log loss: −Σ [p·ln s + n·ln(1 − s)] / (P + N), in nats.
 
 Counts are multiplied by terms in fixed point and summed as integers, so results do not depend on the order of the rows.
-The log loss of many rows comes from bins of the logit (`streameval.metrics.scores.calibration.logit_table`).
-In a bin of a histogram each positive and each negative may lie at either end, which bounds its term.
+The log loss of many rows is computed from bins of the logit (`streameval.metrics.scores.calibration.logit_table`). From
+a histogram, results are bounded: each positive and each negative lies between the ends of its bin.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "missing", "spread", "table_of"]
 
-Ends = tuple[float, float, float]  # the lower end, the value, the upper end
+Ends = tuple[float, float, float]  # lower bound, value, upper bound
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
 _MOST = math.nextafter(1.0, 0.0)
 
 
 class Probabilities(NamedTuple):
-    """Scores as probabilities: for each group the lowest, the middle and the highest it may hold; equal where exact.
+    """Scores as probabilities: the lowest, the middle and the highest of each group, equal if the group is exact.
 
-    Arrays, or a `ScoreLookup` where sums come from the keys.
+    Each is an array, or a `ScoreLookup` if sums are computed from the keys.
     """
 
     low: Any
@@ -55,8 +55,8 @@ class Probabilities(NamedTuple):
     def of(cls, part: ScorePart) -> Probabilities | None:
         """The probabilities of a part; None if a score is outside [0, 1].
 
-        An open bin of a histogram whose lower edge is 0 or 1 is cut at 0 and 1: scores closer to these than a unit of
-        float32 cannot be told from them.
+        An open bin of a histogram with an edge at 0 or 1 is cut there, although a score that is closer to 0 or 1 than
+        float32 resolves may lie beyond it.
         """
         found: Probabilities | None = part.once("probabilities", lambda: cls._made(part))
         return found
@@ -73,20 +73,20 @@ class Probabilities(NamedTuple):
 
 
 def table_of(partials: Partials, bins: Sequence[Bins], state: Any) -> BinnedLogits:
-    """The bins of all parts, which log loss and recalibration share where they have the same."""
+    """The bins of all parts, which log loss and recalibration share if their bins are the same."""
     found: BinnedLogits = partials.once("logit table", bins, lambda: joined(bins, state.totals().rows))
     return found
 
 
 class _Binned(NamedTuple):
-    """Log loss of one part: of the scores outside the bins, in fixed point or infinite, and the bins."""
+    """Log loss of one part: the sum over scores outside the bins, in fixed point or infinite, and the bins."""
 
     ends: Any
     bins: Bins
 
 
 def missing(partials: Sequence[Any], state: Any) -> str | None:
-    """Why a metric of probabilities is undefined; None where it is defined."""
+    """Why a metric of probabilities is undefined; None if it is defined."""
     measure = state.totals()
     if not measure.rows:
         return NO_ROWS
@@ -96,7 +96,7 @@ def missing(partials: Sequence[Any], state: Any) -> str | None:
 
 
 def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: float = SLACK) -> Scalar:
-    """A value between its ends (lower, value, upper), which are moved outward by their rounding unless they agree."""
+    """A value with its bounds (lower, value, upper), moved outward by their rounding error unless they agree."""
     lower, value, upper = ends
     if lower == upper:
         return Scalar.certain(name, min(most, max(least, lower)))
@@ -106,7 +106,7 @@ def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: 
 
 @dataclass(frozen=True)
 class BrierScore(Metric):
-    """Mean squared difference of the probability and the label, in [0, 1]; 0 is best.
+    """Mean squared difference between probability and label, in [0, 1]; 0 is best.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class BrierScore(Metric):
     name: str = "brier_score"
 
     def partial(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
-        """Σ p·(1 − s)² + n·s²: the least, at the middle of open bins, the most."""
+        """Σ p·(1 − s)² + n·s²: its lower bound, its value with scores at the middle of open bins, its upper bound."""
         sums: tuple[Any, Any, Any] | None = part.once("squares", lambda: self._sums(part))
         return sums
 
@@ -150,7 +150,7 @@ class BrierScore(Metric):
 
 @dataclass(frozen=True)
 class LogLoss(Metric):
-    """Mean negative log likelihood of the labels, in nats; 0 is best, infinite where a score of 0 or 1 is wrong.
+    """Mean negative log likelihood of the labels, in nats; 0 is best, and a wrong score of 0 or 1 makes it infinite.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class LogLoss(Metric):
             raise OptionError(msg)
 
     def partial(self, part: ScorePart) -> Any:
-        """−Σ p·ln s + n·ln(1 − s): the least, at the middle of open bins, the most; for many rows `_Binned`."""
+        """−Σ p·ln s + n·ln(1 − s): lower bound, value at the middle of open bins, upper bound; or `_Binned`."""
         found = Probabilities.of(part)
         if found is None:
             return None
@@ -194,7 +194,7 @@ class LogLoss(Metric):
         return self._loss(part, every, found.high, found.low), value, self._loss(part, every, found.low, found.high)
 
     def _binned(self, part: ScorePart, scores: Any) -> _Binned:
-        """Bins of the scores that have a logit and are not clipped, and the sum over the others."""
+        """The bins of scores that have a logit and are not clipped, and the sum over all other scores."""
         clip = self.clip or 0.0
         if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
             return _Binned(0, bins_of(part))
@@ -205,7 +205,7 @@ class LogLoss(Metric):
         return _Binned(sum(ends), binned(*of_bins))
 
     def _loss(self, part: ScorePart, groups: slice, of_pos: Any, of_neg: Any) -> Any:
-        """The sum over some groups in fixed point, or infinity; a logarithm is taken where there are rows."""
+        """The sum over some groups, in fixed point or infinite; an infinite term without rows counts as 0."""
         n, p, of_pos, of_neg = (np.asarray(side[groups]) for side in (part.n, part.p, of_pos, of_neg))
         if self.clip is not None:
             of_pos, of_neg = (np.clip(side, self.clip, 1.0 - self.clip) for side in (of_pos, of_neg))

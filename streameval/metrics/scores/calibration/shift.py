@@ -1,4 +1,4 @@
-"""Calibration in the large from bins of a histogram, with its bounds.
+"""Calibration in the large with its bounds, from a histogram.
 
 The shift a solves Σ (p + n)·σ(a + logit s) = Σ p. The left side rises with a and with every score, so a falls as scores
 rise. It is least if every row of an open bin has the bin's highest score, and largest if every row has the lowest.
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SLACK", "ShiftEnds"]
 
-SLACK = 1e-9  # relative, bounds the error of a shift: that of its equation and of rounding
-_NEAR = 1e-12  # where the search for it ends
+SLACK = 1e-9  # relative; bounds the error of a shift, from its search and from rounding
+_NEAR = 1e-12  # absolute; the search for a shift ends at this precision
 
 
 @dataclass(frozen=True)
 class ShiftEnds(Basis):
-    """The least, the middle and the largest shift; a reason where there is none.
+    """The smallest shift, that for scores at the middle of open bins, and the largest; a reason if there is none.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class ShiftEnds(Basis):
 
 
 def _shift(x: Array, n: Array, p: Array) -> float:
-    """The root, which lies between those for all rows at the largest and at the smallest logit."""
+    """The root of the equation; it lies between the roots for all rows at the largest and at the smallest logit."""
     from scipy.optimize import brentq
     from scipy.special import expit
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY", "Strides", "bins_of", "pooled", "strides", "strip_keys"]
 
-MANY = 1 << 17  # rows from which on bins of the logit are faster than a logarithm for each score
-_WORD = 1 << 32  # rows beyond which sums of strips may leave a word
+MANY = 1 << 17  # number of rows from which on bins of the logit are faster than a logarithm for each score
+_WORD = 1 << 32  # number of rows from which on sums of strips may overflow a word
 
 
 class Strides(NamedTuple):
-    """Sums over the groups of a part of counts that several metrics of probabilities share.
+    """Sums over the groups of a part of counts, which several metrics of probabilities share.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class Strides(NamedTuple):
     starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶², as
         two words
     squares : Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
-    full : whether every group holds something
-    bins : bins of the logit of the scores other than 0 and 1; None where they do not come with these sums
+    full : whether every group has rows
+    bins : bins of the logit of all scores but 0 and 1; None if they were not computed with these sums
     """
 
     n: Array
@@ -48,7 +48,7 @@ class Strides(NamedTuple):
     bins: Bins | None = None
 
     def upto(self, end: int) -> tuple[int, int, int]:
-        """Negatives and positives above the end of the first `end` groups, and Σ (p + n)·s of these."""
+        """Negatives and positives up to the first `end` groups of this part, and Σ (p + n)·s of these groups."""
         stride = end // STRIDE if end < self.n.size else self.starts.shape[0] - 1
         (of_neg, of_pos), score = self.levels[:, stride].tolist(), integer(self.starts[stride].tolist())
         if end in (stride * STRIDE, self.n.size):
@@ -58,7 +58,7 @@ class Strides(NamedTuple):
         return of_neg + int(n.sum()), of_pos + int(p.sum()), score + int(dot(n + p, np.asarray(scores)))
 
     def drifts(self) -> tuple[int, int, int]:
-        """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, with the empty sum."""
+        """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, least and greatest, the empty sum included."""
         followed = extreme_strides(self.levels, self.starts)
         groups = (followed[:, None] * STRIDE + np.arange(STRIDE)).ravel()
         scores = np.asarray(self.scores[groups[groups < self.n.size]])
@@ -84,15 +84,15 @@ def _strides(part: ScorePart, scores: Any) -> Strides:
 
 
 def strip_keys(part: ScorePart) -> Array | None:
-    """The keys of a part of counts whose sums are taken by strips (`streameval.kernels.calibration.strips`).
+    """The keys of a part if its sums are computed by strips (`streameval.kernels.calibration.strips`), else None.
 
-    Whether they are depends on the whole, so that every part of it is summed in the same way.
+    The choice depends on the totals of all parts, so that every part is summed in the same way.
     """
     return part.keys if part.type == "f4" and integers(part.n) and MANY <= part.total.rows < _WORD else None
 
 
 def bins_of(part: ScorePart) -> Bins:
-    """The bins of the logit of a part of counts whose scores all have one."""
+    """The bins of the logit of a part of counts; every score must have a logit."""
     if strip_keys(part) is not None and (found := strides(part, part.lookup).bins):
         return found
     made: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
