@@ -121,7 +121,7 @@ def finalized(
     """
     some = [resampling.level is not None and w not in swept for w, _ in answered]
     more = [
-        w.family.certificates(w, state, _blocks(w, states, resampling), resampling) * due
+        (*w.behind, *w.family.certificates(w, state, _blocks(w, states, resampling), resampling)) * due
         for (w, state), due in zip(answered, some, strict=True)
     ]
     asked = [(w.remade(w.spec, w.metrics + further), state) for (w, state), further in zip(answered, more, strict=True)]
@@ -154,14 +154,16 @@ def estimated(
     certain : for each state, the additional values from `finalized`; others are finalized on demand
     """
     found: list[Estimated] = []
+    whole: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
     for (wanted, state), known in zip(answered, certain or [{}] * len(answered), strict=True):
-        if not wanted.metrics:
+        metrics = wanted.computed
+        if not metrics:
             continue  # folded for its rows alone
-        values = results[len(found) : len(found) + len(wanted.metrics)]
+        exact = partial(_exact, engine, state, known)
+        values = [*results[len(found) : len(found) + len(wanted.metrics)], *exact(wanted.behind)]
         due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         made: list[list[Estimate]] = []
         family, without = wanted.family, due is not None and blocks is None
-        exact = partial(_exact, engine, state, known)
         for split in (family.resampled, partial(family.paired, engine)):
             lacking = without and family.own_blocks == (split == family.resampled)
             resampled = _lacking(family, resampling) if lacking else split(wanted, state, blocks, resampling)
@@ -173,20 +175,23 @@ def estimated(
                 made.append(without_replicates(values, resampling.named_unit, "the value is undefined"))
             else:
                 replicates = partial(family.replicates, engine)
-                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, replicates, exact))
+                made.append(estimates(values, metrics, state.totals().rows, resampled, replicates, exact))
         if without and family.own_blocks and resampling.unit is None and not wanted.spec.weighted:
-            made[0] = by_row(made[0], wanted.metrics, state.totals(), exact)  # differences need blocks
-        found += map(Estimated, *made)
-    return _of_samples(found, [metric for w, _ in answered for metric in w.metrics])
+            made[0] = by_row(made[0], metrics, state.totals(), exact)  # differences need blocks
+        made_of = [Estimated(*pair) for pair in zip(*made, strict=True)]
+        whole |= {(wanted.of, metric.name): one for metric, one in zip(metrics, made_of, strict=True)}
+        found += made_of[: len(wanted.metrics)]
+    return _of_samples(found, [metric for w, _ in answered for metric in w.metrics], whole)
 
 
-def _of_samples(found: Sequence[Estimated], metrics: Sequence[Metric]) -> list[Estimated]:
-    """The estimates, in which values of a sample take the replicates of the metric of all rows."""
-    whole = {(one.own.scalar.of, one.own.scalar.metric): one for one in found}
+def _of_samples(
+    found: Sequence[Estimated], metrics: Sequence[Metric], whole: Mapping[tuple[str, str], Estimated]
+) -> list[Estimated]:
+    """The estimates, in which values of a sample take the replicates of the metric of all rows, from `whole`."""
     made: list[Estimated] = []
     for one, metric in zip(found, metrics, strict=True):
-        value = one.own.scalar
-        of_all = whole.get((value.of, metric.of_all_rows or ""))
+        value, source = one.own.scalar, metric.of_all_rows
+        of_all = None if source is None else whole.get((str(value.of), source.name))
         sampled = of_all is not None and not math.isnan(value.value)
         made.append(Estimated(*(each.sampled(value) for each in of_all)) if of_all and sampled else one)
     return made
@@ -218,7 +223,7 @@ def resampled_states(
     """The sources of replicates, by family and column, for the intervals of curves."""
     found: dict[tuple[str, str], Resampled] = {}
     for wanted, state in answered if resampling.level is not None else ():
-        if not wanted.metrics:
+        if not wanted.computed:
             continue  # folded for its rows alone
         due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         absent = due is not None and blocks is None and wanted.family.own_blocks

@@ -66,7 +66,7 @@ class Run:
             if not found.estimated:
                 raise
             return cls.of(data, request, estimate=False)
-        engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
+        engine.check(metric for w in wanted if w.family.sharded for metric in w.computed)
         return cls(data, request, engine, found, wanted, _plan(request, found, wanted, where), pruned)
 
     def again(self) -> Run:

@@ -117,7 +117,8 @@ class Metric(Basis):
     drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
     assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
     options : fields whose values options set: name of the field by name of the option
-    of_all_rows : name of the metric of all rows that a metric of a sample estimates; None for other metrics
+    of_all_rows : the metric of all rows that a metric of a sample estimates, whose replicates it shares; None for other
+        metrics
     """
 
     if TYPE_CHECKING:  # a property here would be the default of a field of this name
@@ -148,7 +149,7 @@ class Metric(Basis):
         return {}
 
     @property
-    def of_all_rows(self) -> str | None:  # noqa: D102
+    def of_all_rows(self) -> Metric | None:  # noqa: D102
         return None
 
     def basis(self, part: Any) -> Any:

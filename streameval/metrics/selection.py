@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.metrics.catalogue import CATALOGUE, FAMILIES, clustering_rows, glob_of
+from streameval.metrics.catalogue import CATALOGUE, FAMILIES, clustering_rows, entry_of, glob_of
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.clustering import (
     CLUSTERING_METRICS,
@@ -80,6 +80,19 @@ class Selection:
             areas = tuple(m for m in self._areas if not self.patterns or self._names(m.name))
             picked = (*areas, *self._named(self.patterns, (family,))) or self._areas
         return tuple(dict.fromkeys((*picked, *own)))
+
+    def behind(self, family: str) -> tuple[Metric, ...]:
+        """The metrics of a family that are not requested, but whose replicates give requested ones their intervals.
+
+        Examples
+        --------
+        >>> selection = Selection(("score", "sample"), ("agc_approx",), quantiles=100)
+        >>> [metric.name for metric in selection.behind("score")]
+        ['agc']
+        """
+        own, due = self.of(family), (metric.of_all_rows for other in self.families for metric in self.of(other))
+        lacking = dict.fromkeys(metric for metric in due if metric is not None and metric not in own)
+        return tuple(metric for metric in lacking if (entry := entry_of(metric.name)) and entry.family == family)
 
     def check(self) -> None:
         """Raise `OptionError` if a pattern matches no metric, or an operating point or a user's metric is invalid."""

@@ -16,6 +16,7 @@ from scipy import stats
 
 from streameval import compare, evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.evaluation import explain
 from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
 from streameval.states.grouped import Blocks
@@ -159,9 +160,44 @@ def test_a_sampled_gain_area_has_the_replicates_of_all_rows(bins, rough, weight)
             assert value.ci_lower < value.value < value.ci_upper
             least = by_name[name].freedom  # those of the draw are 31
             assert one.freedom == least if sample == 1 else least < one.freedom < least + 31
-    alone = evaluate(table, **asked | {"metrics": "agc_approx"}, threads=1).results[0]
-    assert (alone.ci_lower, alone.stderr) == (None, 0.0)
-    assert "evaluate that as well (--metric agc)" in alone.ci_reason
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ci": 0.9},
+        {"unit": "unit", "approx": True},
+        {"unit": "unit", "weight": "weight"},
+        {"unit": "unit", "resample_bins": "exact"},
+    ],
+)
+def test_a_sampled_gain_area_alone_has_the_interval_that_it_has_with_all_others(options):
+    """The metrics of all rows are computed for its intervals alone, and nothing is added without intervals."""
+    table, asked = clustered(900, 60), {"score": ["v1", "v2"], "truncate": 0.2, "approx_agc": True, "sample": 0.5}
+    truth = evaluate(table, **asked | options, metrics=["agc", "agc@0.2", "agc_approx*"])
+    expected = [one for one in truth.results if "approx" in one.metric]
+    found = evaluate(table, **asked | options, metrics="agc_approx*")
+    assert list(found.results) == expected
+    assert [one.own.scalar.metric for one in found.estimates] == ["agc_approx", "agc_approx@0.2"] * 2
+    assert all(one.ci_lower is not None for one in expected if one.metric == "agc_approx")
+    some = evaluate(table, **asked | options, metrics=["agc_approx@0.2", "roc_auc", "agc"]).results
+    assert [one for one in some if "approx" in one.metric] == [one for one in expected if "@" in one.metric]
+    without = explain(table, **asked, metrics="agc_approx*")
+    assert {state.kind for state in without.states} == {"sampled_digests"}
+
+
+def test_sampled_gain_areas_alone_have_the_differences_that_they_have_with_all_others():
+    """Paired through the replicates of the areas of all rows, on common rows."""
+    table, asked = clustered(), {"score": ["v1", "v2"], "approx_agc": True, "sample": 0.5, "unit": "unit"}
+    both, alone = (
+        evaluate(table, **asked, baseline="v1", metrics=metrics) for metrics in (["agc", "agc_approx"], "agc_approx")
+    )
+    expected, found = (each.difference("agc_approx", "v1", "v2") for each in (both, alone))
+    assert repr(found) == repr(expected)
+    assert found.ci_lower < found.value < found.ci_upper
+    assert alone.results[-1].value == found.value
+    halves = [evaluate(table.slice(at, 1500), **asked, metrics="agc_approx") for at in (0, 1500)]
+    assert [one.stderr > 0 for one in compare(*halves)] == [True, True]
 
 
 def test_where_the_grid_is_too_coarse_there_is_no_interval():

@@ -141,6 +141,13 @@ def test_a_history_of_a_sampled_gain_area_has_the_intervals_of_its_evaluation(da
     assert ends(shown) == ends([points[0].night])
     whole = [one for one in made.evaluate().results if one.metric == "agc_approx"]
     assert ends(whole) == ends([points[2].cumulative])
+    assert made.evaluate(metrics="agc_approx").results == tuple(whole)
+    alone = Store(tmp_path / "alone", threads=1)
+    alone.update(data, **columns, sample=0.5, metrics="agc_approx", unit="campaign")
+    assert ends(alone.evaluate().results) == ends(whole)
+    assert alone.history("agc_approx").points == points
+    by_night = [one for one in alone.evaluate(by="night").results if one.slice]
+    assert ends(by_night) == ends([point.night for point in points])
 
 
 def test_the_page_of_a_history_has_a_column_for_each_slice(data, tmp_path):

@@ -36,6 +36,7 @@ class MetricRequest:
     metrics : the metrics
     of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
     by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
+    behind : metrics without results of their own: the intervals of other metrics are made of their replicates
     """
 
     family: Family
@@ -44,6 +45,7 @@ class MetricRequest:
     metrics: tuple[Any, ...]
     of_blocks: bool = False
     by: str = ""
+    behind: tuple[Any, ...] = ()
 
     @property
     def group(self) -> str:
@@ -51,10 +53,15 @@ class MetricRequest:
         own = f"{self.family.name}.blocks" if self.of_blocks else self.family.name
         return f"{own}.by {self.by}" if self.by else own
 
+    @property
+    def computed(self) -> tuple[Any, ...]:
+        """The metrics, and those behind the intervals of others."""
+        return self.metrics + self.behind
+
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
         """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
-        spec = self.family.blocks(self, resampling) if resampling.level is not None and self.metrics else None
-        return None if spec is None else replace(self, spec=spec, metrics=(), of_blocks=True)
+        spec = self.family.blocks(self, resampling) if resampling.level is not None and self.computed else None
+        return None if spec is None else replace(self, spec=spec, metrics=(), behind=(), of_blocks=True)
 
     def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
         """The same request with another state."""
@@ -85,7 +92,7 @@ class Family(Protocol):
     sharded : whether its states are finalized shard by shard
     own_blocks : whether its intervals need a state of blocks; stores then keep it
     sweep_metrics : further metrics to compute in a sweep over all slices
-    replicated_by : family whose estimates for the same column serve its metrics; empty if it has its own replicates
+    replicated_by : family whose replicates for the same column serve its metrics; empty if it has its own
     rests_of : computes the rests of several groups from one sweep; None if each rest is read separately
     """
 

@@ -75,13 +75,15 @@ class Scores(_OfScores):
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score column, or its histogram."""
-        metrics = request.selection.of(self.name)
-        if not request.mean_over and (metrics or not request.sampling):
-            kind = HistogramSpec if request.approx else ScoreSpec
-            for column in request.scores:
+        kind = HistogramSpec if request.approx else ScoreSpec
+        asked = request.selection.of(self.name) or not request.sampling
+        for column in request.scores if not request.mean_over else ():
+            selection = request.selected(column)
+            behind = selection.behind(self.name) if request.resampling.level is not None else ()
+            if asked or behind:
                 policies = request.weight is not None, request.policy("nan", column)
                 spec = kind(column, types.score(column), *policies)
-                yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
+                yield MetricRequest(self, column, spec, selection.of(self.name), behind=behind)
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """Counts by block on a coarse grid, or the exact state split by block."""
@@ -97,7 +99,7 @@ class Scores(_OfScores):
         """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
         single = resampling.unit is None and not wanted.spec.weighted
         grid = None if resampling.bins is None or blocks is None else self._grid(state, blocks, resampling)
-        return certificates(wanted.metrics, coarse=grid is not None and not grid.sure, single=single)
+        return certificates(wanted.computed, coarse=grid is not None and not grid.sure, single=single)
 
     @staticmethod
     def _grid(state: Any, blocks: BlockCounts, resampling: Resampling) -> BlockReplicates:
@@ -162,8 +164,8 @@ class Samples(_OfScores):
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The reason why there are none; replicates are those of `agc`, see `streameval.evaluation.intervals`."""
-        return "its replicates are those of agc of all rows: evaluate that as well (--metric agc)"
+        """The reason why there are none of a sample, for metrics that estimate none of all rows (`of_all_rows`)."""
+        return "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """No check: the metrics normalise weights by their sum first."""

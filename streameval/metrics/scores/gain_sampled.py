@@ -24,8 +24,9 @@ run makes the second pass that this needs.
 
 Sampling intervals (``ci``) describe how the area varies over other units, such as those of the next night, and so
 include a second error. `agc_approx` estimates `agc` of all rows, so it varies with the units as `agc` does, and uses
-its replicates where both are evaluated. The draw of rows is independent of the units, so the variances of both errors
-add (`streameval.metrics.estimates.Estimate.sampled`). `bound` and `stderr` describe the draw alone.
+its replicates: an interval needs the counts of all scores, which ``ci`` adds to the run. The draw of rows is
+independent of the units, so the variances of both errors add (`streameval.metrics.estimates.Estimate.sampled`). `bound`
+and `stderr` describe the draw alone.
 
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
@@ -47,6 +48,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
+from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.gain_bounds import cut_bounds
 from streameval.metrics.scores.gain_sampled_error import cut_at, standard_error
 from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
@@ -127,9 +129,9 @@ class AgcApprox(Metric):
         return "agc_approx" + ("" if self.truncate == 1 else f"@{format_number(self.truncate)}")
 
     @property
-    def of_all_rows(self) -> str:
+    def of_all_rows(self) -> Agc:
         """The metric that it estimates, such as ``agc@0.01``."""
-        return self.name.replace("_approx", "")
+        return Agc(self.truncate)
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""

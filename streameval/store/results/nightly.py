@@ -298,6 +298,8 @@ class MetricSeries:
         self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any], merge: PrefixMerge | None = None
     ) -> list[Scalar]:
         """All metrics of one state of these nights."""
+        if not w.metrics:
+            return []
         absent = sum(entry.rows > 0 and not entry.state(w.group, w.of) for entry in entries)
         if absent:
             return _undefined(w, f"no {w.of} in {absent} of {plural(len(entries), 'night')}")

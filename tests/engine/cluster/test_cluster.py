@@ -120,6 +120,7 @@ def once(function: Callable[[], object]) -> Callable[[int, int], None]:
         {"approx": True},
         {"approx_agc": True, "sample": 0.5, "metrics": ["agc_approx", "roc_auc"]},
         {"sample": 0.5, "approx_agc": True, "weight": "weight", "truncate": (0.1, 200), "metrics": "agc_approx*"},
+        {"unit": "campaign", "baseline": "score_lr", "approx_agc": True, "metrics": "agc_approx"},
         {"classes": "campaign", "metrics": ["aul", "adjusted_rand_index", "bcubed_*"]},
         {"classes": "campaign", "metrics": ["aul", "assignment_score"]},
         {"baseline": "cluster_loose", "unit": "campaign", "classes": "campaign", "metrics": ["lift", "clustering"]},
