@@ -102,7 +102,7 @@ def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
 def metrics(pattern: str | None, json_to: str | None) -> None:
     """List all metrics, or those that match PATTERN.
 
-    PATTERN is a name, a glob, or a family.
+    PATTERN is a name, a glob, a family, or a subject such as ranking.
     """
     from streameval.errors import OptionError
     from streameval.metrics.catalogue import entries

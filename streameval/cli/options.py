@@ -169,7 +169,7 @@ class _Wrapper(click.ParamType):  # type: ignore[type-arg]  # not generic in cli
 
 
 class _OfColumn(_Wrapper):
-    """A value for all columns, or ``COLUMN=VALUE``; converted to a pair (column, value)."""
+    """A value for all columns, or ``COLUMN=VALUE``, as a pair (column, value)."""
 
     name = "column"
 

@@ -65,8 +65,10 @@ def checked_path(save_to: str | Path | None) -> Path | None:
     return path
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a checked path; raises `OptionError` if it cannot be written."""
+def save(figure: Figure, path: Path | None) -> None:
+    """Write a figure to a checked path, if there is one; raises `OptionError` if it cannot be written."""
+    if path is None:
+        return
     try:
         figure.savefig(path)
     except OSError as error:
@@ -126,6 +128,5 @@ def plain_numbers(axis: Axis) -> None:
 
 def finish(ax: Axes, path: Path | None) -> Axes:
     """Save the figure of finished axes if there is a path."""
-    if path is not None:
-        save(figure_of(ax), path)
+    save(figure_of(ax), path)
     return ax

@@ -42,7 +42,7 @@ _LOSSES = {  # table: (its groups, their loss, key of the number of groups in `t
 
 
 def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str | Path | None = None) -> Axes:
-    """Concentration of the loss: its cumulative share against the number of groups, worst first.
+    """Concentration of the loss: its cumulative share against the number of groups, the worst first.
 
     The solid line ends at the last listed group (`top`); a dotted line continues to the last of all groups.
 
@@ -179,9 +179,10 @@ def plot_worst_clusters(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """The lift curve, with marks at the clusters that cost most of its area.
+    """The lift curve, with marks at the clusters that cost the most area.
 
-    A mark is placed at the clusters of the same size, which are drawn with their mean share of positives.
+    The curve draws all clusters of one size with their mean share of positives, so a mark lies at the middle of the
+    clusters of its size.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_differences", "plot_slices"]
 
-_MOST = 40  # most lines of a plot
+_MOST = 40  # largest number of lines of a plot
 _LINE = 0.26  # height of a line in inches
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
 _WIDE = 28  # characters of a slice
@@ -39,7 +39,7 @@ def plot_slices(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """The slices of a column: a dot for the value of each slice, with its rows, and a line for the value of all rows.
+    """A metric by slices: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
     Bars are sampling intervals if there are any (``ci``), otherwise bounds where these differ. A hollow dot has no
     interval although others have one, for instance because the slice has too few effective units. The 40 largest slices

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.canvas import COLORS, GREEN, GREY, checked_path, figure_of, new_axes, plain_frame, save
+from streameval.plots.canvas import COLORS, GREEN, GREY, checked_path, figure_of, finish, new_axes, plain_frame
 from streameval.plots.labels import CURVE, arrange, curves_on, mark
 from streameval.plots.placement import along
 from streameval.results import FEW_UNITS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
 
-_POINTS = 5_000
+_POINTS = 5_000  # largest number of points drawn of a curve
 
 
 class BaseStyle(TypedDict, total=False):
@@ -217,6 +217,4 @@ class Drawing:
             if thresholds is not None:
                 mark(curves_on(self.ax)[-1], thresholds)
             arrange(self.figure, self.ax, self.limit, self.look.legend)
-        if self.path is not None:
-            save(self.figure, self.path)
-        return self.ax
+        return finish(self.ax, self.path)

@@ -31,7 +31,7 @@ __all__ = ["CURVE", "arrange", "arrange_all", "curves_on", "mark"]
 
 CURVE = "streameval-curve"  # marks the lines that are curves
 _LABEL = "streameval-threshold"  # marks the texts of thresholds
-_LABELS = 10  # most thresholds on a single curve; half of that on each of several curves
+_LABELS = 10  # largest number of thresholds on a single curve; half of it on each of several curves
 _SIZES = (9, 8, 7, 6)  # font sizes of the legend, in points
 _BELOW = 45  # points between the axes and a legend below them, for ticks and the axis label
 _ROOM = 1.03  # factor of spare room around a legend

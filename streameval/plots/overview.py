@@ -87,8 +87,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
         except OptionError as error:
             _say(ax, title, str(error))
     arrange_all(figure)
-    if path is not None:
-        save(figure, path)
+    save(figure, path)
     return figure
 
 

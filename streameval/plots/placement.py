@@ -35,7 +35,7 @@ _PLACES: dict[Place, tuple[float, float]] = {  # relative position within the fr
     "center left": (0.0, 0.5),
 }
 _STEPS = 8  # places to try between the edges if the corners are taken
-_DENSE = 1000
+_DENSE = 1000  # points of a line for each length of the axes
 
 
 def along(x: Array, y: Array) -> Array:
@@ -77,7 +77,7 @@ def touches(line: Line, box: Box) -> int:
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Whether two boxes share a point.
+    """Whether two boxes overlap; boxes that only touch at an edge do not.
 
     Examples
     --------

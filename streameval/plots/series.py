@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.plots.canvas import COLORS, RED, checked_path, figure_of, plain_frame, save
+from streameval.plots.canvas import COLORS, RED, checked_path, finish, new_axes, plain_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_series"]
 
-_TICKS = 12  # most names below the axis
+_TICKS = 12  # largest number of names below the axis
 
 
 def plot_series(
@@ -60,10 +60,8 @@ def plot_series(
     >>> axes.get_title()
     'roc_auc'
     """
-    from matplotlib.figure import Figure
-
     path = checked_path(save_to)
-    axes = ax or Figure(figsize=(8, 4), layout="constrained").subplots()
+    axes = ax or new_axes(8.0, 4.0)
     xs = np.arange(len(names))
     for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):
         value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
@@ -80,6 +78,4 @@ def plot_series(
     axes.set_title(title)
     plain_frame(axes)
     axes.legend()
-    if path is not None:
-        save(figure_of(axes), path)
-    return axes
+    return finish(axes, path)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_score_distributions", "plot_thresholds"]
 
-_MARKS = 12  # most thresholds drawn
+_MARKS = 12  # largest number of thresholds drawn
 _FONT = 7  # font size of their names, in points
-_LONG = 16  # longer names reach into the rows of names above and below
+_LONG = 16  # names with more characters reach into the rows of names above and below
 
 
 def plot_score_distributions(
