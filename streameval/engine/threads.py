@@ -24,7 +24,7 @@ from streameval.engine.fold import (
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
-from streameval.metrics.contingency.finalize import matching
+from streameval.metrics.contingency.assignment import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember
 from streameval.wording import plural
 

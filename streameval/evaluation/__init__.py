@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from streameval.evaluation.columns import without_views
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.intervals import block_requests, derived_requests
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import Run
 from streameval.options.gathered import called_as, gathered
 from streameval.scan import LayoutError
+from streameval.scan.fields import without_views
 
 if TYPE_CHECKING:
     import os

@@ -9,12 +9,12 @@ from streameval import scan
 from streameval.engine import Engine, start
 from streameval.engine.fold import Plan
 from streameval.errors import SchemaError
-from streameval.evaluation.columns import without_views
 from streameval.evaluation.families import planned
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
+from streameval.scan.fields import without_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.report.alike import alike
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
-from streameval.report.values import NONE, best_of, digits, number, shortened, value_cell
+from streameval.report.values import NONE, alike, best_of, digits, number, shortened, value_cell
 from streameval.results import slice_text
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Slices on a page: one table per slicing, the most harmful slice first.
 
-The harm of a slice is its shortfall against the value of all rows, times its number of rows. If there are more slices
-than a page can hold, it shows those with the most rows and says how many are not shown.
+The harm of a slice is its shortfall against the value of all rows, times its number of rows. If the first metric has no
+better end, slices are sorted by rows. If there are more slices than a page can hold, it shows those with the most rows
+and says how many are not shown.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _table(
     first = slices[0]
     shown = sorted(slices, key=_rows, reverse=True)[:MOST]
     picked = _picked(first)
-    leading = first[picked[0]] if picked else None
+    leading = first[picked[0]] if picked and _ranks(first[picked[0]], meanings) else None
     if leading is not None:
         base = whole.get((leading.metric, leading.of))
         shown.sort(key=lambda row: _harm(row[picked[0]], base, meanings), reverse=True)
@@ -118,13 +119,18 @@ def _positives(row: Sequence[Scalar]) -> int:
     return max(result.positives or 0 for result in row)
 
 
+def _ranks(result: Scalar, meanings: Mapping[str, Meaning]) -> bool:
+    """Whether slices can be sorted by a metric: one of its ends is better."""
+    meaning = meanings.get(result.metric)
+    return meaning is not None and meaning.better is not None
+
+
 def _harm(result: Scalar, base: Scalar | None, meanings: Mapping[str, Meaning]) -> float:
     """The harm of a slice; lowest of all if it has no value."""
-    meaning = meanings.get(result.metric)
-    if base is None or meaning is None or meaning.better is None or result.value != result.value:
+    if base is None or result.value != result.value:
         return float("-inf") if result.value != result.value else 0.0
-    short = base.value - result.value if meaning.better == "higher" else result.value - base.value
-    return short * result.rows
+    higher = meanings[result.metric].better == "higher"
+    return (base.value - result.value if higher else result.value - base.value) * result.rows
 
 
 def _head(result: Scalar, meanings: Mapping[str, Meaning]) -> Head:

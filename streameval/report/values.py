@@ -1,4 +1,4 @@
-"""Format values for a page: with enough digits to distinguish columns, and with their uncertainty."""
+"""Values for a page: formatted with enough digits to distinguish columns, with their uncertainty, and by table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.report.elements import Mark
     from streameval.results import Scalar
 
-__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "shortened", "spoken", "value_cell"]
+__all__ = ["NONE", "Meaning", "alike", "best_of", "digits", "number", "shortened", "spoken", "value_cell"]
 
 NONE = "–"
 _LARGE = 1e3  # values of at least this size have one decimal, unless they are whole
@@ -158,3 +158,17 @@ def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
     best = (max if meaning.better == "higher" else min)(values.values())
     found = {name for name, value in values.items() if value == best}
     return set() if len(found) == len(values) else found
+
+
+def alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
+    """Groups of columns with the same metrics: in each, results by metric and then by column."""
+    by_column: dict[str, dict[str, Scalar]] = {}
+    for result in results:
+        by_column.setdefault(result.of or "", {})[result.metric] = result
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for column, found in by_column.items():
+        groups.setdefault(tuple(found), []).append(column)
+    return [
+        {metric: {column: by_column[column][metric] for column in columns} for metric in metrics}
+        for metrics, columns in groups.items()
+    ]

@@ -1,16 +1,16 @@
-"""Fields: columns by name, and fields of structs by names with dots (``meta.cluster``)."""
+"""Fields: columns by name, fields of structs by names with dots (``meta.cluster``), and types that can be folded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = ["column_of", "nested_path", "without_views"]
 
-__all__ = ["column_of", "nested_path"]
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
@@ -36,3 +36,8 @@ def column_of(data: Any, column: str) -> Any:
     """A column of a table or record batch, or a field of a struct that is named with dots."""
     top, *below = nested_path(data.schema, column) or (column,)
     return pc.struct_field(data.column(top), below) if below else data.column(top)
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with large strings and binaries in place of views, which Arrow cannot filter."""
+    return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])

@@ -99,7 +99,7 @@ def backfill(
     if due:
         narrow = narrowed(widened, frozenset().union(*lacking.values()))
         found, gone = _there(due, place)
-        has = [partition for partition in found if _has(partition, narrow, engine)]
+        has = [partition for partition in found if not _lack(partition, narrow, engine)]
         new = sorted({*widened.folding.columns} - {*before.folding.columns})
         if not has and (new or stale):
             new = new or [of for _, of in sorted(stale)]
@@ -217,11 +217,6 @@ def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
     except MissingInputError:
         return None
     return next((partition for partition in found if partition.name == entry.partition), None)
-
-
-def _has(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> bool:
-    """Whether a night has rows and the columns."""
-    return not _lack(partition, configuration, engine)
 
 
 def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:

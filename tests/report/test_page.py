@@ -176,6 +176,16 @@ def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:
     assert "slice249" not in text
 
 
+def test_slices_are_sorted_by_cost_only_if_an_end_of_the_metric_is_better() -> None:
+    """Otherwise there is no shortfall, and the page does not claim that order."""
+    data = pa.table({"label": [0, 1] * 6, "score": [0.1, 0.9] * 6, "s": list("abbcccdddddd")})
+    for metric, claimed in (("roc_auc", True), ("calibration_bias", False)):
+        text = evaluate(data, score="score", by="s", metrics=metric).to_html()
+        assert ("Sorted by cost" in text) is claimed
+        names = re.findall(r"<bdi>([a-d])</bdi>", text)
+        assert claimed or names == ["d", "c", "b", "a"]
+
+
 def test_a_table_stands_below_its_caption_and_hides_nothing() -> None:
     """A cell's note and mark stand with it."""
     table = Table(

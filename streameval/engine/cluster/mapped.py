@@ -15,11 +15,13 @@ import dask
 from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.folds import Fold, finish
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streameval.engine import Engine
     from streameval.engine.cluster.connection import Connection
     from streameval.scan import Piece
 
@@ -28,10 +30,11 @@ __all__ = ["mapped"]
 
 def mapped(
     connection: Connection,
-    function: Callable[[Any], Any],
+    function: Callable[[Any, Engine], Any],
     items: Sequence[tuple[Sequence[Piece], Any]],
     name: str,
     progress: Callable[[int], None],
+    **run: Any,
 ) -> list[Any]:
     """Map a function over items on the workers; the results are in order.
 
@@ -39,13 +42,14 @@ def mapped(
     ----------
     connection : Connection
     function : callable
-        Must be deterministic, because a task may run twice.
+        ``function(argument, engine)``, with an engine of the worker; deterministic, because a task may run twice.
     items : sequence of (pieces, argument)
         For each item, the pieces of the data that the function reads, and its argument.
     name : str
         Name of the tasks in Dask's dashboard.
     progress : callable
         Called with the number of rows of every finished item.
+    **run : options of `streameval.engine.threads.ThreadEngine.start`
 
     Raises
     ------
@@ -54,7 +58,9 @@ def mapped(
     """
     key = key_factory()
     nodes = [
-        dask.delayed(partial(work.call, function, item), pure=False)(dask_key_name=key(name, i))
+        dask.delayed(partial(work.call, partial(_with_engine, function, run), item), pure=False)(
+            dask_key_name=key(name, i)
+        )
         for i, (_, item) in enumerate(items)
     ]
     futures = connection.submit(nodes)
@@ -66,3 +72,8 @@ def mapped(
             connection.client.cancel(futures)
         raise
     return connection.gather(futures)
+
+
+def _with_engine(function: Callable[[Any, Engine], Any], run: dict[str, Any], item: Any) -> Any:
+    """The task that runs on the worker."""
+    return function(item, ThreadEngine.start(**run))

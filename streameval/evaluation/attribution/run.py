@@ -13,7 +13,6 @@ from streameval.engine.fold import Plan
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.narrowing import narrowed
-from streameval.evaluation.columns import without_views
 from streameval.evaluation.costs.ids import Ids
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.families import FAMILIES, MetricRequest
@@ -23,6 +22,7 @@ from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, recorded
 from streameval.options.kinds import of_column
+from streameval.scan.fields import without_views
 from streameval.scan.where import Where
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streameval.states.contingency.matching_core import CoreCells
+
     Number = int | float | Fraction
 
-__all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching"]
+__all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching", "matching"]
 
 ASSIGNMENT_CELLS = 1_000_000
 """Default limit out of core: a component of 1,000,000 cells, after settling, takes up to a minute."""
@@ -63,6 +65,12 @@ class Matching(NamedTuple):
 
     lower: Number
     upper: Number
+
+
+def matching(core: CoreCells, assignment_cells: int) -> Matching:
+    """The best matching of a table out of core, from the cells that decide it."""
+    found = best_matching(core.classes, core.clusters, core.counts, assignment_cells)
+    return Matching(found.lower + core.settled, found.upper + core.settled)
 
 
 class _Cells(NamedTuple):

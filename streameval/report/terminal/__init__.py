@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streameval.report.alike import alike
 from streameval.report.provenance import Read
 from streameval.report.terminal.cells import cell, short
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
 from streameval.report.terminal.notes import means, night_notes, sampling_notes, slice_notes
 from streameval.report.terminal.slices import by_slicing, differences, rest_table, rests, slice_tables
+from streameval.report.values import alike
 from streameval.wording import plural
 
 if TYPE_CHECKING:

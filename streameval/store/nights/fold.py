@@ -21,7 +21,6 @@ import pyarrow as pa
 from streameval import scan
 from streameval.budget import parse_bytes
 from streameval.engine.fold import TASK_ROWS, Folded, Plan
-from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.cluster.connection import Connection
+    from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
     from streameval.store.files.states import StateFiles
@@ -254,9 +254,8 @@ def _on_workers(
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.memory // at_once), "spill": workers.spill, "threads": threads}
-    task = partial(_fold_on_worker, folding=folding, options=options)
     items = [(found.pieces, (partition, found)) for partition, found in planned]
-    nights: list[Night | Bad] = mapped(connection, task, items, "partition", engine.progress)
+    nights: list[Night | Bad] = mapped(connection, folding.fold, items, "partition", engine.progress, **options)
     written = [kept.file for night in nights if isinstance(night, Night) for kept in night.entry.states]
     absent, store = folding.files.absent(written), folding.files.location.name
     if absent:
@@ -266,11 +265,6 @@ def _on_workers(
         )
         raise ClusterError(msg)
     return nights
-
-
-def _fold_on_worker(planned: _Planned, folding: _Folding, options: dict[str, Any]) -> Night | Bad:
-    """Fold a partition with an engine of the worker."""
-    return folding.fold(planned, ThreadEngine.start(**options))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streameval.errors import SchemaError
-from streameval.evaluation.columns import without_views
 from streameval.scan import Scan, widened
+from streameval.scan.fields import without_views
 from streameval.scan.widen import plain
 from streameval.states.grouped.names import slice_type
 from streameval.states.keyed.ids import id_type

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streameval.engine.threads import ThreadEngine
 from streameval.store.nights.merge import evaluated, states_of
 
 if TYPE_CHECKING:
@@ -53,13 +52,7 @@ def on_worker(workers: Workers, function: Callable[[Any, Engine], Any], item: An
     from streameval.engine.cluster import mapped  # imported here because it is slow
 
     run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
-    task = partial(_with_engine, function=function, run=run)
-    return mapped(workers.connection, task, [((), item)], "evaluate", lambda _: None)[0]
-
-
-def _with_engine(item: Any, function: Callable[[Any, Engine], Any], run: dict[str, Any]) -> Any:
-    """The task that runs on the worker."""
-    return function(item, ThreadEngine.start(**run))
+    return mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)[0]
 
 
 def _one(
