@@ -73,8 +73,8 @@ class Estimate:
     Attributes
     ----------
     scalar : the value of all rows
-    replicates : float64 array of shape (n_blocks,), the value without each block; NaN for a block without rows, for
-        which it is the value of all rows, infinite where the value is undefined
+    replicates : float64 array of shape (n_blocks,), the value without each block; infinite where that is undefined; NaN
+        for a block without rows, for which it is the value that all others are `around`
     sizes : measure of the rows of each block
     scale : key of `streameval.metrics.scales.SCALES`
     reason : why there is no interval, if that is known beforehand
@@ -84,6 +84,7 @@ class Estimate:
     doubt : float64 array of shape (n_blocks,), standard deviation of each replicate around the one that exact scores
         would give; None or 0 where replicates are exact
     drawn : standard error of the draw, given all rows, where the value comes from a sample of them
+    of_all_rows : the value that the replicates are around, where the value comes from a sample; NaN where it does not
 
     Examples
     --------
@@ -103,6 +104,13 @@ class Estimate:
     bounds: tuple[float, float] = (-math.inf, math.inf)
     doubt: Array | None = None
     drawn: float = 0.0
+    of_all_rows: float = math.nan
+
+    @property
+    def around(self) -> float:
+        """The value that the replicates are around: that of the grid, of all rows for a sample, or the value itself."""
+        known = (value for value in (self.of_all_rows, self.grid) if not math.isnan(value))
+        return next(known, self.scalar.value)
 
     @property
     def deviations(self) -> Array:
@@ -127,7 +135,8 @@ class Estimate:
 
     def sampled(self, value: Scalar) -> Estimate:
         """The estimate of the same metric from a sample of the rows, whose value has the standard error of the draw."""
-        return replace(self, scalar=value, reason=self.undefined, grid=math.nan, drawn=value.stderr or 0.0)
+        drawn = value.stderr or 0.0
+        return replace(self, scalar=value, reason=self.undefined, grid=math.nan, drawn=drawn, of_all_rows=self.around)
 
     @property
     def freedom(self) -> float:
@@ -241,7 +250,7 @@ class Estimate:
         shared = not apart and np.array_equal(doubts[0], doubts[1], equal_nan=True)  # of identical columns
         doubt = sure if shared else np.hypot(*doubts)
         grid = self.grid - other.grid
-        drawn = math.hypot(self.drawn, other.drawn)
+        drawn = math.hypot(self.drawn, other.drawn)  # at most: columns of one run share the rows that are drawn
         return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn)
 
     def _apart(self, other: Estimate) -> Array:
@@ -263,7 +272,7 @@ class Estimate:
             )
             raise OptionError(msg)
         either = ~(np.isnan(a) & np.isnan(b))
-        filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
+        filled = [np.where(np.isnan(r), e.around, r) for r, e in ((a, self), (b, other))]
         with np.errstate(invalid="ignore"):  # both infinite: their difference is unknown
             apart = np.where(either, filled[0] - filled[1], math.nan)
         return np.where(either & np.isnan(apart), math.inf, apart)  # a replicate that is not defined

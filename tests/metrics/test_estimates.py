@@ -108,6 +108,18 @@ def test_a_difference_is_paired():
     assert not difference.equivalent(0.005, 0.95)
 
 
+def test_a_block_that_only_one_side_has_leaves_the_other_at_the_value_of_its_replicates():
+    """Replicates of a grid or of a sample's population lie around another value than the exact one or the sample's."""
+    values, blocks = RNG.normal(size=5000), RNG.integers(0, 64, 5000)
+    one, other = mean_estimate(values, blocks, "b"), mean_estimate(RNG.normal(size=900), np.arange(900) % 40 + 60)
+    expected = math.hypot(one.stderr, other.stderr)
+    assert one.minus(other).stderr == pytest.approx(expected, rel=0.05)
+    moved = Scalar.certain("mean", one.scalar.value + 0.5)
+    for shifted in (one.sampled(moved), replace(one, scalar=moved, grid=one.scalar.value)):
+        assert shifted.minus(other).stderr == one.minus(other).stderr
+        assert other.minus(shifted).stderr == other.minus(one).stderr
+
+
 def test_the_difference_of_certain_intervals_is_one():
     """Under `approx` a difference is certain to lie between those of the ends; of exact values it is exact."""
     exact = mean_estimate(RNG.normal(size=1280), np.arange(1280) % 128)
