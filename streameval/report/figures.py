@@ -53,6 +53,7 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # not allow
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_LETTER, _BESIDE = 0.58, 10  # width of a letter as a share of its font size; points between axes and a text beside them
 _MARGINS = {"left": 44, "right": 10, "top": 8, "bottom": 36}  # points
 
 
@@ -97,6 +98,23 @@ class Canvas:
         with rc_context(style), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")  # the reader's browser has the font
             yield
+
+    def fit(self) -> None:
+        """Make room for texts at the right of the axes, up to half of the width; longer texts are cut at their end."""
+        from matplotlib.text import Annotation
+
+        notes = [text for text in self.axes.texts if isinstance(text, Annotation) and text.get_text()]
+        beside = [text for text in notes if text.xycoords == ("axes fraction", "data") and text.xy[0] > 1]
+        if not beside:
+            return
+        width, box = self._figure.get_figwidth() * 72, self.axes.get_position()
+        letter = max(float(text.get_fontsize()) for text in beside) * _LETTER
+        most = int(width / 2 / letter)
+        for text in beside:
+            said = visible(text.get_text())
+            text.set_text(said if len(said) <= most else f"{said[: most - 1]}…")
+        right = max(_BESIDE + letter * max(len(text.get_text()) for text in beside), (1 - box.x1) * width)
+        self.axes.set_position((box.x0, box.y0, 1 - right / width - box.x0, box.height))
 
     def svg(self, title: str, description: str) -> Markup:
         """The picture as an element of a page, with a text alternative."""

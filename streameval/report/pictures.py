@@ -83,6 +83,7 @@ def _figure(
         canvas = Canvas(prefix, **size)
         with canvas.drawing() as axes:
             draw(axes, *shown)
+            canvas.fit()
         yield Figure(title, description, canvas.svg(title, description), tuple(key), wide)
 
 
@@ -181,7 +182,6 @@ def slices(drawn: Drawn, by: str, leading: Scalar, names: Sequence[str], prefix:
         width=620,
         height=52 + 15 * lines,
         left=_margin(names),
-        right=74,
     )
 
 
@@ -201,7 +201,6 @@ def differences(found: Sequence[Scalar]) -> Iterator[Figure]:
         width=620,
         height=52 + 30 * len(shown),
         left=_margin([name for one in shown for name in (one.metric, one.of or "")]),
-        right=110,
     )
 
 

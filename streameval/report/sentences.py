@@ -101,9 +101,10 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
     one, other = compared(pair[0])
     parts, first = [], True
     for verdict in ("better", "worse"):
-        found = [each for each in pair if each.verdict == verdict][:_SAID]
+        found = [each for each in pair if each.verdict == verdict]
         if found:
-            sizes = joined([_size_said(each, first and i == 0) for i, each in enumerate(found)])
+            named = [_size_said(each, first and i == 0) for i, each in enumerate(found[:_SAID])]
+            sizes = joined([*named, *_more(found, _SAID)])
             parts.append(f"{one} is {verdict} than {other} in {sizes}" if first else f"{verdict} in {sizes}")
             first = False
     unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
@@ -141,7 +142,12 @@ def _size_said(one: Scalar, whole: bool) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    return joined([*names[:_NAMED], *([f"{len(names) - _NAMED} more"] if len(names) > _NAMED else [])])
+    return joined([*names[:_NAMED], *_more(names, _NAMED)])
+
+
+def _more(things: Sequence[object], said: int) -> list[str]:
+    """How many things are left to say."""
+    return [f"{len(things) - said} more"] if len(things) > said else []
 
 
 def _capital(text: str) -> str:

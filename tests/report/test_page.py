@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import evaluate
+from streameval import Scalar, evaluate
 from streameval.errors import OptionError, StreamevalError
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table
 from streameval.report.html import html_of
+from streameval.report.pictures import differences
 from streameval.report.provenance import travelling
+from streameval.report.sentences import differences_said
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"
@@ -162,6 +165,33 @@ def test_a_score_keeps_its_colour_where_another_has_no_curve() -> None:
         figure = text[text.index(f'id="figure-{name}') :].partition("</figure>")[0]
         drawn = set(re.findall(r"var\(--(s\d)\)", figure))
         assert ("s1" in drawn, "s2" in drawn) == (False, True), name
+
+
+def test_texts_beside_a_picture_have_room() -> None:
+    """Texts right of the axes end within the picture; those that would take more than half of it are cut."""
+    one = Scalar("aul", 0.02, of="v2 − v1", baseline="v1", ci_lower=0.01, ci_upper=0.03, ci_level=0.95, p_value=0.001)
+    named = [replace(one, verdict="better", unit=name) for name in ("campaign_of_the_sender", "cluster")]
+    some = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "s": ["a", "a", "b", "b"]})
+    page = evaluate(some, score="score", by="s", metrics="roc_auc", ci=0.95).to_html()
+    sliced = next(svg for svg in re.findall("<svg.+?</svg>", page, re.DOTALL) if "2 rows, no interval" in svg)
+    for svg in (str(next(differences(named)).svg), sliced):
+        [width] = re.findall(r'viewBox="0 0 (\S+)', svg)
+        beside = re.findall(r'<text style="font-size: 7px[^>]* x="([\d.]+)"[^>]*>([^<]+)<', svg)
+        assert len(beside) == 2
+        for x, text in beside:
+            assert float(x) + 7 * 0.55 * len(text) < float(width), text
+    assert "…" in str(next(differences([replace(one, verdict="better" * 40)])).svg)
+
+
+def test_metrics_that_a_sentence_leaves_out_are_counted() -> None:
+    """Of those in which a column is better, worse, or not shown to differ."""
+    one = Scalar("m", 0.02, of="v2 − v1", baseline="v1", ci_lower=0.01, ci_upper=0.03, ci_level=0.95)
+    several = [replace(one, metric=f"m{i}", verdict=("better", "worse")[i > 4]) for i in range(7)]
+    [said] = differences_said(several)
+    assert [part.rpartition(" and ")[2] for part in said.split("; ")][-2:] == [
+        "2 more",
+        "m6 by 0.0200 (0.0100 to 0.0300).",
+    ]
 
 
 def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:
