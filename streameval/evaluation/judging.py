@@ -111,7 +111,8 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
 def check_computed(rules: Sequence[Rule], request: Request) -> None:
     """Raise `OptionError`, before data are read, if a rule judges a metric that the request does not compute."""
     computed = dict[str, tuple[str, ...]]()
-    for family, columns in (("score", request.scores), ("cluster", request.clusters), ("classes", request.clusters)):
+    by_family = {"score": request.scores, "sample": request.scores, "sketch": request.sketches}
+    for family, columns in (by_family | dict.fromkeys(("cluster", "classes"), request.clusters)).items():
         for metric in request.selection.of(family):
             computed[metric.name] = columns
     for rule in rules:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -76,6 +77,16 @@ def test_differences_are_paired(found):
     one = found.judge("roc_auc[v2] - roc_auc[v1] > 0 proven @95%").judgements[0]
     assert (one.value, one.ci_lower, one.ci_upper) == (told.value, told.ci_lower, told.ci_upper)
     assert outcomes(found, f"roc_auc[v2] - roc_auc[v1] >= {told.ci_lower} proven @95%") == ["passed"]
+
+
+def test_rules_judge_metrics_of_samples_and_sketches(table, tmp_path):
+    """Those of a sample have an interval, also where nothing else is computed."""
+    pq.write_table(table, tmp_path / "a.parquet")
+    asked = ["evaluate", tmp_path, "--score", "v1", "--approx-agc", "--sample", 0.5, "--sketch", "v2", "--metric"]
+    rules = [word for rule in ("agc_approx >= 0.1 @95%", "quantile@0.5[v2] <= 5") for word in ("--rule", rule)]
+    done = run(*asked, "agc_approx", "--metric", "quantiles", "--unit", "unit", *rules)
+    assert [line.split()[0] for line in done.stdout.splitlines()[-2:]] == ["ok", "ok"]
+    assert "@95% by unit" in done.stdout
 
 
 def test_few_units_leave_a_rule_undecided(table):

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
+from streameval.evaluation.families import FAMILIES
 from streameval.results import Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.saving import Saved
@@ -209,9 +210,9 @@ class Gate:
             self.nightly.kept_slices(rule)
 
     def _needs_unit(self, rule: Rule) -> bool:
-        """Whether intervals of the rule's metric need blocks of units, as those of scores do."""
-        wanted, _ = self.nightly.column(rule.metric, rule.of)
-        return wanted.family.own_blocks
+        """Whether intervals of the rule's metric need blocks of units, as those of scores and their samples do."""
+        family = self.nightly.column(rule.metric, rule.of)[0].family
+        return FAMILIES.get(family.replicated_by, family).own_blocks
 
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
