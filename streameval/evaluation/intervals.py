@@ -48,8 +48,8 @@ __all__ = [
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
 _NO_CELLS = (
-    "clusterings are compared over units of their rows, which neither stores nor slices keep by cluster: use "
-    "streameval evaluate on the files, with --unit and --baseline, without slices (--by)"
+    "a difference of two clusterings needs the rows of each unit in each cluster, which neither stores nor slices "
+    "keep: evaluate the files with --unit and --baseline, without slices (--by)"
 )
 
 

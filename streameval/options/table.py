@@ -239,8 +239,11 @@ OPTIONS = (
     Option("unit", COLUMN, None, (*_FOLD, "add"), "state", metavar="COLUMN",
            help="Column of the sampling unit for --ci, such as the campaign: rows with the same value are sampled "
                 "together. [default: each row is a unit]"),
-    Option("baseline", NAMES, None, ("evaluate", "show"), "value", metavar="COLUMN",
+    Option("baseline", NAMES, None, _EVALUATE, "value", metavar="COLUMN",
            help="Compare the other score or cluster columns with this one; repeat for several."),
+    Option("baseline", NAMES, None, ("show",), "value", metavar="COLUMN",
+           help="Compare the other score or cluster columns with this one; repeat for several. To compare clusterings "
+                "by aul, evaluate the files: a store does not keep the units of each cluster."),
     Option("against", choice("rest"), None, _EVALUATE, "value", needs="slices",
            help="Compare each of the 100 largest slices with all other rows."),
     Option("resample_bins", BINS, "2048", _EVALUATE, "state", metavar="N|exact",

@@ -177,7 +177,7 @@ def test_differences_by_size_need_a_common_unit() -> None:
     difference = next(r for r in found.results if r.baseline)
     assert difference.value == found.value("aul", "two") - found.value("aul", "one")
     assert difference.ci_lower is None
-    assert "name a column of units (--unit)" in difference.ci_reason
+    assert "evaluate the files with a column of units (--unit)" in difference.ci_reason
 
 
 def test_null_classes_have_intervals_of_their_own_only() -> None:

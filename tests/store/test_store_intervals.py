@@ -225,12 +225,30 @@ def test_without_a_unit_an_area_has_the_interval_of_single_rows(data, tmp_path):
 def test_rules_read_intervals_of_clusters_and_classes_without_a_unit(data, tmp_path):
     """Clusters and classes are their own units; for scores the store must keep blocks."""
     made = Store(tmp_path / "store", threads=1)
-    made.update(data, score="score_lr", cluster="cluster_loose", classes="campaign")
+    made.update(data, score="score_lr", cluster="cluster_loose", classes="campaign", approx_agc=True)
     found = made.check(["aul[cluster_loose] >= 0.1 @90%", "bcubed_fscore >= 0.1 proven @90%"])
     assert found.passed
     assert "@90% by cluster_loose" in found.judgements[0].reason
-    with pytest.raises(OptionError, match="keeps no blocks of units"):
-        made.check("roc_auc >= 0.5 @90%")
+    for metric in ("roc_auc", "agc_approx"):
+        with pytest.raises(OptionError, match="keeps no blocks of units"):
+            made.check(f"{metric} >= 0.5 @90%")
+
+
+def test_a_store_says_that_clusterings_are_compared_by_area_in_the_files(data, tmp_path):
+    """Nights keep no rows of each unit in each cluster: values and rules say so, and the help does."""
+    columns = {"cluster": ["cluster_loose", "cluster_tight"], "metrics": "aul"}
+    made, bare = (Store(tmp_path / name, threads=1) for name in ("store", "bare"))
+    made.update(data, **columns, unit="campaign")
+    bare.update(data, **columns)
+    for store in (made, bare):
+        difference = store.evaluate(baseline="cluster_loose").results[-1]
+        assert (difference.of, difference.ci_lower) == ("cluster_tight − cluster_loose", None)
+        assert "evaluate the files with" in difference.ci_reason
+    [judged] = made.check("aul[cluster_tight] - aul[cluster_loose] >= 0 proven @95%", NIGHTS[0]).judgements
+    assert judged.outcome == "undecided"
+    assert "which neither stores nor slices keep: evaluate the files with --unit and --baseline" in judged.reason
+    told = " ".join(CliRunner().invoke(main, ["show", "--help"]).stdout.split())
+    assert "To compare clusterings by aul, evaluate the files" in told
 
 
 def test_columns_are_compared_on_common_rows_alone(tmp_path):

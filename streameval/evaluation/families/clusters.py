@@ -85,7 +85,7 @@ class Clusters(Sharded):
         if wanted.spec.unlabelled:
             return _UNLABELLED
         if blocks is None:
-            return "clusterings have no units in common: name a column of units (--unit)"
+            return "clusterings have no units in common: evaluate the files with a column of units (--unit)"
         return WithoutRows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
 
 

@@ -63,7 +63,8 @@ class Evaluating:
             other rows.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci,
-            quantiles`` override the store's own; ``baseline`` compares columns; ``score, cluster, sketch`` select some
+            quantiles`` override the store's own; ``baseline`` compares columns, but not clusterings by ``aul``, which
+            needs the files (a store does not keep the units of each cluster); ``score, cluster, sketch`` select some
             of its columns. ``by`` adds the slices that the store keeps, or groups nights by a key in the names of the
             partitions, such as ``by="night"``. ``where`` selects rows by the columns of the slices that it keeps.
 
