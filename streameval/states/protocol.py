@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "State", "StoredSpec", "Totals"]
+__all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "SplitSpec", "State", "StoredSpec", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +244,23 @@ class PlainSpec:
     def largest(self) -> int | None:
         """None: there is no limit."""
         return None
+
+
+class SplitSpec(PlainSpec):
+    """Defaults of a spec that splits the state of an inner spec by a key."""
+
+    inner: Any
+    key: Any
+
+    @property
+    def ungrouped(self) -> Any:
+        """The inner spec."""
+        return self.inner
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read: those of the inner spec, then those of the key."""
+        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
 
 
 class Spec(StoredSpec, Protocol):

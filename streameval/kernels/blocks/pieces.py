@@ -9,6 +9,15 @@ from streameval.kernels.jit import inlined, jit
 __all__ = ["cut_counts", "dealt_counts", "dealt_weights", "displacement", "left_counts", "left_weights", "tied_rows"]
 
 
+@inlined
+def _add_blocks(table, first, step, out):
+    """Add the blocks ``first``, ``first + step`` and so on of a table to `out`."""
+    for b in range(first, len(table), step):
+        for i in range(len(out)):
+            out[i, 0] += table[b, i, 0]
+            out[i, 1] += table[b, i, 1]
+
+
 @jit
 def left_counts(whole, table, first, step):
     """Rows outside the blocks ``first``, ``first + step`` and so on, and their totals.
@@ -23,13 +32,11 @@ def left_counts(whole, table, first, step):
     left : int64 array of shape (n_bins, 2)
     negatives, positives : int64, sums over the bins
     """
-    out = whole.copy()
+    out = np.zeros_like(whole)
     negatives, positives = np.int64(0), np.int64(0)
-    for b in range(first, len(table), step):
-        for i in range(len(whole)):
-            out[i, 0] -= table[b, i, 0]
-            out[i, 1] -= table[b, i, 1]
+    _add_blocks(table, first, step, out)
     for i in range(len(whole)):
+        out[i, 0], out[i, 1] = whole[i, 0] - out[i, 0], whole[i, 1] - out[i, 1]
         negatives += out[i, 0]
         positives += out[i, 1]
     return out, negatives, positives
@@ -39,10 +46,7 @@ def left_counts(whole, table, first, step):
 def left_weights(whole, sums, left, first, step):
     """Weights outside some blocks, arguments as for `left_counts`; exactly 0 where no row is left (`left`)."""
     out = np.zeros_like(whole)
-    for b in range(first, len(sums), step):
-        for i in range(len(whole)):
-            out[i, 0] += sums[b, i, 0]
-            out[i, 1] += sums[b, i, 1]
+    _add_blocks(sums, first, step, out)
     for i in range(len(whole)):
         for side in range(2):
             out[i, side] = max(whole[i, side] - out[i, side], 0.0) if left[i, side] else 0.0
@@ -107,10 +111,7 @@ def tied_rows(whole, table, first, step, pieces, most, side):
     float64 array of shape (n_bins, 2)
     """
     out = np.zeros(whole.shape, np.float64)
-    for b in range(first, len(table), step):
-        for i in range(len(whole)):
-            out[i, 0] += table[b, i, 0]
-            out[i, 1] += table[b, i, 1]
+    _add_blocks(table, first, step, out)
     for i in range(len(whole)):
         for label in range(2):
             out[i, label] = displacement(out, whole, i, label, first, step, most // pieces[i], side)

@@ -43,7 +43,7 @@ from streameval.states.grouped.composite import CompositeGroups, inner_facts, in
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable, by_group, tagged
-from streameval.states.protocol import PlainSpec, Small
+from streameval.states.protocol import Small, SplitSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
@@ -74,7 +74,7 @@ def divisible(inner: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class GroupedSpec(PlainSpec):
+class GroupedSpec(SplitSpec):
     """A state of another spec, split by a key.
 
     Parameters
@@ -120,11 +120,6 @@ class GroupedSpec(PlainSpec):
             raise OptionError(msg)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read: those of the inner spec, then those of the key."""
-        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
-
-    @property
     def schema(self) -> pa.Schema:
         """Columns of the table: group and facts, then those of the inner state."""
         return pa.schema([("group", pa.large_binary()), ("facts", pa.list_(pa.float64())), *self.inner.schema])
@@ -134,11 +129,6 @@ class GroupedSpec(PlainSpec):
         """Whether states are cells of clusters and blocks (`streameval.states.grouped.cluster_blocks`)."""
         cells = isinstance(self.inner, ClusterSpec) and not self.inner.unlabelled
         return cells and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
-
-    @property
-    def ungrouped(self) -> Any:
-        """The inner spec."""
-        return self.inner
 
     @property
     def counts_unlabelled(self) -> bool:

@@ -70,11 +70,6 @@ class BinsSpec(MissingScores):
             raise OptionError(msg)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return (self.column,)
-
-    @property
     def schema(self) -> pa.Schema:
         """Columns of the table, one row per bin: its ends, the counts of its 64 cells and, with weights, their sums."""
         ends = [pa.field(name, pa.float64(), nullable=False) for name in ("low", "high")]

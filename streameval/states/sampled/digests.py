@@ -93,11 +93,6 @@ class DigestsSpec(MissingScores):
         check_sample(self.sample)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return (self.column,)
-
-    @property
     def schema(self) -> pa.Schema:
         """Columns of the table: cell (2·group + label), mean, rows, whether of one score; with weights, their sum."""
         kinds = {"cell": pa.uint8(), "mean": pa.float64(), "rows": pa.float64(), "single": pa.bool_()}

@@ -23,7 +23,7 @@ from streameval.kernels.blocks.grid import SLOTS_A_BIN
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Group, read_key
-from streameval.states.protocol import PlainSpec, Small
+from streameval.states.protocol import Small, SplitSpec
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.wording import plural
 
@@ -40,7 +40,7 @@ _COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # bytes of a (bin, block, label) cell, bui
 
 
 @dataclass(frozen=True)
-class BlockSlicesSpec(PlainSpec):
+class BlockSlicesSpec(SplitSpec):
     """Block counts, split by a key.
 
     Parameters
@@ -67,16 +67,6 @@ class BlockSlicesSpec(PlainSpec):
         if isinstance(self.inner, dict):  # from a header
             object.__setattr__(self, "inner", BlockSpec(**self.inner))
             object.__setattr__(self, "key", read_key(self.key))
-
-    @property
-    def ungrouped(self) -> Any:
-        """The inner spec."""
-        return self.inner
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
 
     @property
     def schema(self) -> pa.Schema:

@@ -67,11 +67,6 @@ class ScoreSpec(MissingScores):
     nan: str = "error"
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return (self.column,)
-
-    @property
     def layout(self) -> Layout:
         """Layout of the segments."""
         bits = 16 if self.type in {"f4", "i4"} else 64

@@ -68,11 +68,6 @@ class HistogramSpec(MissingScores):
     nan: str = "error"
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return (self.column,)
-
-    @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table."""
         names = ["bin", "negatives", "positives", "only"]

@@ -53,9 +53,15 @@ def split_nulls(
 
 
 class MissingScores(PlainSpec):
-    """Base of specs with a policy `nan` for missing scores: ``error``, ``drop`` or ``half``."""
+    """Base of specs of a score column with a policy `nan` for missing scores: ``error``, ``drop`` or ``half``."""
 
+    column: str
     nan: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column,)
 
     @property
     def refuses_missing(self) -> bool:

@@ -90,6 +90,15 @@ def _ends(part: ScorePart, found: Probabilities) -> _Ends:
     return _Ends((sure, float(max(-least, most))), (reach, float(most - least)), bias, not is_open.any())
 
 
+def _bounded(name: str, value: float, partials: Sequence[_Sums], which: str, least: float = 0.0) -> Scalar:
+    """A value with its bounds, one of the fields of `_Ends`; certain without a histogram."""
+    ends = next((part.ends for part in partials if part.ends), None)
+    if ends is None or ends.exact:
+        return Scalar.certain(name, value)
+    lower, upper = getattr(ends, which)
+    return spread(name, (lower, value, upper), least=least)
+
+
 @dataclass(frozen=True)
 class CumulativeError(Metric):
     """Largest cumulative difference between labels and probabilities, or its range, in [0, 1]; 0 is best.
@@ -132,11 +141,7 @@ class CumulativeError(Metric):
             above += part.last
         # above is now C_last, so C runs from above − most to above − least
         value = mean(most - least if self.reach else max(above - least, most - above), size)
-        ends = next((part.ends for part in partials if part.ends), None)
-        if ends is None or ends.exact:
-            return Scalar.certain(self.name, min(1.0, value))
-        lower, upper = ends.reach if self.reach else ends.distance
-        return spread(self.name, (lower, value, upper))
+        return _bounded(self.name, min(1.0, value), partials, "reach" if self.reach else "distance")
 
 
 @dataclass(frozen=True)
@@ -164,8 +169,4 @@ class MeanBias(Metric):
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
         value = mean(total([-part.last for part in partials]), state.totals().n + state.totals().p)
-        ends = next((part.ends for part in partials if part.ends), None)
-        if ends is None or ends.exact:
-            return Scalar.certain(self.name, value)
-        lower, upper = ends.bias
-        return spread(self.name, (lower, value, upper), least=-1.0)
+        return _bounded(self.name, value, partials, "bias", least=-1.0)
