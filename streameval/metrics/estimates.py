@@ -161,13 +161,13 @@ class Estimate:
     @property
     def undefined(self) -> str | None:
         """Why there is no interval; None where there is one."""
-        value, (units, kind), scale = self.scalar.value, self.sizes.governing, SCALES[self.scale]
+        value, scale = self.scalar.value, SCALES[self.scale]
         if math.isnan(value):
             return self.scalar.reason or "the value is undefined"
         if self.reason:
             return self.reason
-        if units < _LEAST_UNITS:
-            return too_few(units, f"{kind} ({self.sizes.unit})", f"at least {_LEAST_UNITS}")
+        if few := self.shortage():
+            return few
         if self.known is None and (self.deviations.size < 2 or np.isinf(self.replicates).any()):
             return "a replicate is undefined"
         if self.known is None and self._off > _OFF * self.stderr:
@@ -177,6 +177,13 @@ class Estimate:
         if not scale.low < value < scale.high:
             return at_end(value)
         return None
+
+    def shortage(self, side: str = "") -> str | None:
+        """That there are too few effective units for an interval, of a side of a difference; None if there are not."""
+        units, kind = self.sizes.governing
+        if units >= _LEAST_UNITS:
+            return None
+        return too_few(units, f"{kind} ({self.sizes.unit}){side}", f"at least {_LEAST_UNITS}")
 
     @property
     def inexactness(self) -> float:
@@ -240,7 +247,8 @@ class Estimate:
         """
         replicates = self._apart(other)
         scalar, reason = self._scalar_minus(other)
-        smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
+        smaller = min(self, other, key=lambda side: side.sizes.governing[0])
+        reason = reason or smaller.shortage(f" of {smaller.scalar.of or smaller.scalar.metric}")
         mine, its = SCALES[self.scale], SCALES[other.scale]
         ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
         bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
@@ -251,7 +259,9 @@ class Estimate:
         doubt = sure if shared else np.hypot(*doubts)
         grid = self.grid - other.grid
         drawn = math.hypot(self.drawn, other.drawn)  # at most: columns of one run share the rows that are drawn
-        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn)
+        return Estimate(
+            scalar, replicates, smaller.sizes, "plain", reason, grid, bounds=bounds, doubt=doubt, drawn=drawn
+        )
 
     def _apart(self, other: Estimate) -> Array:
         """The difference of the replicates, NaN where neither side has rows of the block; empty if one side has none.

@@ -96,6 +96,18 @@ def test_where_no_interval_is_to_be_had_there_is_a_reason(estimate, reason):
     assert scalar.ci_lower is None is scalar.stderr
 
 
+def test_a_difference_says_which_side_has_too_few_units():
+    """The side with fewer effective units governs the difference, and is named."""
+    values = RNG.normal(size=1280)
+    many, few = (
+        mean_estimate(values, np.arange(1280) % 128, "all"),
+        mean_estimate(values, np.arange(1280) // 427, "few"),
+    )
+    reason = "effective units of rows (row) of few: at least 5 are needed"
+    for found in (many.minus(few), few.minus(many)):
+        assert found.scalar_with(0.95).ci_reason.endswith(reason)
+
+
 def test_a_difference_is_paired():
     """A difference is paired."""
     values, blocks = RNG.normal(size=5000), RNG.integers(0, 128, 5000)
