@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["compare", "compare_named", "minus_named", "of_one_unit"]
+__all__ = ["compare", "minus_named", "of_one_unit", "with_comparison"]
 
 
 def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
@@ -53,11 +53,24 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     >>> found.metric, found.of, found.verdict
     ('roc_auc', 'score (b) − score (a)', 'not shown')
     """
-    return compare_named(a, b, ("a", "b"))
+    return tuple(compared(_pairs(a, b, ("a", "b")), b.ci_level or LEVEL))
 
 
-def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
-    """`compare`, with names for both evaluations."""
+def with_comparison(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
+    """The results of `b`, and the differences b − a; p-values are adjusted for these and those of `b` together."""
+    known = {(one.paired.scalar.metric, one.paired.scalar.of): one.paired for one in b.estimates}
+    own = []
+    for one in b.results:
+        if one.baseline is not None:
+            other = str(one.of).removesuffix(f" − {one.baseline}")
+            difference = known[one.metric, other].minus(known[one.metric, one.baseline])
+            own.append((difference, better_end(one.metric)))
+    adjusted = iter(compared([*own, *_pairs(a, b, names)], b.ci_level or LEVEL))
+    return (*(one if one.baseline is None else next(adjusted) for one in b.results), *adjusted)
+
+
+def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[Estimate, str | None]]:
+    """The differences of every metric, each with its better end."""
     sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
     if a.unit_hash != b.unit_hash:
         told = " and ".join(f"{name} with unit hash {e.unit_hash}" for name, e in zip(names, (a, b), strict=True))
@@ -72,7 +85,7 @@ def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple
     for key in common:
         old, new = of_one_unit(sides[0][key], sides[1][key], names)
         pairs.append((minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)))
-    return tuple(compared(pairs, b.ci_level or LEVEL))
+    return pairs
 
 
 def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:

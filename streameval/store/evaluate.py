@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
-from streameval.evaluation.comparison import compare_named
+from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.result.cached import CachedEstimates, CachedEvaluation, CachedStates
@@ -61,7 +61,7 @@ def evaluate(
     found = some.whole()
     results = [*found.results]
     if against not in (None, REST):
-        results += some.against(found, str(against))
+        results = some.against(found, str(against))
     results += some.of_nights(groups)
     for text in kept:
         results += some.of_slices(text, rest=against == REST)
@@ -152,10 +152,10 @@ class _Selected:
             self._nightly.keep(key, self.entries, found)
         return found
 
-    def against(self, found: Evaluation, span: str) -> tuple[Scalar, ...]:
-        """The differences of these nights, whose evaluation is `found`, from the nights of a span of dates."""
+    def against(self, found: Evaluation, span: str) -> list[Scalar]:
+        """The results of these nights, `found`, and their differences from the nights of a span of dates."""
         there = _span(self.snapshot, span), self.configuration, self._engine, self.context.compaction
-        return compare_named(evaluator(self.context)(*there, **self.options), found, (span, "these nights"))
+        return list(with_comparison(evaluator(self.context)(*there, **self.options), found, (span, "these nights")))
 
     def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
         """The results of groups of nights, with the values of their keys as slices."""

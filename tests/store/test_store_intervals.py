@@ -18,6 +18,7 @@ from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.evaluation.result.cached import CachedEstimates
+from streameval.metrics.differences import holm
 from streameval.results import slice_name
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
@@ -232,6 +233,22 @@ def test_rules_read_intervals_of_clusters_and_classes_without_a_unit(data, tmp_p
     for metric in ("roc_auc", "agc_approx"):
         with pytest.raises(OptionError, match="keeps no blocks of units"):
             made.check(f"{metric} >= 0.5 @90%")
+
+
+def test_comparisons_of_columns_and_of_nights_are_adjusted_together(store):
+    """One table has one adjustment, as the line below it says; differences are those of each alone."""
+    span, asked = {"since": "2026-01-01", "until": "2026-01-02"}, {"metrics": ["roc_auc", "average_precision"]}
+    found = store.evaluate(baseline="score_nb", against="2026-01-01..2026-01-02", **asked)
+    told = [one for one in found.results if one.baseline]
+    whole, before = store.evaluate(**asked), store.evaluate(**span, **asked)
+    alone = [whole.difference(metric, "score_nb", "score_lr") for metric in asked["metrics"]]
+    nights = compare(before, whole)
+    for one in nights:
+        name = {"score": one.of.split(" ")[0], "metrics": one.metric}
+        alone += compare(store.evaluate(**span, **name), store.evaluate(**name))
+    assert [(one.metric, one.value, one.stderr) for one in told] == [(o.metric, o.value, o.stderr) for o in alone]
+    assert [one.p_value for one in told] == pytest.approx(holm([one.p_value for one in alone]))
+    assert len(told) == 6
 
 
 def test_a_store_says_that_clusterings_are_compared_by_area_in_the_files(data, tmp_path):
