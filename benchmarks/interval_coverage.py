@@ -13,7 +13,8 @@ cell draws the same rows wherever it runs.
 *coverage* is the share of the given intervals that hold the truth ± its binomial standard error, *row-wise* the same of
 intervals that take each row as a unit, *null* the share of trials without an interval, *stderr* the mean standard error
 over the standard deviation of the values. The two scores of a cell are of equal worth: the true difference is 0, and
-*rejected* the share of tests that find one at 5 %.
+*rejected* the share of tests that find one at 5 %. Cells of curves have the band of the ROC curve at some false
+positive rates; the standard error of a band is not kept.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ from clustered import drawn
 
 from streameval.engine.threads import ThreadEngine
 from streameval.evaluation.families import FAMILIES, MetricRequest, finalize
-from streameval.evaluation.intervals import block_specs, estimated
+from streameval.evaluation.intervals import block_specs, estimated, resampled_states
 from streameval.evaluation.resampling import Resampling
+from streameval.evaluation.result.curves import curves_of, with_bands
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.contingency.clustering import clustering_metric
+from streameval.metrics.curves import curve_kind
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.clusters.counts import ClusterSpec
@@ -54,11 +57,14 @@ if TYPE_CHECKING:
     from clustered import Columns
 
     from streameval.metrics.estimates import Estimate
+    from streameval.results import Curve
 
 LEVEL = 0.95
 UNITS = (100, 1_000, 10_000)
 CHUNK = 50  # trials a line
+_OF_ROWS = ("scores", "curves")  # kinds whose units are those of rows
 COMPARED = ("roc_auc", "average_precision")
+RATES = (0.01, 0.05, 0.1, 0.2, 0.5)  # false positive rates of bands
 RANKING = (entry_of("roc_auc").metric, entry_of("average_precision").metric, Agc(0.1), OperatingPoint("fpr", 0.01))
 TABLE = tuple(clustering_metric(name) for name in ("adjusted_rand_index", "bcubed_fscore", "v_measure"))
 WANTED = {
@@ -66,6 +72,9 @@ WANTED = {
     "clusters": [MetricRequest(FAMILIES["cluster"], "cluster", ClusterSpec("cluster"), (Aul(),))],
     "classes": [MetricRequest(FAMILIES["classes"], "cluster", ContingencySpec("unit", "cluster"), TABLE)],
 }
+
+
+WANTED["curves"] = WANTED["scores"][:1]
 
 
 class Serial(ThreadEngine):
@@ -94,12 +103,16 @@ class Cell:
 
     def sample(self, *place: int) -> Columns:
         """Rows of newly drawn units; the numbers say which."""
-        return drawn(self.kind, self.design, self.units, np.random.default_rng([*self.name.encode(), *place]))
+        kind = "scores" if self.kind == "curves" else self.kind
+        return drawn(kind, self.design, self.units, np.random.default_rng([*self.name.encode(), *place]))
 
     def values(self, columns: Columns) -> dict[str, float]:
         """The metrics of the first column alone."""
         wanted = WANTED[self.kind][:1]
         states = _folded(columns, [w.spec for w in wanted])
+        if self.kind == "curves":
+            [curve] = self._curves(states)
+            return dict(zip(_POINTS, np.interp(RATES, curve.x, curve.y).tolist(), strict=True))
         return {s.metric: s.value for s in finalize(ENGINE, [(w, states[w.spec]) for w in wanted])}
 
     def estimates(self, columns: Columns, unit: str | None) -> dict[str, Estimate]:
@@ -113,6 +126,29 @@ class Cell:
         compared = COMPARED if len(wanted) > 1 else ()
         differences = {f"{name}, difference": second[name].paired.minus(first[name].paired) for name in compared}
         return {name: one.own for name, one in first.items()} | differences
+
+    def bands(self, columns: Columns, unit: str | None) -> dict[str, tuple[list[float], str | None]]:
+        """The ROC curve at `RATES`, as `told` has it, and why it has no interval there."""
+        wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
+        states = _folded(columns, [*(w.spec for w in wanted), *block_specs(wanted, resampling)])
+        resampled = resampled_states([(w, states[w.spec]) for w in wanted], states, resampling)
+        [curve] = self._curves(states, resampled)
+        found, band = {}, curve.band
+        for name, x in zip(_POINTS, RATES, strict=True):
+            at = np.flatnonzero(np.isclose(band.x, x)) if band else []
+            ends = [float(band.lower[at[0]]), float(band.upper[at[0]])] if band and len(at) else [math.nan] * 2
+            row = [float(np.interp(x, curve.x, curve.y)), *ends, math.nan, math.nan]
+            found[name] = row, band.reason if band else "there is no band"
+        return found
+
+    def _curves(self, states: dict[Any, Any], resampled: dict[tuple[str, str], Any] | None = None) -> list[Curve]:
+        """The ROC curve of the first column, with its band."""
+        held = {(w.group, w.of): states[w.spec] for w in WANTED[self.kind]}
+        curves = curves_of(ENGINE, held, [curve_kind("roc")], 1)
+        return with_bands(ENGINE, held, curves, resampled or {}, 1, LEVEL)
+
+
+_POINTS = [f"band at fpr={x:g}" for x in RATES]
 
 
 def _folded(columns: Columns, specs: Sequence[Any]) -> dict[Any, Any]:
@@ -215,7 +251,12 @@ def simulate(record: Record, kind: str, trials: int) -> None:
                 for name, value in cell.values(cell.sample(1, trial)).items():
                     rows[name].append([value])
                 continue
-            unit = "unit" if kind == "unit" and cell.kind == "scores" else None
+            unit = "unit" if kind == "unit" and cell.kind in _OF_ROWS else None
+            if cell.kind == "curves":
+                for name, (row, reason) in cell.bands(cell.sample(0, trial), unit).items():
+                    rows[name].append(row)
+                    reasons |= {name: reason} if reason else {}
+                continue
             for name, estimate in cell.estimates(cell.sample(0, trial), unit).items():
                 rows[name].append(told(estimate))
                 if estimate.undefined:
@@ -228,7 +269,7 @@ def cells() -> Iterator[Cell]:
     for units in UNITS:
         for kind in WANTED:
             for design in ("zipf", "equal", "rows"):
-                if design != "rows" or kind == "scores":
+                if design != "rows" or kind in _OF_ROWS:
                     yield Cell(kind, design, units)
 
 
@@ -249,7 +290,7 @@ def main() -> None:
         started, record = time.process_time(), Record(given.out, cell)
         trials = given.trials // 4 if cell.units == UNITS[-1] else given.trials
         simulate(record, "unit", trials)
-        simulate(record, "row", min(given.rowwise, trials) if cell.kind == "scores" else 0)
+        simulate(record, "row", min(given.rowwise, trials) if cell.kind in _OF_ROWS else 0)
         simulate(record, "truth", given.truth)
         for name in record.names:
             print(f"| {cell.design} | {cell.units:,} | {name} | {' | '.join(record.row(name))} |", flush=True)

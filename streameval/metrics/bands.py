@@ -1,12 +1,21 @@
-"""Bands: pointwise sampling intervals of curves, from the curves of all rows but those of each block.
+"""Bands: pointwise sampling intervals of curves.
 
-A curve and its replicates are read at the same x. At each x the interval is that of an `Estimate`, on the logit scale,
-since all curves lie between 0 and 1. It covers one x, not the whole curve. A point of a score's curve is an operating
-point, such as `tpr@fpr`, and has an interval where that metric would have one
-(`streameval.metrics.resampling`): from merged blocks, where enough units lie beyond its threshold. Blocks counted on a
-coarse grid of scores have more detail around the thresholds of the band, and must agree with the curve. Where it is
-0 or 1, does not depend on any block, or is much nearer to 0 or 1 than its standard error, it has none: where a curve
-has just left 1, that distance is a matter of interpolation.
+A band comes from the curve of all rows and the curves without each block, all read at the same x. At each x it is the
+interval of an `Estimate` on the logit scale, because these curves lie between 0 and 1. It covers the value at one x,
+not the whole curve.
+
+A point of a score's curve is an operating point: a point of the ROC curve is `tpr@fpr`. The band follows the rules of
+that metric (`streameval.metrics.resampling`): it uses merged blocks, and needs enough effective units beyond the
+threshold. If blocks are counted on a coarse grid of scores, bins are cut around the thresholds of the band, and the
+curve on the grid must agree with the exact one. One rule is looser: a point keeps its interval even if the standard
+error depends on where rows lie within their bins. Standard errors were 0.87 to 1.09 of those from every score.
+
+A curve has no interval where it is 0 or 1, where no block changes it, or where its standard error is more than twice
+its distance from 0 or 1: where a curve has just left 1, that distance depends on interpolation.
+
+In 250 samples of clustered rows, 95 % bands of the ROC curve at false positive rates of 0.1 and 0.2 held the true curve
+in 89 and 91 % of cases with 100 effective positives, as `tpr@fpr` did, and in 98 and 95 % with 1,000
+(``python benchmarks/interval_coverage.py --only 'curves zipf *'``).
 """
 
 from __future__ import annotations
@@ -32,7 +41,7 @@ __all__ = ["band_of", "no_band", "places"]
 
 _GRID = np.unique([*np.geomspace(1e-4, 0.01, 40, endpoint=False), *np.linspace(0.01, 1, 100)])
 
-_NEAR = 2  # on the logit scale, a standard error that says no more than that the value is near an end
+_NEAR = 2  # largest standard error on the logit scale; beyond it, it only says that the value is near 0 or 1
 
 
 def band_of(
@@ -47,17 +56,18 @@ def band_of(
 
     Parameters
     ----------
-    curve : of all rows, x ascending, y between 0 and 1
+    curve : the curve of all rows, x ascending, y between 0 and 1
     replicates : the curves without each block; None for a block without rows
-    sizes : what the blocks hold
-    level : such as 0.95
-    beyond : from a threshold of the curve to the effective units beyond it that decide y
-    grid : the curve that the replicates are around, where they come from a coarse grid; it must agree with the curve
-        to a tenth of the standard error, as values must
+    sizes : the rows of each block, by kind
+    level : level of the intervals, such as 0.95
+    beyond : returns the effective units beyond a threshold of the curve that determine y
+    grid : the curve of all rows on the coarse grid that the replicates come from; it must agree with `curve` to a tenth
+        of the standard error, as values must. None if the replicates are exact
 
     Returns
     -------
-    Band, with a reason if there is an interval nowhere
+    Band
+        With the most frequent reason if no point has an interval.
 
     Examples
     --------
@@ -87,32 +97,32 @@ def band_of(
 
 
 def _xs(curve: Curve) -> Array:
-    """Where a curve has a band."""
+    """The x at which a band is computed."""
     low, high = curve.x[[0, -1]].tolist()
     found: Array = _GRID[(low <= _GRID) & (high >= _GRID)]
     return found
 
 
 def places(curve: Curve) -> Array:
-    """The points of a curve that its band is about: the first at or beyond each x."""
+    """Indices of the points whose thresholds the band uses: for each x, the first point at or beyond it."""
     found: Array = np.searchsorted(curve.x, _xs(curve))
     return found
 
 
 def no_band(sizes: Sizes, level: float, reason: str) -> Band:
-    """A band with an interval nowhere."""
+    """A band without any interval."""
     nowhere = np.empty(0)
     return Band(nowhere, nowhere, nowhere, level, sizes.unit, reason=reason)
 
 
 def _few(most: float, unit: str) -> str:
-    """The reason where too few units lie beyond thresholds, with the most that lie beyond any; rounded down."""
+    """The reason if too few units lie beyond the thresholds; names the largest number, rounded down."""
     told = f"{math.floor(most * 10) / 10:.1f} effective units ({unit})"
     return f"at most {told} beyond a threshold: {FEW_UNITS} are needed"
 
 
 def _interval(estimate: Estimate, value: float, level: float, reason: str | None) -> Scalar:
-    """The value at an x with its interval, or with the reason why there is none."""
+    """The value at one x with its interval, or with the reason why it has none."""
     if math.isnan(value):
         return estimate.scalar_with(level)
     estimate = replace(estimate, scalar=Scalar.certain(estimate.scalar.metric, value))
@@ -125,7 +135,7 @@ def _interval(estimate: Estimate, value: float, level: float, reason: str | None
 
 
 def _read(curve: Curve, x: Array) -> Array:
-    """The curve at some x: precision is that of the first point with such a recall, others change linearly."""
+    """The curve at some x: precision is that of the first point with at least this recall; others are interpolated."""
     if curve.name == "precision_recall":
         found: Array = curve.y[np.searchsorted(curve.x, x).clip(max=curve.x.size - 1)]
         return found
