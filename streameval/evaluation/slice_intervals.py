@@ -1,6 +1,7 @@
-"""Sampling intervals and differences for slices: the same as if only the rows of the slice had been evaluated.
+"""Sampling intervals and differences of slices, as if only the rows of each slice had been evaluated.
 
-Units are assigned to blocks once, over all rows. A unit with rows in several slices is in the same block in each.
+The block of a unit depends on its id alone, so a unit with rows in several slices lies in the same block in each of
+them. A difference between a slice and all other rows therefore accounts for units that both have.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _CHUNK = 64  # slices whose states are extracted together
 
 @dataclass(frozen=True)
 class SampledSlices:
-    """Results of slices with their intervals.
+    """The results of slices with their intervals.
 
     Attributes
     ----------
-    results : by slicing and slice, in the order given: the values of a slice, then its differences; after the last
-        slice of a slicing, the differences between each slice and all other rows
-    estimates : the values, with their replicates
+    results : for each slicing, slice by slice, the values and then the differences between columns; last, the
+        differences between each slice and all other rows
+    estimates : the values with their replicates
     """
 
     results: tuple[Scalar, ...] = ()
@@ -45,9 +46,9 @@ def sampled_slices(sliced: SlicedStates, results: Sequence[Scalar], resampling: 
 
     Parameters
     ----------
-    sliced : the states of the slices, those of blocks among them
+    sliced : the states of the slices, including those of blocks
     results : the values, by slicing and slice, in the order of the requests
-    resampling : which intervals and comparisons to compute
+    resampling : the intervals and comparisons to compute
     """
     rows, count = iter(results), sum(len(w.metrics) for w in sliced.wanted)
     by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}

@@ -1,18 +1,22 @@
 """Replicates of score metrics from block counts on a coarse grid.
 
-A bin of one score is a tie. Any other bin is divided into pieces of equal composition, so ties within a bin count as
-halves and precision changes gradually through it. All counts are multiplied by the number of pieces, so pieces have
-integer counts; this changes no metric. If a metric depends on a threshold, replicates differ by a small part of a bin,
-and bins around it are cut at the scores of the exact state (`streameval.metrics.scores.sampling.cells`).
+A bin that holds one score is a tie. Any other bin is divided into pieces of equal composition, so rows within it count
+as halves against each other, and precision changes gradually through it. All counts are multiplied by the number of
+pieces, which makes the counts of pieces integers and changes no metric. Replicates of a metric with a threshold differ
+by a small part of a bin only. Its bins are therefore cut at the scores of the exact state
+(`streameval.metrics.scores.sampling.cells`).
 
-The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %;
-of most scores the bins alone show that it does (`BlockReplicates.sure`).
-Each value on the grid, and each difference of two, must agree with the exact one to a tenth of its standard error
-(`streameval.metrics.estimates`). Both checks use the rows of all blocks together. Where campaigns of one score each
-share a bin, the values on the grid pass, but replicates are wrong: standard errors of areas were off by up to 21 %. So
-the rows of a block in a bin beyond its proportional share are assumed to be one tie, and the resulting change of a
-value is the uncertainty of a replicate (`BlockReplicates.tied`). Scores that mostly lie within a millionth of each
-other, with a broad tail, fail the first check.
+The grid must pass three checks:
+
+- DeLong's standard error, with each row as a unit, agrees with that of the exact counts to 1 %. For most scores the
+  bins alone prove it (`BlockReplicates.sure`). Scores that mostly lie within a millionth of each other, with a broad
+  tail, fail.
+- Each value on the grid, and each difference of two values, agrees with the exact one to a tenth of its standard error
+  (`streameval.metrics.estimates`).
+- These two use the rows of all blocks together. If campaigns of one score each share a bin, values pass, but
+  replicates are wrong: standard errors of areas were off by up to 21 %. So the rows that a block has in a bin beyond
+  its proportional share are moved as one tie, and the change of the value is the uncertainty of the replicate
+  (`BlockReplicates.tied`).
 """
 
 from __future__ import annotations
@@ -136,13 +140,13 @@ class BlockReplicates(Thresholded):
     Attributes
     ----------
     state : the block counts
-    unit : what is drawn together
-    count : number of blocks; those of the state are taken modulo this
+    unit : the sampling unit
+    count : number of blocks; block b of the state is in block b modulo this
     exact : whether values come from the counts of every score
     cells : bins cut around thresholds; None for metrics of the whole ranking
-    moved : how far the rows of a block are displaced within bins, in standard deviations of random places; of the whole
-        ranking, 1 or −1 for what a block holds of a bin beyond its share in one half of it
-    pieces : of a bin of several scores
+    moved : how far the rows of a block are displaced within bins, in standard deviations of random places. For metrics
+        of the whole ranking, 1 or −1 is the half of the bin to which the rows beyond the block's share are moved
+    pieces : number of pieces of a bin that holds several scores
     still : bins whose rows are not moved
     by_block : rows and weights by block, bin and label, made when first needed
     """
@@ -240,10 +244,10 @@ class BlockReplicates(Thresholded):
         return replace(self, cells=Cells.of(state, groups, near))
 
     def displaced(self) -> Sequence[BlockReplicates]:
-        """The same with rows a standard deviation from where they are taken to be, and with rows on the other side.
+        """The same with rows displaced by one standard deviation within their bins, in one direction and in the other.
 
-        Within a bin, the scores of a block are not known. Which way they are displaced varies with block and label.
-        Empty where the place of all rows is known.
+        The scores of a block within a bin are unknown. The direction varies with block and label. Empty if the places
+        of all rows are known.
         """
         if self.cells is None or not self.cells.open:
             return ()
@@ -255,12 +259,12 @@ class BlockReplicates(Thresholded):
         return [replace(self, moved=side * math.sqrt(clump)) for side in (1, -1)]
 
     def tied(self, metrics: Sequence[Metric]) -> Sequence[BlockReplicates]:
-        """All rows, with what a block holds of a bin beyond its share as one tie in either half of the bin.
+        """All rows, with the rows that a block has in a bin beyond its share moved as one tie to a half of the bin.
 
-        In which half varies with bin, block and label, once more with positives on the other side, which leaves no
-        product of labels. Rows move within all rows: within those that are left, a tie would be weighed without its
-        own block. Bins in which metrics are truncated are left alone: `displaced` covers what is unknown there, and
-        the place of a truncation would jump from half to half. Empty where every bin is one score.
+        The half varies with bin, block and label. The second state moves positives to the other half, so that products
+        of both labels cancel. Rows are moved within all rows: among the rows without the block, the tie would lack its
+        own block. Bins at which metrics are truncated stay as they are: `displaced` covers what is unknown there, and
+        the truncation would jump from half to half. Empty if every bin holds one score.
         """
         if not (self._cuts.pieces > 1).any():
             return ()
@@ -270,13 +274,13 @@ class BlockReplicates(Thresholded):
 
     @cached_property
     def sure(self) -> bool:
-        """Whether the grid passes its check wherever scores lie in their bins, so that exact counts need not tell.
+        """Whether the grid passes its first check wherever scores lie in their bins, without the exact counts.
 
-        The standard error is a norm of deviations of V10 and V01, so it is uncertain by at most the norm of what these
-        are uncertain by. In a bin of n negatives, V10 of the positive at a share x of the bin's is taken to be x·n/N
-        above the bin; it rises with x, from 0 to n/N. The mean square of the difference is greatest if all of them lie
-        above all negatives, or below: n²/(3·N²). With p positives in the bin, and the same of V01, the norm is at most
-        the root of Σ p·n·(p + n)/3/(N·P)².
+        The standard error is a norm of the deviations of V10 and V01, so its error is at most the norm of their errors.
+        In a bin of n negatives, the grid gives the positive at a share x of the bin's positives a V10 of x·n/N above
+        that of the bin's lower end; the true one rises with x as well, from 0 to n/N. The mean square of the error is
+        largest if all positives lie above all negatives, or below them: n²/(3·N²). With p positives in the bin, and the
+        same for V01, the norm is at most the root of Σ p·n·(p + n)/3/(N·P)².
         """
         low, high = self.state.scores
         bins = self.state.whole_measure

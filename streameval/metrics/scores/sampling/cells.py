@@ -1,15 +1,14 @@
 """Bins cut around thresholds at the scores of the exact state, for replicates of thresholded metrics.
 
-Leaving out a block moves a threshold by a few rows, and which labels these rows have decides what the metric does. The
-exact state has the scores and labels in the bins around the threshold, and the block counts have how many rows of a bin
-belong to each block. Only which of them is not known. A block's rows are taken to lie evenly among the rows of their
-bin, and counts stay whole numbers, so that a threshold is found as in the rows that are left. Taking bins as pieces of
-equal composition instead, standard errors were off by 5 % (root mean square over twelve shapes of scores), and by 20 %
-at worst.
+Leaving out a block moves a threshold by a few rows, and the labels of these rows determine the metric. The exact state
+has the scores and labels in the bins around the threshold, and the block counts have the number of rows of each block
+in a bin. Only which rows of the bin they are is unknown. The rows of a block are assumed to lie evenly among those of
+the bin, and counts stay integers, so the threshold is found as in the remaining rows. With pieces of equal composition
+instead, standard errors were off by 5 % (root mean square over twelve shapes of scores), at worst by 20 %.
 
-What remains unknown is bounded: rows displaced by one standard deviation of random places give the doubt of a replicate
-(`streameval.metrics.estimates.Estimate.inexactness`). Rows of a bin that belong together, as those of one campaign do,
-are displaced together, so the deviation grows with the spread of rows over blocks.
+The remaining uncertainty of a replicate is estimated by displacing rows by one standard deviation of random places
+(`streameval.metrics.estimates.Estimate.inexactness`). Rows of a bin that belong together, such as those of one
+campaign, are displaced together, so this deviation grows with the unevenness of the blocks.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def window(rows: Array, focus: int) -> Array:
 
 
 class Cells(NamedTuple):
-    """Bins cut at the scores that the exact state has, near thresholds; other bins are one cell each.
+    """Bins near thresholds, cut at the scores of the exact state; every other bin is one cell.
 
     Attributes
     ----------
@@ -82,7 +81,7 @@ class Cells(NamedTuple):
 
     @classmethod
     def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> Cells:
-        """Bins cut at groups of scores; cut evenly where the groups do not match the bin."""
+        """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
         measure = measure_of(state.spec)
         whole = measure.sides(state.whole[0])
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
@@ -110,7 +109,7 @@ class Cells(NamedTuple):
         return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
     def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
-        """The rows of all blocks except those merged with a block, by cell.
+        """The rows by cell, without the blocks that are merged into one.
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """

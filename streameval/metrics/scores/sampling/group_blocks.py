@@ -1,9 +1,9 @@
-"""Replicates of means over groups: the mean of all groups but those of each block.
+"""Replicates of means over groups: the mean without the groups of each block.
 
 The groups are the units: a group, such as a user, lies in one block, by the keyed hash of its id
-(`streameval.states.grouped.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds both sums up by block gives all
-replicates. Values A are cut to multiples of 2⁻³⁰ here, so that sums are integers whatever the order of the groups; what
-is cut off moves a replicate by 10⁻⁹ at most. Groups without both classes have no value, and count in no block.
+(`streameval.states.grouped.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds up both sums by block gives all
+replicates. Values A are truncated to multiples of 2⁻³⁰, so that sums are integers and independent of the order of the
+groups; this changes a replicate by at most 10⁻⁹. Groups without both classes have no value and are in no block.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SumsByBlock(Metric):
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """What each block adds to a mean over groups.
+    """The contribution of each block to a mean over groups.
 
     Attributes
     ----------

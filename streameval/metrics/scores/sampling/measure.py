@@ -1,7 +1,7 @@
 """The measure of rows in replicates: their number, or their weight.
 
-Numbers are dealt out to groups by label. Weights are dealt out by label as well, and the rows that carry them together,
-since metrics ask weighted rows for their number alone.
+Numbers are distributed over groups by label, and so are weights. The rows that carry weights are distributed without
+regard to label, because metrics use only their total number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ __all__ = ["Measure", "measure_of", "within"]
 class Measure(Protocol):
     """The measure of the rows of block counts.
 
-    Arrays named `rows` are int64 and by label, those named `weights` float64 and by label, without rows where nothing
-    carries weights.
+    Arrays named `rows` are int64, those named `weights` float64, both by label; without weights, `weights` are empty.
 
     Attributes
     ----------
@@ -43,10 +42,10 @@ class Measure(Protocol):
         """The measure of bins that have these rows and weights."""
 
     def sides(self, rows: Array) -> Array:
-        """Rows as they are dealt out: int64 array of shape (n, n_sides)."""
+        """Rows as they are distributed: int64 array of shape (n, n_sides)."""
 
     def near(self, groups: NearGroups) -> Array:
-        """The rows of groups, as they are dealt out."""
+        """The rows of groups, as they are distributed."""
 
     def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         """Weights of each bin down to each cell.
@@ -209,7 +208,7 @@ class _Weight:
 
 
 def measure_of(spec: BlockSpec) -> Measure:
-    """What the rows of a state are measured by.
+    """The measure of the rows of a state.
 
     Examples
     --------
@@ -221,7 +220,7 @@ def measure_of(spec: BlockSpec) -> Measure:
 
 
 def within(bins: Array, values: Array) -> Array:
-    """Sums of values within their bin down to each cell: an array of the shape of the values, (n_cells, n_sides).
+    """Cumulative sums within each bin, down to each cell: an array of the shape of the values, (n_cells, n_sides).
 
     Examples
     --------

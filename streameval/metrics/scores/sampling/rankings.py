@@ -1,6 +1,6 @@
-"""Several rankings at once: the sums that the areas under them need, without a state for each.
+"""Several rankings at once: the sums behind areas, without a state for each ranking.
 
-A replicate of the areas under all rows needs three whole numbers. One loop makes them for many blocks
+A replicate of the areas over all rows needs three integers. One loop computes them for many blocks
 (`streameval.kernels.blocks.rankings`), and some metrics take their partials from them (`Metric.ranked`).
 """
 
@@ -27,7 +27,7 @@ __all__ = ["Ranking", "Rankings"]
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """What metrics combine their partials with: the rows of a ranking without their scores."""
+    """The rows of a ranking without their scores, with which metrics combine their partials."""
 
     spec: Any
     total: Totals
@@ -41,7 +41,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """The rankings without some blocks, and sums over them, made for the first metric that asks.
+    """The rankings without some blocks, and their sums, computed for the first metric that needs them.
 
     Attributes
     ----------

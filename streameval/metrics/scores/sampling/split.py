@@ -1,4 +1,4 @@
-"""A score state that is split by block, with every score: the exact replicates of ``--resample-bins exact``."""
+"""A score state that is split by block and keeps every score: the exact replicates of ``--resample-bins exact``."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class _Ranked(Metric):
 
 @dataclass(frozen=True)
 class SplitState(Thresholded):
-    """A score state that is split by block, nothing left out.
+    """A score state that is split by block.
 
     Attributes
     ----------
     grouped : the state, split by `streameval.states.grouped.Blocks`
-    unit : what is drawn together: a column, or ``row``
-    count : number of blocks; those of the state are taken modulo this
+    unit : the sampling unit: a column, or ``row``
+    count : number of blocks; block b of the state is in block b modulo this
     """
 
     grouped: Grouped
