@@ -46,11 +46,13 @@ __all__ = [
     "masked",
 ]
 
-# user:secret@ after a scheme; a host with a port is none, but buckets have no port
+# user:secret@ after a scheme, and user@ before a bucket; of a host with a port, only paths of HDFS may have an @
 _CREDENTIALS = re.compile(
-    r"(\b(?:s3a?|gc?s)\s?:/*|[a-zA-Z][\w+.-]*\s?:/+(?![^\s/@:]*:\d+(?:/|$)))[^\s/@:'\"]*:[^\s'\"]*@"
+    r"(\b(?:s3a?|gc?s)\s?:/*)[^\s/@:'\"]*(?::[^\s'\"]*)?@"
+    r"|(?<![\w+.-])(?!(?:hdfs|viewfs)\s?:/+[^\s/@:]*:\d+(?:/|$))([a-zA-Z][\w+.-]*\s?:/+)[^\s/@:'\"]*:[^\s'\"]*@",
+    re.IGNORECASE,
 )
-_OPTIONS = re.compile(r"([a-zA-Z][\w+.-]*:/[^\s?'\"]*)\?[\w.-]+=[^\s'\"]*[^\s'\":,;]")
+_OPTIONS = re.compile(r"([a-zA-Z][\w+.-]*:/[^\s?'\"]*)\?[?;&]*[\w.-]+=[^\s'\"]*[^\s'\":,;]")
 
 
 def masked(text: str) -> str:
@@ -61,7 +63,7 @@ def masked(text: str) -> str:
     >>> masked("s3:/key:sec/ret@bucket/x?option=value: no such file")
     's3:/…@bucket/x: no such file'
     """
-    return _OPTIONS.sub(r"\1", _CREDENTIALS.sub(r"\1…@", text))
+    return _OPTIONS.sub(r"\1", _CREDENTIALS.sub(r"\1\2…@", text))
 
 
 class StreamevalError(Exception):

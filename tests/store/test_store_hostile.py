@@ -258,6 +258,14 @@ URI = "s3://AKIDX:SEC/RETKEY@bucket/x?endpoint_override=127.0.0.1:1&scheme=http&
         ["update", URI, f"{URI}/y"],
         ["simulate", URI, "--rows", "10"],
         ["metrics", URI],
+        ["metrics", "http://AKIDX:7/RETKEY@host/x"],
+        ["metrics", "s3://AKIDX:@bucket/x??secret_key=RETKEY"],
+        ["metrics", "s3://AKIDX@bucket/x"],
+        ["evaluate", "s3:AKIDX:RETKEY@bucket/x", "--score", "s"],
+        ["evaluate", "s3://AKIDX:RETKEY?x=1@bucket/x?region=eu", "--score", "s"],
+        ["evaluate", "https://AKIDX:RETKEY?x=1@host/x", "--score", "s"],
+        ["show", "s3://AKIDX:RETKEY"],
+        ["show", "s3:/AKIDX:SEC RETKEY@bucket/x"],
     ],
 )
 def test_no_command_repeats_credentials(words, tmp_path, monkeypatch):

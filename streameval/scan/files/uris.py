@@ -28,7 +28,8 @@ _GOOGLE, _PATIENCE = ("gs", "gcs"), "retry_limit_seconds"  # pyarrow's name
 PATIENCE = 10  # seconds for which a request to Google's storage is retried; by default it is retried for minutes
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
-_MISSPELT = re.compile(r"\s*[a-zA-Z][a-zA-Z0-9+.-]+\s*:\s*/.*@", re.DOTALL)  # neither a URI nor a likely path
+# neither a URI nor a likely path
+_MISSPELT = re.compile(r"\s*([a-z][a-z0-9+.-]+\s*:\s*/|(s3a?|gc?s)\s*:).*@", re.DOTALL | re.IGNORECASE)
 _WITH_PORT = ("hdfs", "viewfs")  # schemes of a host with a port, which is not a secret; a bucket has none
 _PORT = re.compile(r":\d+(?:/|$)")
 # A secret may contain / and @: it ends where the name of a bucket or host can begin.
@@ -70,12 +71,12 @@ class Uri:
         Raises
         ------
         OptionError
-            If a secret may end at more than one place, or a text with a secret is almost a URI.
+            If a secret may end at more than one place or at none, or a text with a secret is almost a URI.
         """
         found = _URI.fullmatch(text)
         if found is None:
             if _MISSPELT.match(text):
-                msg = f"{masked(text)} is neither a URI nor a path; write scheme://bucket/path"
+                msg = f"{text.partition(':')[0].strip()}:… is neither a URI nor a path; write scheme://bucket/path"
                 raise OptionError(msg)
             return None
         scheme, rest, query = found.groups(default="")
@@ -164,6 +165,10 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
     if scheme in _WITH_PORT and _PORT.match(rest, start):
         return None
     ends = [found.start() for found in _END.finditer(rest, start)]
+    if not ends and not _PORT.match(rest, start) and not rest.startswith("["):
+        remedy = "encode ? in it as %3F, or give it in the environment"
+        msg = f"{scheme}://…: a secret is not followed by @ and a bucket or host; {remedy}"
+        raise OptionError(msg)
     likely = [end for end in ends if _BUCKET.match(rest, end)]
     if len(likely) > 1 and likely[0] - start <= _USUAL:
         msg = (
