@@ -36,6 +36,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.facts import check_columns, check_facts
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
@@ -183,7 +184,7 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
     try:
         state = label.spec.from_arrow(label.header, rest, budget or Budget())
         totals = state.totals()
-    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, pa.ArrowException) as error:
         msg = f"the stored {label.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
         raise FormatError(msg) from error
     if [totals.neg, totals.pos] != label.rows:
@@ -284,14 +285,16 @@ def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Label:
     """The spec, the row counts and the header."""
     try:
         header = json.loads(facts[_PREFIX + "header"])
-        return _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
-    except (KeyError, TypeError, ValueError) as error:
+        label = _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
+        check_facts(label.spec, header)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         raise FormatError(msg) from error
+    return label
 
 
 def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
-    """Raise if the batch has the wrong columns, or nulls."""
+    """Raise if the batch has the wrong columns, nulls, or counts or weights that no rows have."""
     if not batch.schema.equals(schema):
         have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
         want = ", ".join(f"{field.name} {field.type}" for field in schema)
@@ -300,3 +303,8 @@ def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
     if any(column.null_count for column in batch.columns):
         msg = f"the stored {kind} has nulls, which a state never has; store it again"
         raise FormatError(msg)
+    try:
+        check_columns(batch)
+    except ValueError as error:
+        msg = f"the stored {kind} is damaged: {error}; store it again"
+        raise FormatError(msg) from error

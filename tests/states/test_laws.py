@@ -44,6 +44,7 @@ from streameval.states.keyed import builder as keyed_builder
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
+from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
@@ -480,6 +481,51 @@ def test_damaged_tables_are_refused() -> None:
     )
     with pytest.raises(FormatError, match="nulls"):
         codec.load([nulls])
+
+
+def _bad(fact: Any) -> list[Any]:
+    """Values that a fact of an empty state never has."""
+    if isinstance(fact, dict):
+        return [[], "x"]
+    if isinstance(fact, list):
+        return (
+            ["x", [None], [1, "x"]] + [[*fact[1:], bad] for bad in _bad(fact[0])] + [fact[1:]] if fact else ["x", [{}]]
+        )
+    return ["x", None, [1], True, *([-1, 2**70, 0.5] if isinstance(fact, int) else [float("nan")])]
+
+
+def test_facts_that_no_state_has_are_refused() -> None:
+    """A negative count, a list of another length or a text for a number is refused, whatever the state."""
+    for subject in SUBJECTS:
+        schema, batches = codec.dump(subject.spec.empty())
+        written = list(batches)
+        header = json.loads(schema.metadata[b"streameval.header"])
+        for name in header.keys() - {"spec"}:
+            for bad in _bad(header[name]):
+                facts = {**schema.metadata, b"streameval.header": json.dumps({**header, name: bad}).encode()}
+                with pytest.raises(FormatError, match="damaged"):
+                    codec.load([batch.replace_schema_metadata(facts) for batch in written])
+    with pytest.raises(FormatError, match="damaged"):
+        codec.load(_with(lambda facts: facts.update({b"streameval.header": b"[" * 200_000})))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_counts_that_no_rows_have_are_refused(*, weighted: bool) -> None:
+    """Negative counts, and weights that are negative or no numbers, in packed and in plain tables."""
+    rows = Batch(np.array([0, 1], np.uint8), np.ones(2), {"s": pa.array([0.5, 0.25])}), Budget(), 9
+    for kind in (ScoreSpec, HistogramSpec):
+        builder = kind("s", "f8", weighted).builder(*rows[1:])
+        builder.update(rows[0])
+        schema, batches = codec.dump(builder.state())
+        [batch] = batches
+        for name in {"rows", "negatives", "negative_weight", "weights"}.intersection(schema.names):
+            column = batch.column(name)
+            for bad in (-1, float("nan"), float("inf"))[: 1 if column.type == pa.int64() else None]:
+                low = [np.array([bad]).tobytes()] if pa.types.is_binary(column.type) else [bad]
+                at = schema.get_field_index(name)
+                changed = batch.set_column(at, schema.field(at), pa.array(low + column.to_pylist()[1:], column.type))
+                with pytest.raises(FormatError, match="damaged"):
+                    codec.load([changed.replace_schema_metadata(schema.metadata)])
 
 
 def test_every_kind_of_state_has_its_reader() -> None:

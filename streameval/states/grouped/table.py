@@ -75,6 +75,9 @@ class GroupTable:
             items += [batch.filter(pc.invert(first))] if own[-1].num_rows < batch.num_rows else []
         table = pa.Table.from_batches(own, schema)
         facts = table.column("facts").combine_chunks().flatten().to_numpy()
+        if not ((facts >= 0) & (facts < np.inf)).all():
+            msg = "facts of groups are not all finite and at least 0"
+            raise ValueError(msg)
         return cls.of(table.column("group").combine_chunks(), facts.reshape(-1, width)), chain(items, batches)
 
     @classmethod

@@ -99,6 +99,10 @@ class BinsSpec(MissingScores):
         empty = self.empty()
         state = SampledBins(self, empty.table, empty.low, empty.high, empty.weights, **facts(header))
         at = table.column("bin").to_numpy()
+        counts = table.column("counts").combine_chunks().flatten().to_numpy()
+        if not (((at >= 0) & (at < state.low.size)).all() and (counts >= 0).all()):
+            msg = f"bins are numbered from 0 to {state.low.size - 1} and have counts of at least 0"
+            raise ValueError(msg)
         state.low[at], state.high[at] = (table.column(name).to_numpy() for name in ("low", "high"))
         for name, cells in zip(("counts", "weights"), state.cells(), strict=False):
             if len(table):

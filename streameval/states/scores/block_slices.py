@@ -22,6 +22,7 @@ from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.compatible import mergeable
+from streameval.states.facts import check_facts
 from streameval.states.grouped.keys import Group, read_key
 from streameval.states.protocol import Small, SplitSpec
 from streameval.states.scores.blocks import BlockCounts, BlockSpec
@@ -84,6 +85,8 @@ class BlockSlicesSpec(SplitSpec):
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockSlices:
         """The state that `BlockSlices.to_arrow` wrote."""
         names = {base64.b64decode(text): each for text, each in header["slices"].items()}
+        for each in names.values():
+            check_facts(self.inner, each)
         table = pa.Table.from_batches(batches, self.schema)
         codes = pc.index_in(table["slice"], pa.array(names, pa.large_binary()))
         order, starts = ordered(codes.to_numpy().astype(np.int64), len(names))

@@ -17,6 +17,7 @@ from streameval.engine.fold import Folded, Plan
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation.finalize import finalize_all
 from streameval.results import Scalar
+from streameval.states.facts import check_facts
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
@@ -68,8 +69,10 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     try:
         headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
         budget = Budget(1)
+        for header in headers:
+            check_facts(spec, header)
         return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         raise FormatError(msg) from error
 
