@@ -1,4 +1,4 @@
-"""Gain curves: what a team finds that looks only at the top of the ranking.
+"""Gain curves: the share of positives that a team finds at the top of the ranking.
 
 The gain curve shows, for every score, the share of points at or above it (x) and of positives among them (y). Groups of
 equal score in descending order have p positives and n negatives, u = p + n, with T positives and F negatives before
@@ -49,7 +49,12 @@ class Agc(Metric):
     Attributes
     ----------
     truncate : share of the points in (0, 1], or a number of points above 1; the top group that reaches it is kept whole
-    ratio : A/M instead of (A − R)/(M − R)
+    ratio : whether the value is A/M instead of (A − R)/(M − R)
+
+    Raises
+    ------
+    OptionError
+        If `truncate` is neither a share in (0, 1] nor a whole number above 1.
 
     Examples
     --------
@@ -75,7 +80,7 @@ class Agc(Metric):
 
     @property
     def counts_nan(self) -> bool:
-        """Whether NaN scores may count as halves: in 2·AUC − 1 alone."""
+        """Whether NaN scores may count as halves: only without a truncation, where the value is 2·AUC − 1."""
         return self.truncate == 1 and not self.ratio
 
     def points(self, rows: int) -> int | None:
@@ -83,18 +88,18 @@ class Agc(Metric):
         return None if self.truncate == 1 else kept_points(self.truncate, rows)
 
     def shrunk(self, share: float) -> Agc:
-        """The metric of a part of the rows: a number of points stays the same share of them."""
+        """The metric for a part of the rows: a number of points is scaled so that it stays the same share of them."""
         return self if self.truncate <= 1 else replace(self, truncate=max(2, round(self.truncate * share)))
 
     def _by_pairs(self, measure: Totals) -> bool:
-        """Whether the pairs won give the area: Σ u·(2T + p) is Σ p·(2T + p) = P² plus Σ n·(2T + p), those pairs.
+        """Whether the area comes from the pairs won: Σ u·(2T + p) is Σ p·(2T + p) = P² plus Σ n·(2T + p), those pairs.
 
-        The area is not truncated then, and of counts: with weights the digits of A − R would cancel.
+        Only without a truncation, and for counts: with weights the digits of A − R would cancel.
         """
         return self.truncate == 1 and counted(measure)
 
     def basis(self, part: ScorePart) -> GainSums | RocAuc:
-        """What takes the partials: the pairs won, which `roc_auc` takes as well, or the sums that `ratio` shares."""
+        """The pairs won, which `roc_auc` shares, or the sums that ``agc`` and ``agc_ratio`` share."""
         return RocAuc() if self._by_pairs(part.total) else GainSums(self.truncate)
 
     def ranked(self, rankings: Rankings) -> list[tuple[int, int]] | None:
@@ -120,7 +125,7 @@ class Agc(Metric):
         return self._divided(kept, N, P, pairs, rounding(numbers))
 
     def _divided(self, kept: Kept, N: Any, P: Any, pairs: Any, slack: float) -> Scalar:
-        """The value, with its interval if pairs are in doubt; `pairs` are all pairs where some have a halved score."""
+        """The value, with its interval if pairs are in doubt; `pairs` are all pairs if a score is halved, else 0."""
 
         def ends(shift: Any) -> tuple[Any, Any]:
             top, bottom = quotient((kept.area + shift, kept.below - shift, kept.weight), N, P, ratio=self.ratio)

@@ -36,26 +36,26 @@ class Vertex(NamedTuple):
 
 
 class Point(Protocol):
-    """What the bounds ask of an `streameval.metrics.scores.operating_points.OperatingPoint`."""
+    """The part of a `streameval.metrics.scores.operating_points.OperatingPoint` that bounds need."""
 
     @property
     def kind(self) -> str:
-        """What the point satisfies."""
+        """The constraint."""
 
     @property
     def at(self) -> float:
-        """The number."""
+        """The number in the constraint."""
 
     @property
     def measure(self) -> str:
-        """What the value is."""
+        """The measure that is the value."""
 
     @property
     def name(self) -> str:
-        """As results have it."""
+        """The name in results."""
 
     def due(self, total: Totals) -> Any:
-        """The constraint: the value to reach, or not to exceed."""
+        """The bound of the constraint, to be reached or not to be exceeded."""
 
     def value(self, true: Any, false: Any, total: Totals) -> float:
         """The measure of a vertex."""
@@ -64,14 +64,14 @@ class Point(Protocol):
         """Why the value is undefined at every threshold."""
 
     def nothing(self, total: Totals) -> Scalar:
-        """The value where no score reaches the threshold."""
+        """The value if no score reaches the threshold."""
 
     def unreachable(self, found: Sequence[Vertex]) -> Scalar:
-        """Why no threshold satisfies it."""
+        """The undefined result, with the reason why no threshold satisfies the constraint."""
 
 
 def bounds(point: Point, part: ScorePart) -> Scalar | None:
-    """Value at an edge and its extremes; None where nothing is defined."""
+    """The value at an edge with its extremes; None if it is undefined at every threshold."""
     if not part.n.size or point.undefined(part.total):
         return None
     find = {

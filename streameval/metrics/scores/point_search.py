@@ -1,7 +1,7 @@
 """Find operating points among exact groups, in the part that holds each.
 
-All points of a part are looked for together. What they need is worked out once for all parts; the counts above a part
-and above its end tell which of them it can hold, and those that every group of a part satisfies share its best vertex.
+All points are searched for together, and their bounds are computed once for all parts. The counts above a part and
+above its end tell which points the part can hold; points that every group of a part satisfies share its best vertex.
 Counts are found by bisection of the sums after each stride of groups (`ScorePart.levels`), weights group by group.
 
 T and F are the positives and negatives up to and including a group, not before it as in
@@ -43,7 +43,7 @@ class Search:
 
     Parameters
     ----------
-    points : of one threshold each
+    points : the points; each has a single threshold
     part : any part of the state
     """
 
@@ -51,9 +51,9 @@ class Search:
         self._points = [(point, _due(point, part)) for point in points]
 
     def partial(self, part: ScorePart) -> list[Vertex | None]:
-        """For each point the best vertex of a part; None where there is none, or another part has a better one.
+        """The best vertex of a part for each point; None if there is none, or another part has a better one.
 
-        Where no vertex has the requested precision, the one of the highest precision, with −1 rows.
+        If no vertex has the requested precision, it is the one with the highest precision, with −1 rows.
         """
         if not part.n.size:
             return [None] * len(self._points)
@@ -63,7 +63,7 @@ class Search:
 
 
 def _due(point: Point, part: ScorePart) -> Any:
-    """What the threshold, the precision, or the running sum must reach or may not exceed."""
+    """The bound that the threshold, the precision or the running sum must reach, or may not exceed."""
     if point.kind == "threshold":
         return float(part.compared(point.at))
     return point.at if point.kind == "precision" else point.due(part.total)

@@ -1,8 +1,8 @@
-"""The table of operating points: for each requested point, everything that its threshold gives.
+"""The table of operating points: for each requested point, all measures at its threshold.
 
 A row stands for an operating point (``fpr=0.01``) or for a metric that chooses a threshold (``f1_max``). Its counts are
-those at the threshold shown, exactly, also from a histogram: a threshold that was found there is an edge of a bin. Then
-`lower` and `upper` hold the certain ends of what the best threshold of all would give.
+exact at the threshold shown, also from a histogram, where the threshold is an edge of a bin; `lower` and `upper` then
+bound the value at the best of all thresholds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CELLS = ("tp", "fp", "fn", "tn")
 
 
 def pointed(results: Iterable[Scalar], of: str) -> dict[str, Scalar]:
-    """Results of a score that stand for a threshold: what was asked for, and the first result that has it."""
+    """Results of a score that have a threshold: the first result by what was asked for."""
     found: dict[str, Scalar] = {}
     for result in results:
         asked = _asked(result.metric)

@@ -37,7 +37,7 @@ __all__ = ["Cells", "CutRows", "rows_of_bins", "window"]
 
 _EVEN = 64  # cells of a bin near a threshold whose scores are not known
 _NEAR = 4  # bins on either side of a threshold
-_MOST_ROWS = 1 << 13  # of more bins around a threshold
+_MOST_ROWS = 1 << 13  # largest number of rows in further bins around a threshold
 
 
 def rows_of_bins(state: BlockCounts) -> Array:

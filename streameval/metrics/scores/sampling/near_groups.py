@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupsNear", "NearGroups"]
 
-_CELL_BITS = 9  # of a bin's code that tell its cells apart
+_CELL_BITS = 9  # bits of a code that distinguish the cells of a bin
 
 
 class NearGroups(NamedTuple):

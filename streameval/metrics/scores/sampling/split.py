@@ -104,7 +104,7 @@ class SplitState(Thresholded):
         return replace(self, count=count)
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
-        """What the blocks hold of rows that score at or above a threshold."""
+        """The measure of the rows of each block that score at or above a threshold."""
         found = np.zeros((2, self.count))
         for block, ranking in self._rankings.items():
             found[:, block % self.count] += ranking.above(threshold)
@@ -116,7 +116,7 @@ class SplitState(Thresholded):
         return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
 
     def total(self) -> None:
-        """None: the values are of these rows."""
+        """None: the values are computed from these rows."""
 
     def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> SplitState:
         """The same."""
