@@ -13,15 +13,14 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import add_words, multiply_add
-from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.sorting import by_digits, sort_digits, sorted_by_digits
+from streameval.kernels.jit import inlined, jit, step
 
 __all__ = ["by_group", "compared", "groups_of", "words_by_group"]
 
 _MOST = 64  # positives of a group that are compared with every row
 _ID = np.uint64(33)  # bits below the id
-_ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
-_KEY_DIGITS, _KEY_BITS = 3, 11  # of the key and the label, 33 bits
+_ZERO, _ONE, _HALF, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+_KEY_DIGITS, _KEY_BITS = 3, 11  # digits of the key and the label, 33 bits; the counts of all digits stay in the cache
 _UNIT = float(1 << 62)
 
 
@@ -36,13 +35,55 @@ def words_by_group(words: np.ndarray) -> np.ndarray:
     """
     if not words.size:
         return words
-    return sorted_by_digits(words, 1 + (int(words.min() ^ words.max()) >> 33).bit_length(), by_group)
+    bits = 1 + (int(words.min() ^ words.max()) >> 33).bit_length()
+    digits = -(-bits // _KEY_BITS)
+    out, spare = np.empty_like(words), np.empty_like(words)
+    by_group(words, np.zeros((digits, 1 << -(-bits // digits)), np.uint32), out, spare)
+    return out if digits % 2 else spare
+
+
+@inlined
+def _by_digits(words, low, kept, counts, out, spare):
+    """Sort words stably by a key, from its lowest digit to the highest, alternating between `out` and `spare`.
+
+    The key of a word is its bits from `low` on, followed by its lowest `kept` bits. Both are constants, so that the
+    compiler simplifies the key. `counts` is a uint32 array of zeros of shape (n_digits, 2 ** bits of a digit). The
+    result is in `out` if n_digits is odd.
+    """
+    mask, rest = np.uint64(counts.shape[1] - 1), (_ONE << kept) - _ONE
+    bits = np.uint64(0)
+    while mask >> bits:
+        bits += _ONE
+    for i in range(words.size):
+        left = ((words[i] >> low) << kept) | (words[i] & rest)
+        for digit in range(counts.shape[0]):
+            counts[digit, left & mask] += np.uint32(1)
+            left >>= bits
+    given, taken, other = words, out, spare
+    shift = np.uint64(0)
+    for digit in range(counts.shape[0]):
+        cursor, before = counts[digit], np.uint32(0)
+        for value in range(cursor.size):
+            cursor[value], before = before, before + cursor[value]
+        for i in range(given.size):
+            value = ((((given[i] >> low) << kept) | (given[i] & rest)) >> shift) & mask
+            at = cursor[value]
+            cursor[value] = at + np.uint32(1)
+            taken[np.uint64(at)] = given[i]
+        given, taken, other = taken, other, taken
+        shift += bits
 
 
 @jit
 def by_group(words, counts, out, spare):
-    """Sort words stably by id and label; see `streameval.kernels.keyed.sorting.by_digits`."""
-    by_digits(words, _ID, _ONE, counts, out, spare)
+    """Sort words stably by id and label; see `_by_digits`."""
+    _by_digits(words, _ID, _ONE, counts, out, spare)
+
+
+@step
+def _by_key(words, counts, out, spare):
+    """Sort the words of one group by key and label; see `_by_digits`."""
+    _by_digits(words, _ZERO, _ZERO, counts, out, spare)
 
 
 @jit
@@ -154,7 +195,7 @@ def compared(words, starts, neg, pos, false, true):
             )
             precisions[0, g], precisions[1, g] = add_words(np.uint64(0), np.uint64(0), upper, lower)
         else:
-            sort_digits(words[start : start + rows], counts, out[:rows], spare[:rows])  # three digits end in `out`
+            _by_key(words[start : start + rows], counts, out[:rows], spare[:rows])  # three digits end in `out`
             counts[:] = 0
             areas[0, g], areas[1, g], precisions[0, g], precisions[1, g] = _sorted_sums(out[:rows], false, true)
         false = true = 0

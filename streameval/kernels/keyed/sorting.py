@@ -11,16 +11,11 @@ place is sorted by insertion, or by NumPy if it is large.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["by_digits", "sort_digits", "sort_words", "sorted_by_digits", "sorted_order", "sorted_words"]
+__all__ = ["sort_words", "sorted_order", "sorted_words"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _FEW = 1 << 8  # fewer words are sorted by NumPy
@@ -95,28 +90,6 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out, order
 
 
-def sorted_by_digits(words: np.ndarray, bits: int, sort: Callable[..., Any]) -> np.ndarray:
-    """Words in the order of the lowest `bits` bits of their keys, as a new array.
-
-    Parameters
-    ----------
-    words : uint64 array of shape (n,)
-    bits : number of bits in which keys differ
-    sort : ``sort(words, counts, out, spare)``, `sort_digits` or another loop that calls `by_digits`
-
-    Examples
-    --------
-    >>> sorted_by_digits(np.array([7, 5, 6], np.uint64), 3, sort_digits).tolist()
-    [5, 6, 7]
-    """
-    digits = -(-bits // _DIGIT)
-    if not digits:
-        return words.copy()
-    out, spare = np.empty_like(words), np.empty_like(words)
-    sort(words, np.zeros((digits, 1 << -(-bits // digits)), np.uint32), out, spare)
-    return out if digits % 2 else spare
-
-
 def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
     """The smallest word, the number of bits below those that choose a place, and zeros for the starts of places."""
     low, high = words.min(), words.max()
@@ -173,44 +146,6 @@ def _sort_leading(words, spare, counts):
         if moves > size:
             return False
     return True
-
-
-@inlined
-def by_digits(words, low, kept, counts, out, spare):
-    """Sort words stably by a key, from its lowest digit to the highest, alternating between `out` and `spare`.
-
-    The key of a word is its bits from `low` on, followed by its lowest `kept` bits. Both are constants, so that the
-    compiler simplifies the key. `counts` is a uint32 array of zeros of shape (n_digits, 2 ** bits of a digit). The
-    result is in `out` if n_digits is odd.
-    """
-    mask, rest = np.uint64(counts.shape[1] - 1), (_ONE << kept) - _ONE
-    bits = np.uint64(0)
-    while mask >> bits:
-        bits += _ONE
-    for i in range(words.size):
-        left = ((words[i] >> low) << kept) | (words[i] & rest)
-        for digit in range(counts.shape[0]):
-            counts[digit, left & mask] += np.uint32(1)
-            left >>= bits
-    given, taken, other = words, out, spare
-    shift = np.uint64(0)
-    for digit in range(counts.shape[0]):
-        cursor, before = counts[digit], np.uint32(0)
-        for value in range(cursor.size):
-            cursor[value], before = before, before + cursor[value]
-        for i in range(given.size):
-            value = ((((given[i] >> low) << kept) | (given[i] & rest)) >> shift) & mask
-            at = cursor[value]
-            cursor[value] = at + np.uint32(1)
-            taken[np.uint64(at)] = given[i]
-        given, taken, other = taken, other, taken
-        shift += bits
-
-
-@jit
-def sort_digits(words, counts, out, spare):
-    """Sort words by `by_digits`; the key is the whole word."""
-    by_digits(words, _ZERO, _ZERO, counts, out, spare)
 
 
 @inlined
