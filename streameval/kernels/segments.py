@@ -66,16 +66,21 @@ def scatter(values, codes, cursor, out):
 
 
 @jit
-def scatter_rows(values, codes, cursor, out):
-    """`scatter` for arrays of several columns."""
-    line = LINE // out.itemsize
-    for i in range(values.shape[0]):
+def scatter_rows(values, codes, cursor, out, columns):
+    """`scatter` for rows of several words that follow one another in flat arrays.
+
+    `columns` is a tuple with one item for each word of a row, so that each width is compiled separately, with its short
+    loop unrolled; its values are not used.
+    """
+    line, width = LINE // out.itemsize, np.uint64(len(columns))
+    for i in range(codes.size):
         code = codes[i]
-        at = cursor[code]
-        cursor[code] = at + 1
-        prefetch(out, at * values.shape[1] + line)
-        for c in range(values.shape[1]):
-            out[at, c] = values[i, c]
+        at = np.uint64(cursor[code])
+        cursor[code] += 1
+        first, given = at * width, np.uint64(i) * width
+        prefetch(out, np.int64(first) + line)
+        for c in range(len(columns)):
+            out[first + np.uint64(c)] = values[given + np.uint64(c)]
 
 
 @jit

@@ -226,9 +226,12 @@ class SegmentBuilder:
             out = fresh_array((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
             if values.size:
                 given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
-                move = kernels.scatter if given.ndim == 1 else kernels.scatter_rows
                 table[codes] = starts[:-1]
-                move(given, self._codes[: self._size], table, taken)
+                if given.ndim == 1:
+                    kernels.scatter(given, self._codes[: self._size], table, taken)
+                else:
+                    flat = given.reshape(-1), self._codes[: self._size], table, taken.reshape(-1)
+                    kernels.scatter_rows(*flat, (0,) * given.shape[1])
             columns.append(out)
         table[codes] = 0
         tables.append(table)

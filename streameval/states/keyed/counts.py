@@ -32,6 +32,7 @@ from streameval.states.keyed.grouping import (
     Columns,
     Counts,
     Labelled,
+    Unsorted,
     aligned,
     distinct,
     grouped,
@@ -139,7 +140,17 @@ class KeyedCounts(Bucketed):
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but rows without counts are yielded unsorted, many at a time, for callers that count them."""
+        """As `grouped`, but words without counts are yielded unsorted, many at a time, for callers that count them."""
+        for stretch in self.rows_or_counts(interval, budget):
+            if isinstance(stretch, Unsorted):
+                yield from stretch.counts()
+            else:
+                yield stretch
+
+    def rows_or_counts(
+        self, interval: Interval, budget: Budget | None = None
+    ) -> Iterator[Counts | Labelled | Unsorted]:
+        """As `stretches`, but rows of several words are yielded unsorted as well."""
         start, stop = interval
         budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
@@ -181,7 +192,7 @@ class KeyedCounts(Bucketed):
         """Stretches of buckets to be sorted together; single buckets if keys are distinct only within a bucket."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
-        return stretches(items, CHUNK, DENSE)
+        return stretches(items, CHUNK, DENSE if self.layout.bits == 16 else CHUNK)
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
@@ -228,8 +239,8 @@ class KeyedCounts(Bucketed):
             sides = self.gather(start, stop)
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
 
-    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
-        """As `stretches`, for an interval that fits into memory."""
+    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Unsorted]:
+        """As `rows_or_counts`, for an interval that fits into memory."""
         sides = self.gather(start, stop)
         for i, j in self._cuts(items):
             parts = [side.cut(i, j) for side in sides]
@@ -242,7 +253,10 @@ class KeyedCounts(Bucketed):
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            yield grouped(*parts, bucket=start + i)
+            if self.layout.words > 1 and not any(column.size for part in parts for column in part[2:]):
+                yield Unsorted(parts[0], parts[1], start + i)
+            else:
+                yield grouped(*parts, bucket=start + i)
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, segment by segment, a bounded number at a time."""

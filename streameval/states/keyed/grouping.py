@@ -30,6 +30,7 @@ __all__ = [
     "Columns",
     "Counts",
     "Labelled",
+    "Unsorted",
     "aligned",
     "distinct",
     "grouped",
@@ -121,6 +122,25 @@ class Labelled:
             return np.empty(0, np.uint64), np.zeros(self.bounds.size, np.int64)
         sizes = [part.keys.size for part in self.counted]
         return np.concatenate([part.keys for part in self.counted]) << np.uint64(1), np.cumsum([0, *sizes])
+
+
+@dataclass(frozen=True, slots=True)
+class Unsorted:
+    """Rows of both labels, each with a key of several words, without counts and weights.
+
+    Attributes
+    ----------
+    neg, pos : Columns, the negatives and the positives
+    bucket : the first bucket
+    """
+
+    neg: Columns
+    pos: Columns
+    bucket: int
+
+    def counts(self) -> Iterator[Counts]:
+        """Distinct keys with their counts."""
+        yield grouped(self.neg, self.pos, bucket=self.bucket)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
