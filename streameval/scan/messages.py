@@ -34,6 +34,9 @@ def unreadable(name: str, error: BaseException) -> DataError:
         return MissingInputError(f"{name}: no such file or directory; check the path")
     if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
         return CorruptFileError(f"{name}: permission denied; grant read access to it")
+    if isinstance(error, UnicodeEncodeError):
+        remedy = "rename it; on_error='skip' (--on-error skip) leaves it out of an evaluation"
+        return CorruptFileError(f"{name}: cannot be read: its name is not UTF-8; {remedy}")
     if "Retry policy exhausted" in str(error):  # of Google's client
         detail = reason(error).partition("last message of ")[2].partition(" error_info=")[0]
         remedy = "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"

@@ -221,7 +221,8 @@ class LabelReader:
                 return pa.scalar(given.encode("utf-8", "surrogateescape"), dtype)
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
                 return pa.scalar(str(given)).cast(dtype)
-            return pa.scalar(given).cast(dtype, safe=True)
+            large = isinstance(given, int) and given >= 1 << 63
+            return pa.scalar(given, pa.uint64() if large else None).cast(dtype, safe=True)
         except _NO_VALUE as error:
             raise LabelError(self._type_message(dtype)) from error
 

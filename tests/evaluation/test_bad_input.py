@@ -293,6 +293,13 @@ def test_bytes_name_the_label_of_a_binary_column() -> None:
         assert evaluate(labelled([b"ham", label, label]), score="score", pos_label=positive).positives == 2
 
 
+@pytest.mark.parametrize("positive", [2**64 - 1, 2**63, "18446744073709551615"])
+def test_the_largest_integers_are_labels(positive: int | str) -> None:
+    """Those that only unsigned integers of 64 bits hold."""
+    table = labelled([0, 1, int(positive)], pa.uint64())
+    assert evaluate(table, score="score", pos_label=positive).positives == 1
+
+
 @pytest.mark.parametrize("bad", [-1.0, -1e-300, math.nan, math.inf, -math.inf])
 def test_bad_weights_name_the_file_and_the_value(bad: float, tmp_path: Path) -> None:
     """A weight is finite and not negative; the first that is not is shown."""

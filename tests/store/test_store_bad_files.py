@@ -77,6 +77,24 @@ def test_good_nights_count_before_the_error_lists_all_bad_files(data, tmp_path, 
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
 
 
+@pytest.mark.parametrize("name", [NIGHTS[3], "part-2.parquet"])
+def test_a_name_that_is_not_utf8_is_refused_by_name(data, tmp_path, name):
+    """Arrow cannot open it; an evaluation may leave it out."""
+    odd = data / NIGHTS[3] / f"{name}\udcff" / "a.parquet" if "=" in name else data / NIGHTS[3] / f"\udcff{name}"
+    odd.parent.mkdir(exist_ok=True)
+    shutil.copy(data / NIGHTS[0] / "part-0.parquet", odd)
+    for use in (lambda: Store(tmp_path / "store").update(data, **FEW), lambda: evaluate(data, **FEW)):
+        with pytest.raises(
+            CorruptFileError, match=r"parquet: cannot be read: its name is not UTF-8; rename it"
+        ) as told:
+            use()
+        assert str(odd) in str(told.value)
+    assert evaluate(data, on_error="skip", **FEW).skipped[0][0] == str(odd)
+    told = run("update", tmp_path / "store", data, "--score", "score_lr")
+    assert told.exit_code == 1
+    assert "its name is not UTF-8" in told.output
+
+
 @pytest.mark.parametrize("how", ["footer", "page"])
 def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
     """In the update, show, history, check and JSON; its values are those of the files that can be read."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import MissingInputError
-from streameval.scan.messages import unreadable
+from streameval.scan.messages import READ_ERRORS, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,7 @@ def details(files: Sequence[File]) -> list[tuple[int, int]]:
     MissingInputError
         If a file no longer exists.
     DataError
-        If the file system cannot be read.
+        If the file system cannot be read, or a name is not UTF-8.
 
     Examples
     --------
@@ -61,8 +60,9 @@ def details(files: Sequence[File]) -> list[tuple[int, int]]:
         asked = fs.FileSelector(shared, recursive=True)
     try:
         found = {info.path: info for info in filesystem.get_file_info(asked) if info.type == fs.FileType.File}
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable(files[0].name, error) from error
+    except READ_ERRORS as error:
+        path = getattr(error, "object", None)  # that cannot be encoded
+        raise unreadable(next((file.name for file in files if file.path == path), files[0].name), error) from error
     for file in files:
         if file.path not in found:
             msg = f"{file.name}: no longer exists; run again"
