@@ -220,10 +220,10 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequenc
     """
     whole = pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary
     views = pa.types.is_string_view, pa.types.is_binary_view
-    if any(test(kind) for kind in schema.types for test in (*whole, *views)):
-        return text_rows(pieces)
     fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
-    return min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
+    rows = min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
+    texts = any(test(kind) for kind in schema.types for test in (*whole, *views))
+    return text_rows(pieces, rows) if texts else rows
 
 
 def row_width(schema: pa.Schema) -> int:
