@@ -346,4 +346,4 @@ def test_rules_of_differences_in_a_store_of_scores_and_clusters(tmp_path):
     assert not found.passed
     [asked] = [one for one in made.evaluate(baseline="cluster_loose").results if one.baseline and one.metric == "aul"]
     assert asked.ci_lower is None
-    assert "use streameval evaluate on the files, with --unit and --baseline" in str(asked.ci_reason)
+    assert "evaluate the files with --unit and --baseline" in str(asked.ci_reason)

@@ -192,7 +192,8 @@ class KeyedCounts(Bucketed):
         """Stretches of buckets to be sorted together; single buckets if keys are distinct only within a bucket."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
-        return stretches(items, CHUNK, DENSE if self.layout.bits == 16 else CHUNK)
+        dense = self.layout.bits == 16 or self.layout.weighted  # rounded sums follow the stretches
+        return stretches(items, CHUNK, DENSE if dense else CHUNK)
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
