@@ -100,8 +100,14 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "examples_per": 1,
 }
 ELSEWHERE = ("client", "scheduler_timeout", "delta_version")  # of clusters and of Delta tables
-SAMPLED = ("sample", "quantiles", "sample_by", "sample_seed", "passes")
 ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # of Store(…), for all its verbs
+
+
+def needed(name: str) -> dict[str, Any]:
+    """The inputs besides those of `BASE` without which `evaluate` refuses another value of an option."""
+    sources = {NEEDS[o.needs][0] for o in OPTIONS if o.name == name and o.needs and "evaluate" in o.verbs}
+    inputs = {source: OTHER[source] for source in sources - set(BASE)}
+    return inputs | ({"ci": 0.9} if name == "resample_bins" else {})
 
 
 @pytest.fixture(scope="module")
@@ -200,14 +206,12 @@ def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
 def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path, tmp_path: Path, store: Store) -> None:
     """None is ignored: where the table does not have the verb, the message names the option."""
     value = {**OTHER, **MORE}[name]
-    needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
-    needed |= {"metrics": ["roc_auc", "log_loss"]} if name == "clip" else {}
-    needed |= {"ci": 0.9} if name == "resample_bins" else {}
-    needed |= {"mean_over": "id"} if name == "mean_weight" else {"by": "id"} if name == "against" else {}
-    options = {name: value} | BASE | needed | {name: OTHER.get(name, value)}
-    if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
+    more = {"clip": {"metrics": ["roc_auc", "log_loss"]}, "sketch": {"sketch": "s"}}
+    inputs: dict[str, Any] = more.get(name, {}) | ({} if name in ELSEWHERE else needed(name))
+    options = {name: value} | BASE | inputs | {name: OTHER.get(name, value)}
+    if inputs and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
         store = Store(tmp_path / "estimates")
-        store.update(data, **BASE | needed)
+        store.update(data, **BASE | inputs)
     run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
     calls: dict[str, Callable[[], str]] = {
         "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **options),
@@ -272,11 +276,7 @@ def test_verbs_without_a_store_honour_or_refuse_every_option(name: str, data: Pa
 @pytest.mark.parametrize("name", [name for name in OTHER if name not in ELSEWHERE])
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
-    options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
-    if name in ("mean_weight", "against"):
-        options["mean_over" if name == "mean_weight" else "by"] = "id"
-    if name == "resample_bins":
-        options["ci"] = 0.9
+    options = {**BASE, **needed(name), name: OTHER[name]}
     if name in ("sample_by", "clip"):
         options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
     found = evaluate(data, **options).to_dict()["options"]
@@ -292,20 +292,8 @@ def test_results_record_what_decides_them(name: str, data: Path) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
     """Another value gives another key, unless the option decides nothing."""
-    options: dict[str, Any] = BASE | {"approx_agc": True}
-    other = options | {name: not options.get(name) if name == "approx_agc" else OTHER[name]}
-    if name == "scheduler_timeout":
-        options["client"] = other["client"] = OTHER["client"]
-    if name == "cluster":
-        other["cluster"] = ["id", "w"]
-    if name == "classes":
-        other["classes"] = "w"
-    if name in ("mean_over", "mean_weight"):
-        options, other = ({**each, "approx_agc": False} for each in (options, other))
-    if name == "against":
-        options["by"] = other["by"] = "id"
-    if name == "mean_weight":
-        options["mean_over"] = other["mean_over"] = "id"
+    options: dict[str, Any] = BASE | needed(name)
+    other = options | {name: {"cluster": ["id", "w"], "classes": "w"}.get(name, OTHER[name])}
     same = result_key(checked(options)) == result_key(checked(other))
     assert same == (honoured("evaluate")[name].decides == "nothing")
 

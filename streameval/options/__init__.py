@@ -103,20 +103,24 @@ def _check_columns(option: Option, value: ByColumn, options: Mapping[str, Any]) 
             raise OptionError(msg, option.name)
 
 
-def active(options: Mapping[str, Any]) -> dict[str, Any]:
+def active(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     """Plain options, with defaults for options without effect and without values for columns that are not evaluated.
+
+    `verb` is the one whose rows say what has an effect: a store keeps ``max_slices`` for slices that are added later.
 
     Examples
     --------
     >>> active({"score": (), "cluster": ("id",), "approx": True, "aul_threshold": 2})
     {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
+    >>> active({"by": (), "max_slices": 50}), active({"by": (), "max_slices": 50}, "update")
+    ({'by': (), 'max_slices': 10000}, {'by': (), 'max_slices': 50})
     """
     options = {
-        name: value.only(options[honoured("evaluate")[name].of]) if isinstance(value, ByColumn) else value
+        name: value.only(options[honoured(verb)[name].of]) if isinstance(value, ByColumn) else value
         for name, value in options.items()
     }
-    idle = {option.name: option.rest for several in _idle(options).values() for option in several}
-    return active({**options, **idle}) if idle else dict(options)  # options that needed a reset one are idle now
+    idle = {option.name: option.rest for several in _idle(options, verb).values() for option in several}
+    return active({**options, **idle}, verb) if idle else dict(options)  # options that needed a reset one are idle now
 
 
 def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:

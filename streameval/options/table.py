@@ -229,7 +229,7 @@ OPTIONS = (
     Option("mean_weight", choice("rows", "positives", "equal"), "rows", _EVALUATE, "value",
            "Weight of a group in the mean.", needs="groups"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, _EVALUATE, "nothing",
-           "Refuse a slicing with more slices than this.", metavar="N"),
+           "Refuse a slicing with more slices than this.", metavar="N", needs="slices"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, ("update",), "state",
            "Refuse a slicing with more slices than this, in a night or over nights.", metavar="N"),
     Option("ci", LEVEL, None, (*_LOOK, "add"), "value", metavar="[LEVEL]", bare=0.95,

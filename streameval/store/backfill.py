@@ -129,7 +129,7 @@ def due_files(
 def _relaxed(before: Configuration, widened: Configuration) -> Configuration:
     """The old configuration with the new policies for nulls and NaN."""
     policies = {name: widened.options[name] for name in ("nan", "nulls")}
-    return replace(before, options=active(before.options | policies))
+    return replace(before, options=active(before.options | policies, "update"))
 
 
 def _restated(

@@ -198,6 +198,19 @@ def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
         Store(tmp_path / "few").update(data, **COLUMNS, by="country", max_slices=2)
 
 
+def test_a_limit_is_kept_for_slices_that_are_added_later(data: Path, tmp_path: Path) -> None:
+    """Also while the store has no slices, and when its only slices leave; `evaluate` refuses a limit without slices."""
+    with pytest.raises(OptionError, match=r"max_slices would change nothing without slices: .* \(--by\)"):
+        evaluate(data, score="f4", nan="drop", max_slices=2)
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS, max_slices=2)
+    assert store.evaluate(max_slices=2).rows == evaluate(data, **COLUMNS).rows
+    store.add(data=data, by="cluster=0,10")
+    store.remove([], columns="cluster")
+    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
+        store.add(data=data, by="country")
+
+
 def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     """Nights are folded for the slices alone; a column takes its slicings with it."""
     store = Store(tmp_path / "s")

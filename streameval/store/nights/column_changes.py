@@ -113,7 +113,7 @@ def without(before: Configuration, column: str) -> Configuration:
     if not any(options[name] for name in SUBSETS):
         msg = f"{column} is the only column of the store; delete the store instead"
         raise OptionError(msg)
-    made = Configuration(active(options), before.types)
+    made = Configuration(active(options, "update"), before.types)
     return made.with_(before.types)
 
 
@@ -130,4 +130,4 @@ def narrowed(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configura
     }
     classes = whole.options["classes"] if any(group == "classes" for group, _ in families) else None
     options = whole.options | columns | {"classes": classes, "metrics": (), "clip": None}
-    return replace(Configuration(active(options), whole.types).with_(whole.types), due=due)
+    return replace(Configuration(active(options, "update"), whole.types).with_(whole.types), due=due)

@@ -154,12 +154,13 @@ class Configuration:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
                 raise contradiction(name, value, self.options[name], remedy)
-        given = {name: value for name, value in plain.items() if name in KEPT or name in SHOWN}
-        own = active(self.options | {name: given[name] for name in SUBSETS if name in given}) | {"where": None}
-        asked = own | given
+        given = {name: value for name, value in plain.items() if name in (*SHOWN, *SUBSETS, *REPORTED, "where")}
+        whole = {"by": ()}  # slices have separate states
+        subset = {name: given[name] for name in SUBSETS if name in given}
+        asked = active(self.options | subset | whole) | {"where": None} | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
             asked["clip"] = None  # the store's clip is for a metric that is not requested
-        return asked | {"by": ()}  # slices have separate states
+        return asked
 
     def request(self, **changes: Any) -> Request:
         """The request of an evaluation, with the store's options or changes that it can honour; see `asked`."""
