@@ -211,6 +211,17 @@ def test_hive_keys_are_columns(tmp_path: Path) -> None:
     assert rows_of(tmp_path, ["night"]).num_rows == 6
 
 
+@pytest.mark.parametrize("names", ["night=1/x/night=2", "night=1/ni%67ht=__HIVE_DEFAULT_PARTITION__"])
+def test_a_key_with_two_values_is_refused(tmp_path: Path, names: str) -> None:
+    """The path does not say which one counts; the same value twice is one."""
+    write(tmp_path / names / "p.parquet", sample(2))
+    for columns in (["night", "label"], ["label"]):
+        with pytest.raises(SchemaError, match=r"ht=[^/]*/p\.parquet: .* 'night' two values, 1 and .*; rename one of the"):
+            rows_of(tmp_path, columns)
+    write(tmp_path / "two" / "night=1" / "night=1" / "p.parquet", sample(2))
+    assert rows_of(tmp_path / "two", ["night"])["night"].to_pylist() == ["1", "1"]
+
+
 def test_dataset_partition_keys_keep_their_type(tmp_path: Path) -> None:
     """A dataset's partition keys are columns of the dataset's type, also when the path does not spell the key."""
     for night in (1, 2):

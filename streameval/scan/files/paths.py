@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from streameval.errors import CorruptFileError, DataError, MissingInputError
+from streameval.errors import CorruptFileError, DataError, MissingInputError, SchemaError
 from streameval.scan.files.tables import Tables, live_files
 from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.scan.files.walk import Entry, LocalTree, Tree, tree_of
@@ -104,11 +104,25 @@ class File:
 
     @property
     def keys(self) -> dict[str, Constant]:
-        """Columns that the file may lack: Hive keys of the path as strings, and those of the dataset or table."""
-        pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
-        values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
-        hive = {key: Constant(value, pa.string(), typed=False, fallback=True) for key, value in values.items()}
-        return dict(self.columns) | hive | dict(self.constants)
+        """Columns that the file may lack: Hive keys of the path as strings, and those of the dataset or table.
+
+        Raises
+        ------
+        SchemaError
+            If the path gives a key two values.
+        """
+        hive: dict[str, Constant] = {}
+        constants = dict(self.constants)
+        for parent in self.origin.split("/")[:-1]:
+            key, given, value = parent.partition("=")
+            if given and (key := unquote(key)) not in constants:
+                text = None if value == HIVE_NULL else unquote(value)
+                found = hive.setdefault(key, Constant(text, pa.string(), typed=False, fallback=True))
+                if found.value != text:
+                    both = f"the path gives the key {key!r} two values, {found.value} and {text}"
+                    msg = f"{self.name}: {both}; rename one of the directories"
+                    raise SchemaError(msg)
+        return dict(self.columns) | hive | constants
 
     def deleted_rows(self, first: int, rows: int) -> Array:
         """Which of `rows` rows, from row `first` on, are deleted: a uint8 array of shape (rows,) of zeros and ones."""
