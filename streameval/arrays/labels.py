@@ -14,6 +14,7 @@ import numpy as np
 
 from streameval.arrays.inputs import first, fold, numbers, plain, refuse_nan, same_length, scores, weights
 from streameval.errors import DataError, LabelError, NullError, SchemaError
+from streameval.states.labels import is_float
 
 if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
@@ -79,8 +80,18 @@ def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", nd
         if any(map(is_null, column)):
             msg = f"{name} has a null among its labels; drop those points"
             raise NullError(msg)
-        array = numbers(array, name, ndim) if pos_label is None else _objects(column).reshape(array.shape)
+        array = _by_sign(array, column, name) if pos_label is None else _objects(column).reshape(array.shape)
     return _above_zero(array, name) if pos_label is None else _equal(array, pos_label, name)
+
+
+def _by_sign(array: Array, column: list[Any], name: str) -> Array:
+    """Labels that are Python numbers as an array of numbers, which tells all of them apart."""
+    found = numbers(array, name, array.ndim)
+    unlike = next((label for label in column if not is_float(label)), None)
+    if unlike is not None:
+        msg = f"{name} has the label {unlike}, which float64 cannot hold; name the positive one with pos_label"
+        raise LabelError(msg)
+    return found
 
 
 def _objects(column: list[Any]) -> Array:

@@ -7,6 +7,7 @@ values, of which at most one is above zero and at most one is not. This can be c
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
+__all__ = ["LabelCounts", "LabelReader", "LabelSpec", "is_float"]
 
 # raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
@@ -303,7 +304,7 @@ class LabelReader:
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         if pa.types.is_decimal(array.type):
-            array = array.cast(pa.float64())
+            return self._of_decimals(array)
         values = array.to_numpy(zero_copy_only=False)
         if not values.size:
             return np.empty(0, np.uint8), set()
@@ -319,6 +320,19 @@ class LabelReader:
             seen.add(others[0].item())
         return (values > 0).view(np.uint8), seen
 
+    def _of_decimals(self, array: pa.Array) -> tuple[Array, set[Any]]:
+        """As `_labels`; labels are shortest decimal forms of floats, so that distinct labels are distinct floats."""
+        if array.type.bit_width < 128:  # Arrow does not encode shorter ones
+            array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+        coded = array.dictionary_encode()
+        exact = coded.dictionary.slice(0, 3).to_pylist()  # more are refused, whatever they are
+        for label in exact:
+            if not is_float(label):
+                msg = f"label column {self.spec.column!r} has the label {label}, which float64 cannot hold; {_REMEDY}"
+                raise LabelError(msg)
+        positive = np.array([label > 0 for label in exact] or [False], np.uint8)
+        return positive[np.minimum(coded.indices.to_numpy(), positive.size - 1)], set(map(float, exact))
+
     def _name_and_raise(self, name: str) -> None:
         try:
             self._counts.check()
@@ -329,6 +343,15 @@ class LabelReader:
     def state(self) -> LabelCounts:
         """Counts of everything read."""
         return self._counts
+
+
+def is_float(label: Any) -> bool:
+    """Whether a label is not a decimal, or one that is the shortest form of a float, so that the float identifies it.
+
+    >>> is_float(Decimal("0.3")), is_float(Decimal("0.30000000000000001"))
+    (True, False)
+    """
+    return not isinstance(label, Decimal) or Decimal(repr(float(label))) == label
 
 
 def _present(array: pa.Array) -> Array | None:

@@ -21,8 +21,9 @@ from strategies import ID_TYPES, SCORE_TYPES, WEIGHTS, columns, id_values, score
 from truth import Row, agrees, curve_truth, groups_of, is_missing, lift_truth, pairs_auc
 
 from streameval import budget as memory
-from streameval import evaluate
+from streameval import evaluate, roc_auc_score
 from streameval.engine import fold
+from streameval.errors import LabelError
 from streameval.scan import footers
 from streameval.states.keyed import counts as runs
 
@@ -125,10 +126,30 @@ LABELS = {
     "dictionaries": (["ham", "spam"], pa.dictionary(pa.int8(), pa.string()), "spam"),
     "float-pos-label": ([0.25, 0.1], pa.float32(), 0.1),
     "half-float-pos-label": ([np.float16(3), np.float16(1)], pa.float16(), 1),
+    "short-decimals": ([Decimal(0), Decimal("0.3")], pa.decimal64(17, 16), None),
+    "long-decimals": ([Decimal("-0.1"), Decimal(10**40)], pa.decimal256(60, 19), None),
     "decimal-pos-label": ([Decimal(3), Decimal(1)], pa.decimal128(5, 1), 1),
     "true-of-integers": ([0, 1], pa.int8(), True),
     "true-of-decimals": ([Decimal(0), Decimal(1)], pa.decimal128(5, 1), True),
 }
+
+
+@pytest.mark.parametrize(
+    "labels", [["0", "1", "1.0000000000000000001"], ["1", "1.0000000000000000001"], ["0", "0.30000000000000001"]]
+)
+def test_decimal_labels_that_floats_do_not_tell_apart_are_refused(labels: list[str], tmp_path: Path) -> None:
+    """In one file and over files, whatever the order, and in arrays; with the positive one named they are compared."""
+    columns = {"label": pa.array(map(Decimal, labels), pa.decimal128(38, 19)), "score": [0.1, 0.2, 0.3][: len(labels)]}
+    table = pa.table(columns)
+    for i in range(len(labels)):
+        pq.write_table(table[i : i + 1], tmp_path / f"{i}.parquet")
+    for data in (table, table[::-1], tmp_path):
+        with pytest.raises(LabelError, match=r"label column 'label' has .*; name the positive one with pos_label"):
+            evaluate(data, score="score")
+    assert evaluate(table, score="score", pos_label=labels[-1]).positives == 1
+    for column in (table["label"], table["label"].to_pylist()):
+        with pytest.raises(LabelError, match=r"y_true has .*; name the positive one with pos_label"):
+            roc_auc_score(column, columns["score"])
 
 
 @pytest.mark.parametrize("form", LABELS)

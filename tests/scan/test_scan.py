@@ -216,7 +216,7 @@ def test_a_key_with_two_values_is_refused(tmp_path: Path, names: str) -> None:
     """The path does not say which one counts; the same value twice is one."""
     write(tmp_path / names / "p.parquet", sample(2))
     for columns in (["night", "label"], ["label"]):
-        with pytest.raises(SchemaError, match=r"ht=[^/]*/p\.parquet: .* 'night' two values, 1 and .*; rename one of the"):
+        with pytest.raises(SchemaError, match=r"ht=[^/]*/p\.parquet: .* 'night' two values, 1 and .*; rename one of"):
             rows_of(tmp_path, columns)
     write(tmp_path / "two" / "night=1" / "night=1" / "p.parquet", sample(2))
     assert rows_of(tmp_path / "two", ["night"])["night"].to_pylist() == ["1", "1"]
