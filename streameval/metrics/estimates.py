@@ -248,7 +248,7 @@ class Estimate:
         replicates = self._apart(other)
         scalar, reason = self._scalar_minus(other)
         smaller = min(self, other, key=lambda side: side.sizes.governing[0])
-        reason = reason or smaller.shortage(f" of {smaller.scalar.of or smaller.scalar.metric}")
+        reason = reason or smaller.shortage(f" on the side of {smaller.scalar.of or smaller.scalar.metric}")
         mine, its = SCALES[self.scale], SCALES[other.scale]
         ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
         bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from streameval.report.values import digits, number, spoken
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +92,7 @@ def differences_said(differences: Sequence[Scalar]) -> list[str]:
     ...          Scalar("aul", 0.001, ci_lower=-0.01, ci_upper=0.012, verdict="not shown", **known)]
     >>> print(*differences_said(found)[0].split("; "), sep="\n")
     v2 is better than v1 in ROC AUC by 0.0031 (0.0008 to 0.0054
-    95%, 197 effective campaigns)
+    95% by campaign, 197 effective units)
     no difference is shown in AUL.
     """
     return [_pair_said(list(pair)) for _, pair in groupby(differences, key=lambda one: (one.of, one.baseline))]
@@ -136,8 +138,9 @@ def _size_said(one: Scalar, whole: bool) -> str:
     ends = f"{number(low, size)} to {number(high, size)}"
     if not whole:
         return f"{text} ({ends})"
-    level = f"{one.ci_level * 100:g}%" if one.ci_level is not None else ""
-    units = f"{one.effective_units:,.0f} effective {one.unit}s" if one.effective_units and one.unit else ""
+    by = f" by {one.unit}" if one.unit else ""
+    level = f"{one.ci_level * 100:g}%{by}" if one.ci_level is not None else ""
+    units = plural(math.floor(one.effective_units), "effective unit") if one.effective_units else ""
     return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units))))))})"
 
 

@@ -103,7 +103,7 @@ def test_a_difference_says_which_side_has_too_few_units():
         mean_estimate(values, np.arange(1280) % 128, "all"),
         mean_estimate(values, np.arange(1280) // 427, "few"),
     )
-    reason = "effective units of rows (row) of few: at least 5 are needed"
+    reason = "effective units of rows (row) on the side of few: at least 5 are needed"
     for found in (many.minus(few), few.minus(many)):
         assert found.scalar_with(0.95).ci_reason.endswith(reason)
 

@@ -133,15 +133,19 @@ def test_a_slice_stays_in_one_line() -> None:
 
 
 def test_reasons_of_slices_against_all_other_rows_name_the_slice() -> None:
-    """Two slices may lack an interval for reasons that differ in nothing but a number."""
+    """Reasons that differ only in a number share a line: a hundred slices would else have a hundred."""
     one = replace(Scalar.certain("roc_auc", 0.1), of="v1 − v1 (rest)", ci_level=0.95)
     told = [
         replace(one, slice={"country": name}, ci_reason=f"{units} effective units of rows: at least 5 are needed")
         for name, units in (("DE", 4.9), ("FR", 1.2))
     ]
-    assert [note.partition(":")[0] for note in sampling_notes(told)] == [
-        "no interval of roc_auc[v1 − v1 (rest)] in {country=DE}",
-        "no interval of roc_auc[v1 − v1 (rest)] in {country=FR}",
+    where = "no interval of roc_auc[v1 − v1 (rest)] in 2 slices ({country=DE}, {country=FR})"
+    assert sampling_notes(told) == [f"{where}: 1.2 to 4.9 effective units of rows: at least 5 are needed"]
+    rough = {"ci_lower": 0.0, "ci_upper": 0.2, "unit": "cluster_loose", "blocks": 128}
+    told = [replace(one, slice={"country": n}, effective_units=u, **rough) for n, u in (("DE", 60.0), ("FR", 7.1))]
+    assert sampling_notes(told) == [
+        "95 % intervals by cluster_loose: at least 7 effective units in 128 blocks",
+        "warning: fewer than 50 effective units in {country=FR}: rough intervals",
     ]
 
 
@@ -151,5 +155,5 @@ def test_effective_units_never_read_as_enough(units: float, shown: str) -> None:
     interval = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95, "blocks": 128}
     found = replace(Scalar.certain("roc_auc", 0.9), of="v1", unit="user", effective_units=units, **interval)
     first, *rest = sampling_notes([found])
-    assert first == f"95 % intervals: the unit is the user, {shown} effective units in 128 blocks"
+    assert first == f"95 % intervals by user: {shown} effective units in 128 blocks"
     assert bool(rest) == (units < 50)

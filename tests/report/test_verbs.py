@@ -184,7 +184,8 @@ def test_the_demo_writes_a_page(tmp_path: Path) -> None:
     run("demo", "--rows", "5000", *words)
     text = files["html"].read_text()
     assert "score_a is better than score_b in ROC AUC by" in text
-    assert "effective campaigns" in text
+    assert "95% by campaign, " in text
+    assert " effective units)" in text
     assert str(tmp_path.parents[2]) not in text
     assert "streameval demo --rows 5000" in text
 

@@ -91,7 +91,7 @@ def test_histories_have_intervals_at_an_asked_level(store, data):
     [head, first, *_] = csv.reader(io.StringIO(several.to_csv()))
     assert float(first[head.index("roc_auc[score_lr] ci_lower")]) == lower[0]
     assert several.series[0].source.command.endswith("--metric roc_auc --ci 0.8")
-    assert "80 % intervals: the unit is the campaign" in several.to_html()
+    assert "80 % intervals by campaign" in several.to_html()
     for level in (80, 0, "much"):
         with pytest.raises(OptionError, match="ci="):
             store.history("roc_auc", "score_lr", ci=level)
@@ -100,14 +100,14 @@ def test_histories_have_intervals_at_an_asked_level(store, data):
 def test_tables_of_histories_name_level_and_unit(data, store, tmp_path):
     """The store's own or those that `--ci` asks for; where there are none, why."""
     shown = CliRunner().invoke(main, ["history", store.name, "--metric", "roc_auc", "--of", "score_lr"]).stdout
-    assert "95 % intervals: the unit is the campaign" in shown
+    assert "95 % intervals by campaign" in shown
     bare = Store(tmp_path / "store", threads=1)
     bare.update(data, **COLUMNS | {"metrics": ["roc_auc", "average_precision"]})
     one = ["history", bare.name, "--metric", "roc_auc", "--of", "score_lr", "--nightly"]
     assert "intervals" not in CliRunner().invoke(main, one).stdout
     done = CliRunner().invoke(main, [*one, "--ci", "0.9", "--metric", "average_precision"])
     shown = done.stdout.replace("\n", " ")
-    assert "90 % intervals: the unit is the row" in shown
+    assert "90 % intervals by row" in shown
     assert "add their column to the store (add --unit COLUMN)" in shown
     assert "no interval of average_precision[score_lr] in 3 nights" in shown
     assert "the store keeps no blocks of units" in shown
@@ -214,7 +214,7 @@ def test_without_a_unit_an_area_has_the_interval_of_single_rows(data, tmp_path):
     assert (difference.ci_lower, difference.unit) == (None, "row")
     assert "keeps no blocks of units" in difference.ci_reason
     shown = CliRunner().invoke(main, ["show", made.name, "--ci"]).stdout
-    assert "the unit is the row, 400 effective units\n" in shown
+    assert "by row: 400 effective units\n" in shown
     said = "too narrow if rows come in groups; add their column to the store (add --unit COLUMN)"
     assert said in shown.replace("\n", " ")
     assert said in made.evaluate(ci=0.95).to_html()

@@ -60,7 +60,9 @@ def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[st
 
     `store` is whether the results come from a store; the remedy for missing units is then `add --unit`.
     """
-    return [*_units(results, store=store), *_reasons(results), *_adjusted(results)]
+    sliced = [(f"{r.metric}[{r.of}]", _slice(r), r) for r in results if r.slice]
+    reasons = [*_reasons([result for result in results if not result.slice]), *_missing(sliced, "slice")]
+    return [*_units(results, store=store, warn=not sliced), *reasons, *_adjusted(results)]
 
 
 def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
@@ -166,17 +168,27 @@ def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iter
     asked = [result for result in results if result.ci_level is not None and result.ci_lower is not None]
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
-        units = min((r.effective_units for r in of_unit if r.effective_units is not None), default=None)
-        blocks = max(result.blocks or 0 for result in of_unit)
-        level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals"
-        within = f" in {plural(blocks, 'block')}" if blocks else ""
-        known = "" if units is None else f", {math.floor(units + _ROUNDING):,} effective units{within}"
-        yield f"{level}: the unit is the {unit}{known}"
+        known = [result.effective_units for result in of_unit if result.effective_units is not None]
+        units, blocks = min(known, default=None), max(result.blocks or 0 for result in of_unit)
+        level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals by {unit}"
+        within = f" in {plural(blocks, 'block')}" if known and blocks else ""
+        yield f"{level}{_effective(known)}{within}"
         if warn and units is not None and units < FEW_UNITS:
             yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
         if unit == "row":
             told = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
             yield f"each row is its own unit: too narrow if rows come in groups; {told}"
+
+
+def _effective(known: Sequence[float]) -> str:
+    """The smallest number of effective units, rounded down.
+
+    >>> _effective([]), _effective([49.97]), _effective([1533.0, 60.2])
+    ('', ': 49 effective units', ': at least 60 effective units')
+    """
+    units = [math.floor(each + _ROUNDING) for each in known]
+    at_least = "at least " if len(set(units)) > 1 else ""
+    return f": {at_least}{plural(min(units), 'effective unit')}" if units else ""
 
 
 def _reasons(results: Sequence[Scalar]) -> list[str]:
@@ -188,8 +200,7 @@ def _reasons(results: Sequence[Scalar]) -> list[str]:
             and result.ci_reason
             and result.value == result.value
         ):
-            of_slice = f" in {_slice(result)}" if result.slice else ""
-            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]{of_slice}")
+            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
     return [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
 
 
