@@ -9,15 +9,25 @@ from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result import Evaluation
+from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
+from streameval.options import honoured
+from streameval.options.kinds import of_column
+from streameval.options.table import NEEDS
 from streameval.wording import few
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
 __all__ = ["compare", "minus_named", "of_one_unit", "with_comparison"]
+
+_MEASURED = ("weight", "pos_label", "mean_over", "mean_weight", "cluster_scope")  # options that determine a quantity
+_LIMITS = ("assignment_cells",)  # options of metrics that determine only how closely they are bounded
+_UNLABELLED = ("classes", "sketch")  # families of metrics that read no labels
 
 
 def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
@@ -40,7 +50,8 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     ------
     OptionError
         If `a` or `b` is not an evaluation or has no sampling intervals, or they have different units, different
-        versions of the unit hash, or no metric in common.
+        versions of the unit hash, or no metric in common, or their metrics measure something else: with other
+        weights, another positive label, groups, or another value of an option of the metric.
 
     Examples
     --------
@@ -81,11 +92,44 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
         have = " and ".join(few([f"{metric} of {of}" for metric, of in side]) for side in sides)
         msg = f"there is nothing to compare: the evaluations have {have}"
         raise OptionError(msg)
+    for key in common:
+        _refuse_other_quantities([_quantity(side, *key) for side in (a, b)], names, key)
     pairs = []
     for key in common:
         old, new = of_one_unit(sides[0][key], sides[1][key], names)
         pairs.append((minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)))
     return pairs
+
+
+def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, Any]:
+    """The options that determine what a metric of a column measures, with their values."""
+    entry, known = entry_of(metric), honoured("evaluate")
+    own = {} if entry is None or entry.metric is None else entry.metric.options  # a name with a value has no others
+    unread = _LIMITS if entry is None or entry.family not in _UNLABELLED else (*_LIMITS, "pos_label")
+    found = {}
+    for name in (name for name in (*_MEASURED, *own) if name not in unread):
+        source = NEEDS.get(known[name].needs, ("",))[0]
+        if source not in ("score", "cluster") or of in side.options.get(source, ()):
+            found[name] = of_column(known[name].plain(side.options.get(name, known[name].default)), of or "")
+    return found
+
+
+def _refuse_other_quantities(
+    sides: Sequence[Mapping[str, Any]], names: tuple[str, str], key: tuple[str, str | None]
+) -> None:
+    """Raise `OptionError` if two evaluations measure different things by one metric of a column."""
+    for name in sides[0]:
+        values = [side.get(name) for side in sides]
+        if values[0] != values[1]:
+            option = honoured("evaluate")[name]
+            told = " and ".join(
+                f"{side} without {name}" if value is None else f"{side} with {name}={value!r}"
+                for side, value in zip(names, values, strict=True)
+            )
+            msg = (
+                f"cannot compare {told} ({key[0]} of {key[1]}): evaluate both with the same {name} ({option.spelling})"
+            )
+            raise OptionError(msg, name)
 
 
 def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:

@@ -316,6 +316,41 @@ def test_estimates_travel_and_evaluations_are_compared():
     assert other.results[0].ci_level == 0.9
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"weight": "w"}, r"a without weight and b with weight='w' \(roc_auc of v1\): .* same weight \(--weight\)"),
+        ({"pos_label": 0}, r"a without pos_label and b with pos_label=0 \(roc_auc of v1\): .*\(--pos-label\)"),
+        ({"aul_threshold": 2}, r"a with aul_threshold=1 and b with aul_threshold=2 \(aul of unit\)"),
+        ({"aul_threshold": {"unit": 2}}, r"a with aul_threshold=1 and b with aul_threshold=2 \(aul of unit\)"),
+    ],
+    ids=str,
+)
+def test_evaluations_that_measure_something_else_are_refused_by_name(more, said):
+    """Their difference was given as if it were one of a metric; what does not touch a metric does not stop it."""
+    table = clustered(200)
+    table = table.append_column("w", pa.array(np.arange(len(table)) % 7 + 0.5))
+    table = table.append_column("class", pa.array(np.arange(len(table)) % 9))
+    asked = {"score": "v1", "cluster": "unit", "classes": "class", "unit": "unit"}
+    one = evaluate(table, **asked, metrics=["roc_auc", "aul", "pairwise.fscore"])
+    with pytest.raises(OptionError, match=said):
+        compare(one, evaluate(table, **asked, **more))
+    free = {"weight": "aul", "pos_label": "pairwise.fscore", "aul_threshold": "roc_auc"}[next(iter(more))]
+    assert [each.value for each in compare(one, evaluate(table, **asked, **more, metrics=free))] == [0]
+
+
+def test_evaluations_of_means_over_groups_are_compared_with_each_other_only():
+    """They have the name of the metric over all rows."""
+    table, asked = clustered(200), {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
+    table = table.set_column(table.schema.get_field_index("unit"), "unit", pa.array(np.arange(len(table)) % 9))
+    mean, rows = evaluate(table, mean_over="unit", **asked), evaluate(table, **asked)
+    with pytest.raises(OptionError, match=r"a with mean_over='unit' and b without mean_over \(roc_auc of v1\)"):
+        compare(mean, rows)
+    with pytest.raises(OptionError, match=r"a with mean_weight='rows' and b with mean_weight='equal'"):
+        compare(mean, evaluate(table, mean_over="unit", mean_weight="equal", **asked))
+    assert compare(mean, mean)[0].value == 0
+
+
 def test_evaluations_of_other_unit_hashes_are_refused_by_name():
     """Their blocks hold other units; the version travels in pickles and in JSON, where there are intervals."""
     asked = {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
