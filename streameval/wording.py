@@ -7,9 +7,10 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "apart",
     "canonical",
     "digits",
     "few",
@@ -120,6 +121,59 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def apart(texts: Sequence[str], most: int, tail: int = 0) -> list[str]:
+    """Texts cut to at most `most` characters, of which `tail` are the end, so that different texts stay different.
+
+    Where a cut would make texts the same, the part in which they differ is kept.
+
+    Examples
+    --------
+    >>> apart(["short", "a text that is too long"], 12), apart(["a text that is too long"], 12, tail=4)
+    (['short', 'a text that…'], ['a text …long'])
+    >>> apart([f"https://example.com/shop/{name}/index.html" for name in ("shoes", "socks")], 24, tail=8)
+    ['https:/…/shoes/…ex.html', 'https:/…/socks/…ex.html']
+    """
+    whole = [visible(text) for text in texts]
+    cut = {
+        text: text if len(text) <= most else text[: most - tail - 1] + "…" + text[len(text) - tail :] for text in whole
+    }
+    for same in _same(cut):
+        cut |= _differing(same, (most - 2) // 3)
+    return [cut[text] for text in whole]
+
+
+def _same(cut: Mapping[str, str]) -> list[list[str]]:
+    """The texts that a cut makes the same."""
+    found: dict[str, list[str]] = {}
+    for text, short in cut.items():
+        found.setdefault(short, []).append(text)
+    return [same for same in found.values() if len(same) > 1]
+
+
+def _differing(texts: Sequence[str], part: int) -> dict[str, str]:
+    """Three parts of each text: its beginning, where it first differs from the others, and its end."""
+    differ, cut = _common(texts), {}
+    for text in texts:
+        start = max(part, min(differ - part // 3, len(text) - 2 * part))
+        end = max(start + part, len(text) - part)
+        gap = "…" if end > start + part else ""
+        cut[text] = f"{text[:part]}…{text[start : start + part]}{gap}{text[end:]}"
+    for same in _same(cut):
+        if _common(same) > differ:
+            cut |= _differing(same, part)
+    return cut
+
+
+def _common(texts: Sequence[str]) -> int:
+    """The number of letters that all texts begin with.
+
+    >>> _common(["shoes", "shirt", "shop"]), _common(["shop", "shops"])
+    (2, 4)
+    """
+    first, last = min(texts), max(texts)
+    return next((i for i, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
 
 
 def shell(words: Iterable[str]) -> str:

@@ -10,17 +10,17 @@ from streameval.errors import OptionError
 from streameval.plots.canvas import BLUE, GREY, RED, checked_path, finish, new_axes, plain_frame
 from streameval.plots.sources import Evaluated
 from streameval.results import slice_text
-from streameval.wording import plural, visible
+from streameval.wording import apart, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
     from streameval.results import Scalar
 
-__all__ = ["plot_differences", "plot_slices"]
+__all__ = ["plot_differences", "plot_slices", "slice_labels"]
 
 _MOST = 40  # largest number of lines of a plot
 _LINE = 0.26  # height of a line in inches
@@ -84,7 +84,7 @@ def plot_slices(
         ax.axvline(whole.value, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=f"all rows: {whole.value:.4f}")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, frameon=False, borderaxespad=0.2)
     _dots(ax, at, shown, [(BLUE, "o")] * len(shown))
-    ax.set_yticks(at, [_name(result.slice or {}) for result in shown], fontsize=8)
+    ax.set_yticks(at, slice_labels([result.slice or {} for result in shown]), fontsize=8)
     for y, result in zip(at, shown, strict=True):
         lacks = f": {result.reason}" if not np.isfinite(result.value) else ", no interval" if _lacks(result) else ""
         said = plural(result.rows, "row") + lacks
@@ -144,7 +144,8 @@ def plot_differences(
     at = np.arange(len(shown))
     ax.axvline(0.0, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
     _dots(ax, at, shown, [_VERDICTS.get(str(r.verdict), _VERDICTS["not shown"]) for r in shown])
-    ax.set_yticks(at, [_difference(result) for result in shown], fontsize=8)
+    names = slice_labels([result.slice or {} for result in shown])
+    ax.set_yticks(at, [_difference(*pair) for pair in zip(shown, names, strict=True)], fontsize=8)
     several = len(_units(shown)) > 1
     for y, result in zip(at, shown, strict=True):
         by = f", by {_shortened(str(result.unit), _NAME)}" if several and result.unit and not _lacks(result) else ""
@@ -216,10 +217,10 @@ def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str,
         ax.plot(result.value, y, color=line, markerfacecolor=face, marker=marker, markersize=5, zorder=3)
 
 
-def _difference(result: Scalar) -> str:
-    """The metric and the columns compared."""
-    place = f" ({_name(result.slice)})" if result.slice else ""
-    return f"{result.metric}{place}\n{' − '.join(_shortened(name, _NAME) for name in str(result.of).split(' − '))}"
+def _difference(result: Scalar, name: str) -> str:
+    """The metric, the slice if there is one, and the columns compared."""
+    place = f" ({name})" if result.slice else ""
+    return f"{result.metric}{place}\n{' − '.join(_shortened(column, _NAME) for column in str(result.of).split(' − '))}"
 
 
 def _said(result: Scalar) -> str:
@@ -230,16 +231,14 @@ def _said(result: Scalar) -> str:
     return f"{verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 
 
-def _name(slice_: Any) -> str:
-    """A slice by its values; null without quotes, as in tables."""
-    return _shortened(", ".join(map(slice_text, slice_.values())), _WIDE)
+def slice_labels(slices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Slices by their values, each in one short line of its own; null without quotes, as in tables."""
+    return apart([", ".join(map(slice_text, slice_.values())) for slice_ in slices], _WIDE, _WIDE // 3)
 
 
 def _shortened(text: str, most: int) -> str:
     """Cut the middle out of a long text, because names differ at both ends; invisible characters are spelled out."""
-    text = visible(text)
-    tail = most // 3
-    return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
+    return apart([text], most, most // 3)[0]
 
 
 def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
-from streameval.report.values import NONE, alike, best_of, digits, number, shortened, value_cell
-from streameval.results import slice_text
+from streameval.report.values import NONE, alike, best_of, digits, number, slice_cells, value_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,9 +71,15 @@ def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
 
 
 def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:
-    """One row per difference: size, interval, p value and verdict; the tables of values explain the metrics."""
-    rows = []
-    for one in differences:
+    """One row per difference: size, interval, p value and verdict; the tables of values explain the metrics.
+
+    The caption of slices against all other rows says what they differ from, and the head which column if there is one;
+    other differences name both columns.
+    """
+    rows, from_rest = [], all(one.from_rest for one in differences)
+    columns = list(dict.fromkeys(compared(one)[0] for one in differences))
+    alone = from_rest and len(columns) == 1
+    for of_slice, one in zip(slice_cells([one.slice for one in differences]), differences, strict=True):
         count = digits((abs(one.value), 0.0))
         name, other = compared(one)
         interval = NONE
@@ -84,21 +89,21 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
         verdict = one.verdict or NONE
         mark: Mark = "better" if verdict == "better" else "worse" if verdict == "worse" else "unclear"
         cells = (
-            Cell(name),
-            Cell(other),
+            *([] if alone else [Cell(name)]),
+            *([] if from_rest else [Cell(other)]),
             Cell(number(one.value, count, signed=True), order=_order(one.value)),
             Cell(interval),
             Cell(_p(one.p_value), order=one.p_value),
             Cell(_VERDICTS.get(verdict, verdict), mark=mark, reason=one.reason or one.ci_reason or ""),
         )
-        rows.append(Row((*(shortened(slice_text(value)) for value in (one.slice or {}).values()), one.metric), cells))
+        rows.append(Row((*of_slice, one.metric), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
     heads = (
         *(Head(name) for name in differences[0].slice or ()),
         Head("metric"),
-        Head("column"),
-        Head("against"),
-        Head("difference", number=True),
+        *([] if alone else [Head("column")]),
+        *([] if from_rest else [Head("against")]),
+        Head("difference", number=True, note=columns[0] if alone else ""),
         Head(f"{level * 100:g} % interval" if level is not None else "interval", number=True),
         Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
         Head("verdict"),

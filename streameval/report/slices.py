@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval.plots.comparisons import slice_labels
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Row, Section, Table, Text
 from streameval.report.headline import difference_table
 from streameval.report.terminal.notes import sampling_said
 from streameval.report.terminal.slices import by_slicing, rests
-from streameval.report.values import digits, shortened, value_cell
-from streameval.results import slice_text
+from streameval.report.values import digits, slice_cells, value_cell
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def slice_section(
     whole = {(r.metric, r.of): r for r in results if r.slice is None}
     blocks: list[Block] = []
     for i, (by, slices) in enumerate(by_slicing(results).items()):
-        names = [", ".join(map(slice_text, (row[0].slice or {}).values())) for row in slices]
         if len(slices) > 1:
+            names = slice_labels([row[0].slice or {} for row in slices])
             blocks += pictures.slices(drawn, by, slices[0][0], names, f"slices-{i}")
         blocks.append(_table(by, slices, whole, meanings))
         blocks += _rests(by, rests(results, by), store=store)
@@ -64,7 +64,7 @@ def _table(
     cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
     rows = tuple(
         Row(
-            tuple(shortened(slice_text(value)) for value in (row[0].slice or {}).values()),
+            name,
             (
                 Cell(f"{_rows(row):,}", order=_rows(row)),
                 Cell(f"{_positives(row):,}", order=_positives(row)),
@@ -72,7 +72,7 @@ def _table(
                 *(value_cell(row[i], count) for i, count in zip(picked, counts, strict=True)),
             ),
         )
-        for row in shown
+        for name, row in zip(slice_cells([row[0].slice for row in shown]), shown, strict=True)
     )
     heads = (
         *(Head(name) for name in first[0].slice or ()),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.report.elements import Cell
-from streameval.wording import visible
+from streameval.results import slice_text
+from streameval.wording import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.report.elements import Mark
     from streameval.results import Scalar
 
-__all__ = ["NONE", "Meaning", "alike", "best_of", "digits", "number", "shortened", "spoken", "value_cell"]
+__all__ = ["NONE", "Meaning", "alike", "best_of", "digits", "number", "slice_cells", "spoken", "value_cell"]
 
 NONE = "–"
 _LARGE = 1e3  # values of at least this size have one decimal, unless they are whole
@@ -100,16 +101,19 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
 
-def shortened(text: str) -> str:
-    """Cut a text from the data to 120 characters, so that one value does not fill the page.
+def slice_cells(slices: Sequence[Mapping[str, Any] | None]) -> list[tuple[str, ...]]:
+    """The values of each slice of a table, cut to 120 characters so that no value fills the page; () without a slice.
 
     Examples
     --------
-    >>> shortened("DE"), len(shortened("x" * 5000))
-    ('DE', 120)
+    >>> slice_cells([{"country": "DE", "night": 1}, {"country": None, "night": 2}])
+    [('DE', '1'), ('null', '2')]
+    >>> [len(name) for (name,) in slice_cells([{"page": "x" * 500 + end} for end in "ab"])]
+    [118, 118]
     """
-    shown = visible(text)
-    return shown if len(shown) <= _LONG else f"{shown[: _LONG - 1]}…"
+    columns = zip(*(map(slice_text, (slice_ or {}).values()) for slice_ in slices), strict=True)
+    cut = [apart(column, _LONG) for column in columns]
+    return list(zip(*cut, strict=True)) if cut else [()] * len(slices)
 
 
 def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:

@@ -21,7 +21,7 @@ from test_page import DATA, HOSTILE
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 
-PAGES = ("evaluation", "attribution", "store", "history", "check", "hostile", "hostile-attribution", "empty")
+PAGES = ("evaluation", "attribution", "store", "history", "check", "hostile", "hostile-attribution", "empty", "slices")
 SERIOUS = {"serious", "critical"}
 
 
@@ -52,6 +52,17 @@ def hostile(folder: Path) -> Path:
     return folder / "a.parquet"
 
 
+def shops(rows: int = 2000) -> pa.Table:
+    """Slices that differ in the middle of long names, null among them, and a score with a long name."""
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, 2, rows)
+    names = [f"https://www.example.com/a/long/way/to/{a}/index.html?segment={b}" for a in "abc" for b in ("x1", "x2")]
+    slices = np.array([*names, None, "null"], object)[rng.integers(0, 8, rows)]
+    return pa.table(
+        {"label": label, "a_long_name_of_a_score_column_v12": label + rng.normal(size=rows), "page": pa.array(slices)}
+    )
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of every kind, of the real messages and of a hostile data set."""
@@ -71,6 +82,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made["check"] = store.check("roc_auc[score_lr] >= 0.99", since="2026-01-01")  # type: ignore[assignment]
     made["history"] = store.history("roc_auc", "score_lr")  # type: ignore[assignment]
     made["store"] = store.evaluate()
+    made["slices"] = evaluate(
+        shops(), score="a_long_name_of_a_score_column_v12", by="page", against="rest", ci=0.95, metrics="ranking"
+    )
     data = hostile(folder)
     names = pq.read_schema(data).names
     evil: dict[str, Any] = {"classes": names[4], "label": "label"}
@@ -137,6 +151,21 @@ def test_long_names_leave_room_for_numbers(tab: Tab, pages: dict[str, Path]) -> 
     tab.open(pages["hostile"], 400)
     captions = f"[...document.querySelectorAll('caption span')].map({boxes})"
     assert tab.run(f"Math.max(...{captions}.map(r => r.right))") <= 400
+
+
+def test_long_names_of_slices_and_scores_are_told_apart(tab: Tab, pages: dict[str, Path]) -> None:
+    """No name of a slice repeats in a picture, no key reaches into the next figure, and verdicts stay on the page."""
+    tab.open(pages["slices"])
+    figure = "[...document.querySelectorAll('figure.wide')].find(e => e.innerText.includes('by page'))"
+    names = tab.run(f"[...{figure}.querySelectorAll('text')].map(e => e.textContent)")
+    assert len({name for name in names if name.startswith("https://")}) == 6
+    assert {"null", "'null'"} <= set(names)
+    over = "e => e.getBoundingClientRect().right > e.closest('figure').getBoundingClientRect().right + 1"
+    assert tab.run(f"[...document.querySelectorAll('.key li')].filter({over}).length") == 0
+    table = "[...document.querySelectorAll('table')].at(-1)"
+    assert "against all other rows" in tab.run(f"{table}.caption.innerText")
+    assert "against" not in tab.run(f"{table}.tHead.innerText")
+    assert tab.run(f"{table}.scrollWidth - {table}.closest('.scroll').clientWidth") <= 0
 
 
 @pytest.mark.parametrize("name", PAGES)

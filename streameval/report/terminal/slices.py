@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from streameval.report.sentences import compared
 from streameval.report.terminal.cells import cell, with_interval
 from streameval.report.terminal.fitted import new_table
-from streameval.report.values import shortened
-from streameval.results import slice_text
+from streameval.report.values import slice_cells
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -51,16 +51,21 @@ def rest_table(by: str, found: Sequence[Scalar], *, plain: bool = False) -> Tabl
 
 
 def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | None = None) -> Table:
-    """One row per difference: the slice if there is one, metric, columns, value with interval, p, verdict, unit."""
+    """One row per difference: the slice if there is one, metric, columns, value with interval, p, verdict, unit.
+
+    The title of slices against all other rows says what they differ from; other differences name both columns.
+    """
     from rich.markup import escape
 
     table = new_table(plain=plain, title=title and escape(title))
-    for name in (*(results[0].slice or ()), "metric", "difference", "value", "p", "verdict", "unit"):
+    from_rest = all(result.from_rest for result in results)
+    what = "column" if from_rest else "difference"
+    for name in (*(results[0].slice or ()), "metric", what, "value", "p", "verdict", "unit"):
         table.add_column(escape(name), justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
-    for result in results:
-        value = _difference(result)
+    for name, result in zip(slice_cells([result.slice for result in results]), results, strict=True):
+        value, of = _difference(result), compared(result)[0] if from_rest else result.of or ""
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
-        cells = (*_named(result), result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")
+        cells = (*name, result.metric, of, value, p, result.verdict or "", result.unit or "")
         table.add_row(*map(escape, cells))
     return table
 
@@ -86,19 +91,12 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         cut = any(row[at[0]].cut_share is not None for row in shown)
         for name in ("rows", "positive", *["cut"] * cut, *(first[i].metric for i in at[: len(at) - more[1]])):
             table.add_column(escape(name), justify="right")
-        for row in shown:
+        for named, row in zip(slice_cells([row[0].slice for row in shown]), shown, strict=True):
             own = [row[i] for i in at]
             cells = [_short(result) for result in own[: len(at) - more[1]]]
             shared = [f"{own[0].cut_share or 0:.1%}"] * cut
-            table.add_row(
-                *map(escape, (*_named(row[0]), f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells))
-            )
+            table.add_row(*map(escape, (*named, f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells)))
         yield table
-
-
-def _named(result: Scalar) -> list[str]:
-    """The values of a slice, each shortened to one line."""
-    return [shortened(slice_text(value)) for value in (result.slice or {}).values()]
 
 
 def _count(number: int | None) -> str:
