@@ -62,30 +62,33 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
     words : uint64 array of shape (n,)
     rest : uint64 array of shape (n_further, n), the further words
     further : tuple of n_further items; the compiler knows its length
-    table : uint64 array of shape (n_slots, n_further + 2), the words of a key and its count in each row
+    table : uint64 array of shape (n_slots * (n_further + 2),), in each slot the words of a key and its count
     shift : see `collect_words`
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further); every row is written, so that no branch depends on
         data
     counts : int64 array of shape (n_buckets,), incremented by the remaining rows
     """
     kept, columns = np.uint64(0), len(further)
+    width, count = np.uint64(columns + 2), np.uint64(columns + 1)
     for i in range(words.size):
         word = words[i]
-        mixed = word * _MIX
-        hashed = mixed - rest[columns - 1, i] * _FURTHER if columns else mixed
-        slot = (hashed >> _PAIR_SHIFT) << _ONE
-        first = table[slot, np.uint64(0)] == word
-        second = table[slot + _ONE, np.uint64(0)] == word
+        hashed = word * _MIX
+        if columns:
+            hashed -= rest[columns - 1, i] * _FURTHER
+        one = ((hashed >> _PAIR_SHIFT) << _ONE) * width
+        two = one + width
+        first, second = table[one] == word, table[two] == word
         for c in range(columns):
-            first &= table[slot, np.uint64(1 + c)] == rest[c, i]
-            second &= table[slot + _ONE, np.uint64(1 + c)] == rest[c, i]
-        hit = first | second
-        table[slot + np.uint64(second), np.uint64(1 + columns)] += np.uint64(hit)
-        counts[mixed >> shift] += np.int64(not hit)
+            first &= table[one + np.uint64(1 + c)] == rest[c, i]
+            second &= table[two + np.uint64(1 + c)] == rest[c, i]
+        hit = np.uint64(first | second)
+        table[one + np.uint64(second) * width + count] += hit
         out[kept] = word
         for c in range(columns):
             out_rest[kept, c] = rest[c, i]
-        kept += np.uint64(not hit)
+        kept += _ONE - hit
+    for i in range(kept):  # a loop of few rows costs less than a count that is mostly 0
+        counts[(out[i] * _MIX) >> shift] += 1
     return np.int64(kept)
 
 

@@ -66,7 +66,7 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
     """Group Σ n² of the classes (or clusters) by size."""
     table = np.zeros(min(_TABLE, int(totals.max(initial=0)) + 1), np.int64)
     squares_by_size(totals, squares, table)
-    sizes = np.flatnonzero(table)
+    sizes = np.flatnonzero(table != 0)  # takes half the time of searching numbers
     result: defaultdict[Number, Number] = defaultdict(int, zip(sizes.tolist(), table[sizes].tolist(), strict=True))
     for i in np.flatnonzero(totals >= _TABLE) if table.size == _TABLE else ():
         high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
@@ -105,7 +105,7 @@ def float_sums(
 
 
 def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
-    return dict(sorted(item for item in sums.items() if item[1]))
+    return {size: sums[size] for size in sorted(sums) if sums[size]}
 
 
 def margin(codes: Codes, counts: Values) -> tuple[Values, Values]:

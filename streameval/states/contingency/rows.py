@@ -100,7 +100,7 @@ class HotRows:
         `rest` has one row for each further word, `out_rest` one column.
         """
         self._rows += words.size
-        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, self._table, SHIFT
+        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, self._table.reshape(-1), SHIFT
         left: int = absorb_rows(*given, out, out_rest, buckets)
         return left
 

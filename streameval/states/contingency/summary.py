@@ -177,7 +177,7 @@ def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
             continue
         for size, squares in part.items():
             result[size] = result.get(size, 0) + squares
-    return dict(sorted(result.items()))
+    return {size: result[size] for size in sorted(result)}
 
 
 def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summary:
