@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["check_columns", "check_facts"]
+    from streameval.typing import Array
 
-_COLUMNS = {"negatives", "positives", "rows", "without_class", "unlabelled", "negative_weight", "positive_weight"}
+__all__ = ["check_columns", "check_counts", "check_facts"]
+
+_SIDES = {"negatives": "negative_weight", "positives": "positive_weight"}
+_COLUMNS = {"rows", "without_class", "unlabelled", *_SIDES, *_SIDES.values()}
+_MISSING = ("nan_rows", "nan_weights", "single_rows", "dropped_rows", "bare_rows")
 _MOST = 1 << 62  # rows: the sum of two counts fits into 64 bits
+_MOST_WEIGHT = 1e299  # of 2^62 rows: each weighs at most 1e280
 
 
 def check_facts(spec: Any, header: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if a fact of a header has another type or length than in an empty state, or is negative.
+    """Raise `ValueError` if a fact of a header has another type or length than in an empty state, or is impossible.
 
     A negative count, or a list that is too short, would otherwise be believed or fail in a later step.
 
@@ -41,10 +46,13 @@ def check_facts(spec: Any, header: Mapping[str, Any]) -> None:
         if name != "spec" and name in header and not _fits(header[name], due):
             msg = f"{name} is {str(header[name])[:60]}"
             raise ValueError(msg)
+    if spec.refuses_missing and any(np.any(header[name]) for name in _MISSING if name in header):
+        msg = "rows without a value are counted, which the spec refuses"
+        raise ValueError(msg)
 
 
 def check_columns(batch: pa.RecordBatch) -> None:
-    """Raise `ValueError` if a count of a table is negative, or a weight is negative or not finite.
+    """Raise `ValueError` if a count or weight of a table cannot be one, or there are weights without rows.
 
     Examples
     --------
@@ -52,13 +60,29 @@ def check_columns(batch: pa.RecordBatch) -> None:
     >>> check_columns(pa.RecordBatch.from_pydict({"positives": [1, -1]}))
     Traceback (most recent call last):
     ...
-    ValueError: positives are not all finite and at least 0
+    ValueError: positives are not all at least 0 and of a sum that rows can have
     """
-    for name in _COLUMNS.intersection(batch.schema.names) if batch.num_rows else ():
-        values = batch.column(name).to_numpy()
-        if not 0 <= values.min() <= values.max() < np.inf:  # also false for NaN
-            msg = f"{name} are not all finite and at least 0"
+    for name in sorted(_COLUMNS.intersection(batch.schema.names)):
+        check_counts(name, batch.column(name).to_numpy())
+    for rows, weight in _SIDES.items():
+        if weight in batch.schema.names and (batch.column(weight).to_numpy()[batch.column(rows).to_numpy() == 0]).any():
+            msg = f"{weight}s are not all of rows"
             raise ValueError(msg)
+
+
+def check_counts(name: str, values: Array, kind: type | None = None) -> None:
+    """Raise `ValueError` if counts or weights are not those of rows: negative, NaN, or beyond what rows can sum to.
+
+    Parameters
+    ----------
+    name : what they are, for the message
+    values : array of shape (n,)
+    kind : int for counts, float for weights; if None, integers are counts
+    """
+    most = _MOST if kind is int or values.dtype.kind in "iu" else _MOST_WEIGHT
+    if values.size and not (values.min() >= 0 and values.max() < most and values.sum(dtype=np.float64) < most):
+        msg = f"{name} are not all at least 0 and of a sum that rows can have"
+        raise ValueError(msg)
 
 
 @lru_cache(maxsize=64)
@@ -74,7 +98,7 @@ def _fits(value: Any, due: Any) -> bool:
         if not isinstance(value, list):
             return False
         if not due:  # labels, which are sorted
-            return all(isinstance(label, int | float) for label in value) or all(isinstance(x, str) for x in value)
+            return all(isinstance(label, int | float | str) and label == label for label in value)
         return len(value) == len(due) and all(map(_fits, value, due))
     if isinstance(due, dict):
         return isinstance(value, dict)
@@ -82,4 +106,6 @@ def _fits(value: Any, due: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
     if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
         return False
-    return math.isinf(due) or 0 <= value < math.inf  # an extreme of no numbers is infinite, all else is a weight
+    if math.isinf(due):  # an extreme of no numbers
+        return isinstance(value, float) or abs(value) < _MOST
+    return 0 <= value < _MOST_WEIGHT

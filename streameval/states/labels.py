@@ -31,6 +31,11 @@ _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, Ov
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
+def _ascending(labels: Iterable[Any]) -> list[Any]:
+    """Numbers, then texts: nights may differ in the type of the label."""
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
+
+
 def _plain(label: Any) -> bool | int | float | str:
     """A label as it appears in JSON and messages."""
     if isinstance(label, bytes):
@@ -89,6 +94,9 @@ class LabelSpec(PlainSpec):
         for _ in batches:
             pass
         rows = header["neg"], header["pos"], header["null"]
+        if self.pos_label is None and any(isinstance(label, str) for label in header["values"]):
+            msg = "labels are numbers unless the positive one has a name"
+            raise ValueError(msg)
         return LabelCounts(self, *rows, frozenset(header["values"]), header.get("incomplete", 0))
 
 
@@ -137,7 +145,7 @@ class LabelCounts(Small):
         )
         values = self.values.union(*(other.values for other in others))
         found = pos and self.spec.pos_label is not None
-        kept = frozenset() if found else frozenset(sorted(values)[:3])
+        kept = frozenset() if found else frozenset(_ascending(values)[:3])
         return LabelCounts(self.spec, neg, pos, null, kept, incomplete)
 
     def totals(self) -> Totals:
@@ -161,7 +169,7 @@ class LabelCounts(Small):
     def check_found(self, where: str) -> None:
         """Raise `LabelError`, naming the input `where`, if there are several labels and none is `pos_label`."""
         if self.spec.pos_label is not None and len(self.values) > 1:
-            listed = ", ".join(map(repr, sorted(self.values))) + ", …" * (len(self.values) > 2)
+            listed = ", ".join(map(repr, _ascending(self.values))) + ", …" * (len(self.values) > 2)
             column = f"{where}: label column {self.spec.column!r}"
             msg = f"{column} has no label {self.spec.pos_label!r}; it has {listed}; {_REMEDY}"
             raise LabelError(msg)
@@ -169,7 +177,7 @@ class LabelCounts(Small):
     def header(self) -> dict[str, Any]:
         """The complete state, since it has no table."""
         spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
-        return {**asdict(self), "spec": spec, "values": sorted(self.values)}
+        return {**asdict(self), "spec": spec, "values": _ascending(self.values)}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """No batches."""

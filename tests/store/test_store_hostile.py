@@ -214,6 +214,41 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
         store.evaluate()
 
 
+@pytest.mark.parametrize(("column", "value"), [("only", 0), ("negatives", 2**62), ("bin", 690_000), ("only", -(2**63))])
+def test_a_forged_state_is_refused_by_the_name_of_its_file(store, column, value):
+    """Its checksum is right, in a ledger whose checksum is right; alone, and among the states of other nights."""
+    snapshot, files = store._context.ledger.read(), PublishedFiles(store._context.location.child("states"))
+    entries = dict(snapshot.entries)
+    for night in NIGHTS[:2]:
+        kept = entries[night].state("score", "score_lr")
+        table = pq.read_table(pa.BufferReader(files.load(kept.file)))
+        at = table.schema.get_field_index(column)
+        forged = table.set_column(at, table.schema.field(at), pa.array([value, *table[column].to_pylist()[1:]]))
+        name, _ = files.publish(partial(pq.write_table, forged))
+        states = tuple(replace(state, file=name) if state == kept else state for state in entries[night].states)
+        entries[night] = replace(entries[night], states=states)
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+    for verb in (
+        partial(store.evaluate, metrics="agc"),
+        partial(store.evaluate, NIGHTS[0]),
+        partial(store.history, "agc"),
+    ):
+        with pytest.raises(FormatError, match=r"states/[0-9a-f]{64}-[0-9a-f]{16}\.parquet: .* damaged"):
+            verb()
+
+
+@pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])
+def test_nights_without_positives_may_differ_in_the_type_of_their_labels(tmp_path, kinds):
+    """The values seen are numbers here and texts there, which have no order; that was reported as damage."""
+    store = Store(tmp_path / "store", threads=1)
+    for night, (kind, value) in enumerate(zip([*kinds, kinds[0]], (0, 0, 1), strict=True)):
+        label = pa.array([0, 0, value]).cast(pa.int8()).cast(kind)
+        pq.write_table(pa.table({"label": label, "score": [0.1, 0.2, 0.3]}), tmp_path / f"night={night}.parquet")
+        store.update(tmp_path / f"night={night}.parquet", score="score", pos_label="1")
+        assert store.evaluate().rows == 3 * night + 3
+    assert store.evaluate().value("roc_auc") == 7 / 8
+
+
 SECRETS = ["SECRETKEY", "SEC/RETKEY", "7/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY", "p@S/RETKEY"]
 
 

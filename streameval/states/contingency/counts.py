@@ -286,7 +286,7 @@ class ContingencyCounts(PlainState):
     @property
     def cell_rows(self) -> int:
         """Number of rows in all cells."""
-        return int(self.cells.rows.sum() + self.without_cluster.rows.sum())
+        return int(self.cells.rows.sum()) + int(self.without_cluster.rows.sum())
 
     def summarised(self, summarise: Callable[[ContingencyCounts], Summary]) -> Summary:
         """The summary, computed by an engine; a table that was swept before already has it."""

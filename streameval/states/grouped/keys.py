@@ -143,7 +143,8 @@ class By:
 
     def group(self, name: bytes) -> Group:
         """The values of a group: None for null; dates and times as text."""
-        return tuple(value_of(part.partition(b":")[2]) for part in parts_of(name))
+        pairs = zip(parts_of(name), self.columns, strict=True)
+        return tuple(value_of(part.partition(b":")[2]) for part, _ in pairs)
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
@@ -242,8 +243,12 @@ class Blocks:
         return block_codes(identify(array, id_type(array.type, str(self.unit)))[0], self.count)
 
     def group(self, name: bytes) -> Group:
-        """The number of a block."""
-        return int(name.partition(b":")[2][1:])
+        """The number of a block; raises `ValueError` if there is no such block."""
+        block = int(name.partition(b":")[2][1:])
+        if name != self.named(block) or not 0 <= block < self.count:
+            msg = f"{name!r} is not the name of one of {self.count} blocks"
+            raise ValueError(msg)
+        return block
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
         """Do nothing: the number of blocks is the user's choice."""

@@ -37,7 +37,7 @@ _NAN = float("nan")  # a single object, so that tuples that contain it are equal
 
 @lru_cache(maxsize=1 << 15)
 def parts_of(name: bytes) -> tuple[bytes, ...]:
-    """Split the name of a group into the parts of its columns.
+    """Split the name of a group into the parts of its columns; raises `ValueError` for other bytes.
 
     Examples
     --------
@@ -48,6 +48,9 @@ def parts_of(name: bytes) -> tuple[bytes, ...]:
     while name:
         size = name.partition(b":")[0]
         end = len(size) + 1 + int(size)
+        if not size.isdigit() or not len(size) + 1 < end <= len(name):
+            msg = f"{name!r} is not the name of a group"
+            raise ValueError(msg)
         parts.append(name[:end])
         name = name[end:]
     return tuple(parts)

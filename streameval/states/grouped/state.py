@@ -164,9 +164,12 @@ class GroupedSpec(SplitSpec):
         Raises
         ------
         ValueError
-            If the rows are not in the order of their groups.
+            If the rows are not in the order of their groups, or the name of a group is damaged.
         """
-        groups, items = GroupTable.read(iter(batches), self.schema, 2 * len(inner_facts(self.inner)))
+        kinds = [type(side) for empty in inner_facts(self.inner).values() for side in empty]
+        groups, items = GroupTable.read(iter(batches), self.schema, kinds)
+        for name in groups.names.to_pylist():
+            self.key.group(name)
         if self._cells:
             named = zip(groups.names.to_pylist(), groups.facts, strict=True)
             return BlockedClusters.read(self, named, items, budget)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_array
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class GroupTable:
 
     @classmethod
     def read(
-        cls, batches: Iterator[pa.RecordBatch], schema: pa.Schema, width: int
+        cls, batches: Iterator[pa.RecordBatch], schema: pa.Schema, kinds: Sequence[type]
     ) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
-        """Read the groups, which come first and have `width` facts each; returns them and the remaining batches."""
+        """Read the groups, which come first and have facts of these types; returns them and the remaining batches."""
         own: list[pa.RecordBatch] = []
         items: list[pa.RecordBatch] = []
         while not items and (batch := next(batches, None)) is not None:
@@ -74,11 +75,10 @@ class GroupTable:
             own.append(batch.filter(first))
             items += [batch.filter(pc.invert(first))] if own[-1].num_rows < batch.num_rows else []
         table = pa.Table.from_batches(own, schema)
-        facts = table.column("facts").combine_chunks().flatten().to_numpy()
-        if not ((facts >= 0) & (facts < np.inf)).all():
-            msg = "facts of groups are not all finite and at least 0"
-            raise ValueError(msg)
-        return cls.of(table.column("group").combine_chunks(), facts.reshape(-1, width)), chain(items, batches)
+        facts = table.column("facts").combine_chunks().flatten().to_numpy().reshape(-1, len(kinds))
+        for kind, column in zip(kinds, facts.T, strict=True):
+            check_counts("facts of groups", column, kind)
+        return cls.of(table.column("group").combine_chunks(), facts), chain(items, batches)
 
     @classmethod
     def union(cls, tables: Sequence[GroupTable]) -> GroupTable:

@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
+from streameval.states.facts import check_counts
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 
 if TYPE_CHECKING:
@@ -254,9 +255,7 @@ class _Stored:
             if name in self.batch.schema.names:
                 data, ends = _bytes(self.batch.column(name))
                 further[name] = data[ends[0] : ends[-1]].copy().view(kind).reshape(shape)  # a copy is aligned
-        if further["weights"].size and not 0 <= further["weights"].min() <= further["weights"].max() < np.inf:
-            msg = "weights are not all finite and at least 0"
-            raise ValueError(msg)
+        check_counts("weights", further["weights"])
         first, width = (self.batch.column(name).to_numpy() for name in ("first", "width"))
         stored = (part for name in ("words", "counts") for part in _bytes(self.batch.column(name)))
         sizes = (place, self.rows, self.items)

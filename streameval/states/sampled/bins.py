@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.states.compatible import mergeable
+from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.missing import MissingScores
@@ -98,15 +99,17 @@ class BinsSpec(MissingScores):
         table = pa.Table.from_batches(batches, self.schema).combine_chunks()
         empty = self.empty()
         state = SampledBins(self, empty.table, empty.low, empty.high, empty.weights, **facts(header))
-        at = table.column("bin").to_numpy()
-        counts = table.column("counts").combine_chunks().flatten().to_numpy()
-        if not (((at >= 0) & (at < state.low.size)).all() and (counts >= 0).all()):
-            msg = f"bins are numbered from 0 to {state.low.size - 1} and have counts of at least 0"
+        at, low, high = (table.column(name).to_numpy() for name in ("bin", "low", "high"))
+        within = np.searchsorted(self.edges, [low, high], "right") == at if len(table) else np.ones(0, np.bool_)
+        if not ((np.diff(at) > 0).all() and within.all() and (low <= high).all()):
+            msg = f"bins ascend from 0 to {state.low.size - 1}, and their scores are between their edges"
             raise ValueError(msg)
-        state.low[at], state.high[at] = (table.column(name).to_numpy() for name in ("low", "high"))
+        state.low[at], state.high[at] = low, high
         for name, cells in zip(("counts", "weights"), state.cells(), strict=False):
             if len(table):
-                cells[:, at] = table.column(name).combine_chunks().flatten().to_numpy().reshape(-1, CELLS).T
+                values = table.column(name).combine_chunks().flatten().to_numpy()
+                check_counts(name, values)
+                cells[:, at] = values.reshape(-1, CELLS).T
         return state
 
 

@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.compatible import mergeable
+from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
@@ -117,8 +118,9 @@ class DigestsSpec(MissingScores):
         table = pa.Table.from_batches(batches, self.schema)
         columns = [table.column(name).to_numpy() for name in self.schema.names]
         cell, mean, rows, single, weight = columns if self.weighted else (*columns, columns[2])
-        finite = all(np.isfinite(column).all() for column in (mean, rows, weight))
-        if not (finite and (rows > 0).all() and (weight >= 0).all() and (cell < CELLS).all()):
+        for name, values, kind in (("rows", rows, int), ("weights", weight, float)):
+            check_counts(name, values, kind)
+        if not (np.isfinite(mean).all() and (rows > 0).all() and (cell < CELLS).all()):
             msg = "centroids are finite means of 64 cells with positive rows and weights"
             raise ValueError(msg)
         return SampledDigests(self, *_ordered(cell, mean, rows, single, weight), **facts(header))

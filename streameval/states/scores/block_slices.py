@@ -85,10 +85,14 @@ class BlockSlicesSpec(SplitSpec):
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockSlices:
         """The state that `BlockSlices.to_arrow` wrote."""
         names = {base64.b64decode(text): each for text, each in header["slices"].items()}
-        for each in names.values():
+        for name, each in names.items():
+            self.key.group(name)
             check_facts(self.inner, each)
         table = pa.Table.from_batches(batches, self.schema)
         codes = pc.index_in(table["slice"], pa.array(names, pa.large_binary()))
+        if codes.null_count:
+            msg = f"{codes.null_count} rows are of slices that the header lacks"
+            raise ValueError(msg)
         order, starts = ordered(codes.to_numpy().astype(np.int64), len(names))
         table, found = table.drop_columns(["slice"]), {}
         for (name, slice_header), (a, b) in zip(names.items(), pairwise(starts.tolist()), strict=True):

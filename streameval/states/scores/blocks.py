@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockCounts", "BlockSpec"]
 
 _MOST_ROWS = 1 << 32  # rows that a builder's counts, of 32 bits, have room for
+_CODE_BITS = 64
 _BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
 _NO_WEIGHTS = read_only(np.empty(0))
 
@@ -110,14 +111,26 @@ class BlockSpec(MissingScores):
         if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
             msg = f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}"
             raise ValueError(msg)
-        ends = np.stack([columns["low"][first], columns["high"][first]], axis=1)
+        shift = int(header["shift"])
+        low, high = columns["low"], columns["high"]
+        if (
+            shift > _CODE_BITS
+            or not (
+                (low <= high)
+                & (low >> np.uint64(shift) == columns["prefix"])
+                & (high >> np.uint64(shift) == columns["prefix"])
+            ).all()
+        ):
+            msg = "the smallest and the largest code of a bin have its prefix"
+            raise ValueError(msg)
+        ends = np.stack([low[first], high[first]], axis=1)
         table, sums = _tables(self, prefixes.size)[:2]
         for side, name in enumerate(("negative", "positive")):
             table[at, block, side] = columns[f"{name}s"]
             if self.weighted:
                 sums[at, block, side] = columns[f"{name}_weight"]
         nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
-        return BlockCounts(self, int(header["shift"]), prefixes, ends, table, sums, *nan)
+        return BlockCounts(self, shift, prefixes, ends, table, sums, *nan)
 
 
 def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, Array, Array, Array]:

@@ -92,9 +92,13 @@ class HistogramSpec(MissingScores):
             if batch.num_rows and not 0 <= columns["bin"].min() <= columns["bin"].max() < BINS:
                 msg = f"bins are numbered from 0 to {BINS - 1}"
                 raise ValueError(msg)
+            if not _within(columns["bin"], columns["only"], self.type):
+                msg = "the only score of a bin is not within the bin"
+                raise ValueError(msg)
             absorb(state.table, *(columns[name] for name in ("bin", "negatives", "positives", "only")))
             if self.weighted:
-                state.sums[columns["bin"]] += np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
+                weights = np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
+                np.add.at(state.sums, columns["bin"], weights)
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreHistogram(self, state.table, state.sums, **nan)
 
@@ -233,14 +237,27 @@ def _ends(bins: Array, only: Array, kind: str, groups: Any) -> Ends:
     either side.
     """
     bins, only = bins[groups], only[groups]
-    lower, upper = edges(bins), edges(bins + 1)
-    sure = lower, upper
-    if kind != "f4":
-        with np.errstate(over="ignore"):  # beyond the largest float32 lies infinity
-            sure = _stepped(lower, -np.inf), _stepped(upper, np.inf)
+    lower, *sure = _bounds(bins, kind)
     score = (~only).view(np.float64)
     reported, low, high = (np.where(only == MIXED, edge, score) for edge in (lower, *sure))
     return reported, low, high
+
+
+def _bounds(bins: Array, kind: str) -> tuple[Array, Array, Array]:
+    """The lower edge of each bin, and a lower and an upper bound of its scores."""
+    lower, upper = edges(bins), edges(bins + 1)
+    if kind == "f4":
+        return lower, lower, upper
+    with np.errstate(over="ignore"):  # beyond the largest float32 lies infinity
+        return lower, _stepped(lower, -np.inf), _stepped(upper, np.inf)
+
+
+def _within(bins: Array, only: Array, kind: str) -> bool:
+    """Whether the only score of each bin that has one is within the bin."""
+    single = np.flatnonzero(only != MIXED)
+    _, low, high = _bounds(bins[single], kind)
+    score = (~only[single]).view(np.float64)
+    return bool(((low <= score) & (score <= high)).all())
 
 
 def _stepped(edges: Array, to: float) -> Array:

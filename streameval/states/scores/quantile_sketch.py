@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from streameval.errors import DataError, OptionError
 from streameval.states.compatible import mergeable
+from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 from streameval.states.scores.centroids import Centroids, Distribution, Gathered, Gatherer, joined
 from streameval.states.scores.digest_dict import TDigestExchange
@@ -123,9 +124,8 @@ class QuantileSpec(PlainSpec):
         """The sketch that `QuantileSketch.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)
         mean, weight, single = (table.column(name).to_numpy() for name in self.schema.names)
-        if not (
-            np.isfinite(mean).all() and np.isfinite(weight).all() and (weight > 0).all() and (np.diff(mean) >= 0).all()
-        ):
+        check_counts("weights", weight, int)
+        if not (np.isfinite(mean).all() and (weight > 0).all() and (np.diff(mean) >= 0).all()):
             msg = "centroids are ascending finite means with positive weights"
             raise ValueError(msg)
         return QuantileSketch(self, mean, weight, single, *(header[name] for name in _FACTS))

@@ -1,0 +1,176 @@
+"""Stored states that nobody folded, although their files have sound checksums: refused before they are used."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval.errors import FormatError
+from streameval.states import codec
+from streameval.states.grouped.names import parts_of
+from streameval.states.labels import LabelSpec
+
+DATA = Path(__file__).parents[1] / "data" / "states"
+NAN, INFINITE, HUGE = float("nan"), float("inf"), 1e308
+
+HEADERS: list[tuple[str, tuple[Any, ...], Any]] = [
+    ("label_counts.v1", ("values",), ["a", "b"]),  # without a positive label, numbers only
+    ("label_counts.v1", ("values",), [0, "b"]),
+    ("label_counts.v1", ("values",), [0, NAN]),
+    ("label_counts.v1", ("values",), [[0]]),
+    ("label_counts.v1", ("neg",), 2**62),
+    ("quantile_sketch.v2", ("low",), 2**70),
+    ("quantile_sketch.v2", ("high",), 10**400),
+    ("quantile_sketch.v2", ("high",), "x"),
+    ("quantile_sketch.v2", ("above",), -1),
+    ("score_counts-f4-weighted.v2", ("nan_weights", 0), HUGE),
+    ("score_counts-f4.v2", ("nan_weights",), [HUGE, HUGE]),
+    ("score_counts-u8.v2", ("nan_rows", 0), 1),  # the policy refuses missing scores
+    ("score_histogram-f4-weighted.v1", ("nan_weights", 1), HUGE),
+    ("score_histogram-f4.v1", ("nan_weights", 0), INFINITE),
+    ("score_blocks-f4.v1", ("nan_weights", 0), HUGE),
+    ("score_blocks-f4.v1", ("shift",), 0),
+    ("score_blocks-f4.v1", ("shift",), 2**61),
+    ("score_block_slices-f4.v1", ("slices",), {}),
+    ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "nan_weights", 0), HUGE),
+    ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "shift"), 2**40),
+    ("score_block_slices-f4.v1", ("slices", "MjpzYQ=="), None),
+    ("cluster_counts-unsigned.v2", ("dropped_rows", 0), 3),
+    ("contingency.v1", ("label_rows", 0), 2**62),
+    ("sampled_digests.v2", ("infinite", 0, 0), 2**62),
+    ("sampled_bins.v1", ("nan_rows", 0), 2**63),
+]
+TABLES: list[tuple[str, str, int, Any]] = [
+    ("quantile_sketch.v2", "weight", 0, HUGE),
+    ("quantile_sketch.v2", "weight", 0, 2.0**63),
+    ("quantile_sketch.v2", "mean", 0, NAN),
+    ("quantile_sketch.v2", "mean", 0, 7.0),
+    ("score_histogram-f4-weighted.v1", "negative_weight", 0, HUGE),
+    ("score_histogram-f4-weighted.v1", "negative_weight", 3, 1.0),  # of no rows
+    ("score_histogram-f4-weighted.v1", "positive_weight", 0, 5e-324),
+    ("score_histogram-f4-weighted.v1", "only", 0, 0),  # a bin with rows that counts as empty
+    ("score_histogram-f4-weighted.v1", "only", 0, -(2**63)),
+    ("score_histogram-f4.v1", "only", 0, -4602678819172646913),  # a score of another bin
+    ("score_histogram-f4.v1", "bin", 0, 690_000),
+    ("score_histogram-f4.v1", "negatives", 0, 2**63 - 1),
+    ("score_counts-f4-weighted.v2", "weights", 0, np.array([HUGE]).tobytes()),
+    ("score_counts-f4-weighted.v2", "weights", 0, b"1234567"),
+    ("score_counts-f4-weighted.v2", "weights", 0, b""),
+    ("score_counts-f4.v2", "words", 0, b"\xff" * 1000),
+    ("score_counts-f4.v2", "code", 0, 2**32 - 1),
+    ("score_counts-f4.v2", "items", 0, 2**31 - 1),
+    ("score_counts-f4.v2", "rows", 0, 2**62),
+    ("score_counts-f4.v2", "width", 0, 255),
+    ("cluster_counts-hash-partition.v2", "second", 0, b"\x00"),
+    ("cluster_counts-unsigned.v2", "code", 0, 2**31),
+    ("contingency.v1", "rows", 6, 2**63 - 2),
+    ("contingency.v1", "without_class", 0, 2**62),
+    ("contingency.v1", "has_cluster", 0, None),
+    ("group_scores-f4.v1", "negatives", 0, 2**62),
+    ("group_scores-u8-hash.v1", "positives", 0, -1),
+    ("sampled_bins.v1", "low", 0, 5.0),  # above its bin
+    ("sampled_bins.v1", "low", 1, NAN),
+    ("sampled_bins.v1", "high", 2, INFINITE),
+    ("sampled_bins.v1", "bin", 1, 0),
+    ("sampled_bins.v1", "bin", 2, 9),
+    ("sampled_bins.v1", "counts", 0, [2**62] * 64),
+    ("sampled_digests.v2", "rows", 0, HUGE),
+    ("sampled_digests.v2", "mean", 0, INFINITE),
+    ("sampled_digests.v2", "cell", 0, 64),
+    ("score_blocks-f4.v1", "low", 0, 2**63),
+    ("score_blocks-f4.v1", "high", 1, 0),
+    ("score_blocks-f4.v1", "prefix", 0, 2**63),
+    ("score_blocks-f4.v1", "block", 0, 4),
+    ("score_blocks-f4.v1", "block", 0, -1),
+    ("score_block_slices-f4.v1", "slice", 0, b""),  # which the header lacks
+    ("score_block_slices-f4.v1", "slice", 0, b"2:sc"),
+    ("grouped-cluster_counts.v1", "facts", 0, [HUGE, 0.0, 0.0, 0.0]),
+    ("grouped-cluster_counts.v1", "facts", 0, [2.0**62, 0.0, 0.0, 0.0]),
+    ("grouped-cluster_counts.v1", "facts", 0, [0.0, 0.0, 0.0]),
+    ("grouped-cluster_counts.v1", "group", 0, b"2:i4"),  # of blocks 0 to 3
+    ("grouped-cluster_counts.v1", "group", 0, b"3:i-1"),
+    ("grouped-score_counts.v1", "facts", 0, [0.0, 0.0, HUGE, 0.0]),
+    ("grouped-score_counts.v1", "group", 0, b"-2:sa"),  # its length leads back to its beginning
+    ("grouped-score_counts.v1", "group", 0, b"9:sa"),
+    ("grouped-score_counts.v1", "group", 0, b"2:za"),
+    ("grouped-score_counts.v1", "group", 0, b"2:sa2:sb"),
+    ("grouped-score_counts.v1", "group", 0, b"2:s\xff"),
+    ("grouped-score_counts.v1", "group", 3, b"2:sb"),
+]
+
+
+@cache
+def stored(name: str) -> pa.Table:
+    """A golden file, which loads."""
+    table = pq.read_table(DATA / f"{name}.parquet")
+    codec.load(batches(table))
+    return table
+
+
+def batches(table: pa.Table) -> list[pa.RecordBatch]:
+    """At least one batch."""
+    return table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+
+
+def changed(fact: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A fact with another value at a path."""
+    if not path:
+        return value
+    made = list(fact) if isinstance(fact, list) else dict(fact)
+    made[path[0]] = changed(made[path[0]], path[1:], value)
+    return made
+
+
+@pytest.mark.parametrize(("name", "path", "value"), HEADERS)
+def test_a_forged_header_is_refused(name: str, path: tuple[Any, ...], value: Any) -> None:
+    """With a message of one line, and nothing that overflows later, in a merge or a sum."""
+    table = stored(name)
+    header = changed(json.loads(table.schema.metadata[b"streameval.header"]), path, value)
+    forged = table.replace_schema_metadata({**table.schema.metadata, b"streameval.header": json.dumps(header).encode()})
+    with pytest.raises(FormatError, match="damaged") as caught:
+        codec.load(batches(forged))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "column", "row", "value"), TABLES)
+def test_a_forged_table_is_refused(name: str, column: str, row: int, value: Any) -> None:
+    """Counts and weights beyond all rows, values outside of their bin, names that are none."""
+    table = stored(name)
+    values = table[column].to_pylist()
+    values[row] = value
+    at = table.schema.get_field_index(column)
+    forged = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+    with pytest.raises(FormatError, match=r"damaged|nulls") as caught:
+        codec.load(batches(forged))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [b"-2:sa", b"-1:", b"0:", b":", b"2", b"9:sa", b"1_0:s12345678"])
+def test_what_is_not_the_name_of_a_group_ends_with_an_error(name: bytes) -> None:
+    """Whatever its length says."""
+    with pytest.raises(ValueError, match=r"not the name of a group|invalid literal"):
+        parts_of(name)
+
+
+def test_labels_of_two_types_are_merged() -> None:
+    """Nights may hold the labels as integers and as texts; the order of both does not depend on the order of nights."""
+    spec = LabelSpec("label", pos_label="spam")
+    one, other = (codec.load(batches_of(spec, values)) for values in ([0, 1.5], ["ham"]))
+    assert one.merge(other) == other.merge(one)
+    assert one.merge(other).header()["values"] == [0, 1.5, "ham"]
+    assert codec.load(list(codec.dump(one.merge(other))[1])) == one.merge(other)
+
+
+def batches_of(spec: LabelSpec, values: list[Any]) -> list[pa.RecordBatch]:
+    """A stored state with these label values, all negative."""
+    schema, _ = codec.dump(spec.empty())
+    header = json.loads(schema.metadata[b"streameval.header"]) | {"neg": len(values), "values": values}
+    facts = {b"streameval.header": json.dumps(header), b"streameval.rows": json.dumps([len(values), 0])}
+    return [pa.RecordBatch.from_pylist([], schema.with_metadata({**schema.metadata, **facts}))]
