@@ -21,7 +21,7 @@ from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import decimal, kept_groups, kept_points, quotient
+from streameval.metrics.scores.gain_sums import decimal, kept_groups, kept_points, kept_unit, quotient
 from streameval.metrics.scores.sums import gain_sums, running
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
@@ -242,7 +242,11 @@ def _binned_area(label: Array, bins: Array, weight: Array | None, kept: int, *, 
         return math.nan
     none, scores = Totals(0, 0, 0.0, 0.0, weighted), np.arange(kept, 0.0, -1.0)
     part = ScorePart(n[:kept], p[:kept], none, total, known(scores))
-    top, bottom = quotient(gain_sums(part, kept)[:3], total.n, total.p, ratio=ratio)
+    sums = gain_sums(part, kept)[:3]
+    unit = kept_unit(sums[2])
+    if unit is None:
+        return math.nan
+    top, bottom = quotient(sums, total.n, total.p, ratio=ratio, unit=unit)
     return float(top / bottom) if bottom else math.nan
 
 

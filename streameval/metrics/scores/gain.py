@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.gain_bounds import cut_bounds
-from streameval.metrics.scores.gain_sums import GainSums, Kept, kept_points, quotient
+from streameval.metrics.scores.gain_sums import GainSums, Kept, kept_points, kept_unit, quotient
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import counted, outward, rounding, total
 from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED
@@ -126,9 +126,13 @@ class Agc(Metric):
 
     def _divided(self, kept: Kept, N: Any, P: Any, pairs: Any, slack: float) -> Scalar:
         """The value, with its interval if pairs are in doubt; `pairs` are all pairs if a score is halved, else 0."""
+        unit = 0 if pairs else kept_unit(kept.weight)
+        if unit is None:
+            return Scalar.undefined(self.name, NO_WEIGHT)
 
         def ends(shift: Any) -> tuple[Any, Any]:
-            top, bottom = quotient((kept.area + shift, kept.below - shift, kept.weight), N, P, ratio=self.ratio)
+            sums = kept.area + shift, kept.below - shift, kept.weight
+            top, bottom = quotient(sums, N, P, ratio=self.ratio, unit=unit)
             return top, (N + P) * pairs if pairs else bottom
 
         def at(shift: Any) -> float:

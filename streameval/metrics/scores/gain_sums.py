@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["Cut", "GainSums", "Kept", "cut_sums", "kept_groups", "kept_points", "quotient"]
+__all__ = ["Cut", "GainSums", "Kept", "cut_sums", "kept_groups", "kept_points", "kept_unit", "quotient"]
 
+_LEAST_UNIT = -480  # squares of smaller weights begin to lose digits
 _ENDLESS = 1e300  # an integer above may exceed the floats
 
 
@@ -128,17 +129,37 @@ def cut_sums(part: ScorePart, at: int, points: int) -> Kept:
     return Kept(*sums, int(part.p[:at].sum()), cut)
 
 
-def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tuple[Any, Any]:
+def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool, unit: int = 0) -> tuple[Any, Any]:
     """Numerator and denominator of ``agc``, or of ``agc_ratio``, each times 2, and those of ``agc`` times N + P too.
+
+    Both are divided by 4**unit: products of three small weights may leave float64.
 
     Parameters
     ----------
     sums : Σ u·(2T + p), Σ u·(2F + n) and Σ u over the groups kept
     N, P : all negatives and positives
     ratio : whether the quotient is A/M instead of (A − R)/(M − R)
+    unit : see `kept_unit`
     """
     area, below, kept = sums
+    part, left, full = P, max(N + P - kept, 0), kept >= P
+    if unit:
+        area, below = (math.ldexp(each, -2 * unit) for each in (area, below))
+        kept, part = (math.ldexp(each, -unit) for each in (kept, part))
     if ratio:
-        return area, P * (2 * kept - P) if kept >= P else kept * kept
-    left = max(N + P - kept, 0)
-    return area * N - below * P, P * (N * kept + left * (kept - P)) if kept >= P else kept * kept * N
+        return area, part * (2 * kept - part) if full else kept * kept
+    return area * N - below * P, part * (N * kept + left * (kept - part)) if full else kept * kept * N
+
+
+def kept_unit(kept: Any) -> int | None:
+    """The unit of `quotient` for the weight kept; None if its square has lost digits, or if it is 0.
+
+    Examples
+    --------
+    >>> kept_unit(3), kept_unit(0.25), kept_unit(1e-200)
+    (0, -1, None)
+    """
+    if not isinstance(kept, float):
+        return 0
+    unit = math.frexp(kept)[1]
+    return unit if kept and unit > _LEAST_UNIT else None

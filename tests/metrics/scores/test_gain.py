@@ -135,6 +135,26 @@ def test_weighted_areas_cut_by_points(groups, truncate, ratio, random):
         assert found.value == pytest.approx(float(truth), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("ratio", [False, True])
+@pytest.mark.parametrize("small", [1e-20, 1e-53, 1e-90, 1e-120, 1e-140, 1e-160, 1e-300])
+def test_small_weights_in_the_part_kept_keep_the_digits_of_its_area(small, ratio):
+    """A product of three of them left float64 in silence; where a product of two does, the area is undefined."""
+    rng, order = np.random.default_rng(5), np.arange(8)
+    label = np.array([0, 1, 0, 1, 0, 0, 1, 0], np.uint8)
+    for kept in (3, 5):
+        weight = rng.uniform(0.5, 1, 8) * np.where(order < kept, small, 1)
+        for other in (1.0, small**0.5):  # the other negatives
+            weights = weight * np.where((order >= kept) & (label == 0), other, 1)
+            sums = [tuple(Fraction(w) * (y == side) for side in (0, 1)) for w, y in zip(weights, label, strict=True)]
+            truth = area([(1 - y, y) for y in label], kept, ratio=ratio, weights=sums)
+            found = compute(fold_arrays(label, -order.astype(float), weights), Agc(kept, ratio))
+            if small < 1e-145:
+                assert math.isnan(found.value)
+                assert "no weight" in str(found.reason)
+            else:
+                assert found.value == pytest.approx(float(truth), rel=1e-12)
+
+
 def test_weighted_area_keeps_its_digits_with_one_negative():
     """Where one class is rare, A − R is small compared with A; the weighted sum must not lose it."""
     groups = [(0, 1)] * 50_000 + [(1, 0)] + [(0, 1)] * 50_000
