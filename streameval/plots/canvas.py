@@ -24,6 +24,7 @@ __all__ = [
     "RED",
     "checked_path",
     "color",
+    "dash",
     "figure_of",
     "finish",
     "new_axes",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("solid", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2)))  # offset; points drawn and left out, as in page.css
 BLUE, RED = COLORS[:2]  # negatives and positives, better and worse
 GREY, GREEN = "#7F7F7F", "#009E73"
 _FORMATS = (".png", ".svg", ".pdf")
@@ -43,6 +45,15 @@ _FORMATS = (".png", ".svg", ".pdf")
 def color(i: int) -> str:
     """The colour of the i-th line; colours repeat after the sixth."""
     return COLORS[i % len(COLORS)]
+
+
+def dash(i: int) -> str | tuple[int, tuple[int, ...]]:
+    """The dashes of the i-th line: lines of one colour differ.
+
+    >>> dash(0) == dash(5) != dash(6) != dash(12)
+    True
+    """
+    return _DASHES[i // len(COLORS) % len(_DASHES)]
 
 
 def checked_path(save_to: str | Path | None) -> Path | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.plots.canvas import COLORS, RED, checked_path, finish, new_axes, plain_frame
+from streameval.plots.canvas import RED, checked_path, color, dash, finish, new_axes, plain_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_series"]
 
 _TICKS = 12  # largest number of names below the axis
+_BANDS = 3  # bands that can lie over each other at full strength
 
 
 def plot_series(
@@ -63,11 +63,12 @@ def plot_series(
     path = checked_path(save_to)
     axes = ax or new_axes(8.0, 4.0)
     xs = np.arange(len(names))
-    for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):
+    alpha = 0.25 if len(lines) <= _BANDS else 0.1
+    for i, (name, points) in enumerate(lines.items()):
         value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
-        axes.plot(xs, value, marker="o", markersize=3, color=colour, label=name)
+        axes.plot(xs, value, marker="o", markersize=3, color=color(i), linestyle=dash(i), label=name)
         if np.any(upper > lower):
-            axes.fill_between(xs, lower, upper, color=colour, alpha=0.25, linewidth=0)
+            axes.fill_between(xs, lower, upper, color=color(i), alpha=alpha, linewidth=0)
     for i, place in enumerate(marked):
         label = "_" if i else "failed"  # a single entry in the legend
         axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)

@@ -140,7 +140,8 @@ class Key:
     ----------
     name : name of a line in the figure
     value : a value such as its area
-    look : ``s1`` to ``s6`` for a series, ``ref`` for a reference, ``best`` for the best possible
+    look : ``s1`` to ``s6`` for a series, with ``d1`` to ``d3`` if it is dashed, ``ref`` for a reference, ``best``
+        for the best possible
     """
 
     name: str

@@ -57,9 +57,16 @@ _LETTER, _BESIDE = 0.58, 10  # width of a letter as a share of its font size; po
 _MARGINS = {"left": 44, "right": 10, "top": 8, "bottom": 36}  # points
 
 
-def look(series: int) -> str:
-    """The name of a series' colour, as in keys and styles."""
-    return f"s{series % len(COLORS) + 1}"
+def look(series: int, *, dashed: bool = False) -> str:
+    """The name of a series' colour, as in keys and styles; `dashed` adds that of its dashes after the first colours.
+
+    Examples
+    --------
+    >>> look(5), look(6), look(6, dashed=True), look(12, dashed=True)
+    ('s6', 's1', 's1 d1', 's1 d2')
+    """
+    dashes = series // len(COLORS) % 4 if dashed else 0
+    return f"s{series % len(COLORS) + 1}" + (f" d{dashes}" if dashes else "")
 
 
 class Canvas:

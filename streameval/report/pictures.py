@@ -232,7 +232,7 @@ def nights(
         name: [(one.value, *one.ends) if one is not None else (float("nan"),) * 3 for one in line]
         for name, line in lines.items()
     }
-    key = [Key(name, _range(line), look(i)) for i, (name, line) in enumerate(lines.items())]
+    key = [Key(name, _range(line), look(i, dashed=True)) for i, (name, line) in enumerate(lines.items())]
     marked = [Key("failed", plural(len(failed), "night"), "bad")] if failed else []
     told = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     told += f" Failed: {joined(list(failed))}." if failed else ""

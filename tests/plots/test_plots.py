@@ -130,7 +130,8 @@ def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
 def test_every_line_of_a_series_is_drawn() -> None:
     """Also where there are more lines than colours."""
     lines = {str(i): [(0.5, 0.5, 0.5)] for i in range(8)}
-    assert len(plot_series(["night=1"], lines, "roc_auc").get_lines()) == 8
+    drawn = plot_series(["night=1"], lines, "roc_auc").get_lines()
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(drawn) == 8
 
 
 def test_a_series_names_its_axis_and_what_it_marks() -> None:
