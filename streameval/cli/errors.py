@@ -15,7 +15,7 @@ import re
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,7 +23,7 @@ import click
 from streameval.errors import OptionError, StreamevalError, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Commands"]
 
@@ -59,22 +59,20 @@ class Commands(click.Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the arguments."""
         try:
-            return super().make_context(*args, **extra)
-        except click.UsageError as error:
-            raise click.UsageError(masked(error.format_message()), error.ctx) from None
+            with _usage_masked():
+                return super().make_context(*args, **extra)
         except KeyboardInterrupt:
             self._interrupt.tell()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _usage_masked():
+                return super().invoke(ctx)
         except StreamevalError as error:
             command = self.commands.get(ctx.invoked_subcommand or "")
             text = _spelled(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
-        except click.UsageError as error:
-            raise click.UsageError(masked(error.format_message()), error.ctx) from None
         except (KeyboardInterrupt, click.Abort):
             self._interrupt.tell()
         except BrokenPipeError:
@@ -115,6 +113,15 @@ class _Interrupt:
             with suppress(OSError):
                 os.write(2, f"{_MESSAGE}\n".encode())
         os._exit(INTERRUPTED)
+
+
+@contextmanager
+def _usage_masked() -> Iterator[None]:
+    """Leave secrets out of the messages of usage errors."""
+    try:
+        yield
+    except click.UsageError as error:
+        raise click.UsageError(masked(error.format_message()), error.ctx) from None
 
 
 def _fail(text: str, status: int) -> NoReturn:

@@ -127,9 +127,9 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, ())}
 
 
-def deciding(values: Mapping[str, Any], verb: str = "evaluate") -> list[str]:
+def deciding(values: Mapping[str, Any]) -> list[str]:
     """Names of the options that were given and affect results."""
-    known = honoured(verb)
+    known = honoured("evaluate")
     return [name for name in given(values) if name in known and known[name].decides != "nothing"]
 
 

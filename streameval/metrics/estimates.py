@@ -312,8 +312,8 @@ class Estimate:
             scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
         return scalar, reason
 
-    def p_value(self, against: float = 0) -> float:
-        """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.
+    def p_value(self) -> float:
+        """Two-sided p of the value being 0, by t; NaN where there is no interval or no spread.
 
         Identical columns have no spread: then there is nothing to test.
         """
@@ -321,7 +321,7 @@ class Estimate:
 
         if self.undefined is not None or not self.stderr:
             return math.nan
-        return float(2 * stdtr(self.freedom, -abs(self.scalar.value - against) / self.stderr))
+        return float(2 * stdtr(self.freedom, -abs(self.scalar.value) / self.stderr))
 
     def equivalent(self, margin: float, level: float) -> bool:
         """Whether the value is shown to lie within ± `margin`, by two one-sided tests at 1 − `level` each."""

@@ -37,8 +37,9 @@ batch.
 
 from streameval.scan.deferred_footers import DeferredFile, LayoutError
 from streameval.scan.derived import Derived
+from streameval.scan.files.file import File
 from streameval.scan.files.listing import details
-from streameval.scan.files.paths import File, locate, locate_all
+from streameval.scan.files.paths import locate, locate_all
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable

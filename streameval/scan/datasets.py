@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from streameval.scan.files.paths import File, root_of
+from streameval.scan.files.file import File, root_of
 from streameval.scan.in_memory import Fragment
 from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pieces import Constant

@@ -33,7 +33,7 @@ from streameval.scan.widen import widen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.scan.files.paths import File
+    from streameval.scan.files.file import File
     from streameval.scan.pieces import Constant
 
 __all__ = ["DeferredFile", "LayoutError", "Sample", "fits"]

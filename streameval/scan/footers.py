@@ -23,7 +23,7 @@ from pyarrow import fs
 from streameval.errors import DataError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
-from streameval.scan.files.paths import File, labels
+from streameval.scan.files.file import File, labels
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.pages import Dictionary

@@ -23,7 +23,7 @@ from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSou
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.scan.files.paths import File
+    from streameval.scan.files.file import File
 
 __all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows"]
 

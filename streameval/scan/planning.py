@@ -14,7 +14,8 @@ from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
-from streameval.scan.files.paths import File, distinct, locate
+from streameval.scan.files.file import File, distinct
+from streameval.scan.files.paths import locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
 from streameval.scan.marked_keys import mark

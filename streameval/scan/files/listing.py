@@ -13,7 +13,7 @@ from streameval.scan.messages import READ_ERRORS, unreadable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.scan.files.paths import File
+    from streameval.scan.files.file import File
 
 __all__ = ["details"]
 
