@@ -46,10 +46,12 @@ __all__ = [
     "masked",
 ]
 
-# user:secret@ after a scheme, and user@ before a bucket; of a host with a port, only paths of HDFS may have an @
+# user:secret@ after a scheme, and user@ before a bucket; of a host with a port, only paths of HDFS may have an @.
+# A secret may hold blanks, but a blank after the colon begins what a message says of a URI.
+_AFTER_COLON = r":(?:[^\s'\"]*@|(?!\s)[^@'\"]*@(?:[^\s'\"]*@)?)"
 _CREDENTIALS = re.compile(
-    r"(\b(?:s3a?|gc?s)\s?:/*)[^\s/@:'\"]*(?::[^\s'\"]*)?@"
-    r"|(?<![\w+.-])(?!(?:hdfs|viewfs)\s?:/+[^\s/@:]*:\d+(?:/|$))([a-zA-Z][\w+.-]*\s?:/+)[^\s/@:'\"]*:[^\s'\"]*@",
+    rf"(\b(?:s3a?|gc?s)\s?:/*)[^\s/@:'\"]*(?:{_AFTER_COLON}|@)"
+    rf"|(?<![\w+.-])(?!(?:hdfs|viewfs)\s?:/+[^\s/@:]*:\d+(?:/|$))([a-zA-Z][\w+.-]*\s?:/+)[^\s/@:'\"]*{_AFTER_COLON}",
     re.IGNORECASE,
 )
 _OPTIONS = re.compile(r"([a-zA-Z][\w+.-]*:/[^\s?'\"]*)\?[?;&]*[\w.-]+=[^\s'\"]*[^\s'\":,;]")
@@ -62,6 +64,8 @@ def masked(text: str) -> str:
     --------
     >>> masked("s3:/key:sec/ret@bucket/x?option=value: no such file")
     's3:/…@bucket/x: no such file'
+    >>> masked("s3://key:sec ret@bucket/x, s3://bucket/y: no such file, ask me@example.org")
+    's3://…@bucket/x, s3://bucket/y: no such file, ask me@example.org'
     """
     return _OPTIONS.sub(r"\1", _CREDENTIALS.sub(r"\1\2…@", text))
 

@@ -19,7 +19,7 @@ from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError
+from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
 from streameval.scan.files.uris import Uri
 from streameval.store.files.ledger import _SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
@@ -266,6 +266,15 @@ def test_credentials_are_never_shown(secret):
         assert not [part for part in ("AKIDX", "RETKEY", "SECRET") if part in text], text
 
 
+def test_a_secret_with_a_blank_is_refused_and_a_message_keeps_its_blanks():
+    """A blank would end the URI in a text; it is percent-encoded."""
+    with pytest.raises(OptionError, match=r"s3://…: a secret has a blank or a quote; encode them as %20"):
+        Uri.parse("s3://AKIDX:SEC RETKEY@bucket/x")
+    assert Uri.parse("s3://AKIDX:SEC%20RETKEY@bucket/x").at("bucket/x") == "s3://AKIDX:SEC%20RETKEY@bucket/x"
+    told = "s3://bucket: no such bucket; ask me@example.org"
+    assert masked(told) == told
+
+
 def test_a_secret_that_may_end_at_two_places_is_refused():
     """Its rest would be a part of the path, which messages show; a secret of 40 characters ends at the first @."""
     with pytest.raises(OptionError, match="more than one @; give the credentials in the environment") as caught:
@@ -301,6 +310,11 @@ URI = "s3://AKIDX:SEC/RETKEY@bucket/x?endpoint_override=127.0.0.1:1&scheme=http&
         ["evaluate", "https://AKIDX:RETKEY?x=1@host/x", "--score", "s"],
         ["show", "s3://AKIDX:RETKEY"],
         ["show", "s3:/AKIDX:SEC RETKEY@bucket/x"],
+        ["evaluate", "s3://AKIDX:SEC RETKEY@bucket/x", "--score", "s"],
+        ["evaluate", "s3://AKIDX:SEC'RETKEY@bucket/x", "--score", "s"],
+        ["evaluate", "s3://AKIDX:SEC@S RETKEY@bucket/x", "--score", "s"],
+        ["update", "s3://AKIDX:SEC RETKEY@bucket/store", "."],
+        ["metrics", "s3://AKIDX:SEC RETKEY@bucket/x"],
     ],
 )
 def test_no_command_repeats_credentials(words, tmp_path, monkeypatch):

@@ -35,6 +35,7 @@ _PORT = re.compile(r":\d+(?:/|$)")
 # A secret may contain / and @: it ends where the name of a bucket or host can begin.
 _END = re.compile(r"@(?=[^/@]*(?:/|$))")
 _BUCKET = re.compile(r"@[a-z0-9][a-z0-9._-]+[a-z0-9](?::\d+)?(?=/|$)", re.IGNORECASE)
+_UNQUOTED = re.compile(r"[\s'\"]")  # what ends a URI in a text
 _USUAL = 40  # characters of a secret of Amazon or Google
 
 
@@ -71,7 +72,8 @@ class Uri:
         Raises
         ------
         OptionError
-            If a secret may end at more than one place or at none, or a text with a secret is almost a URI.
+            If a secret may end at more than one place or at none or has blanks or quotes, or a text with a secret is
+            almost a URI.
         """
         found = _URI.fullmatch(text)
         if found is None:
@@ -169,6 +171,10 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
         remedy = "encode ? in it as %3F, or give it in the environment"
         msg = f"{scheme}://…: a secret is not followed by @ and a bucket or host; {remedy}"
         raise OptionError(msg)
+    if ends and _UNQUOTED.search(rest, start, ends[-1]):
+        remedy = "encode them as %20, %22 or %27, or give it in the environment"
+        msg = f"{scheme}://…: a secret has a blank or a quote; {remedy}"
+        raise OptionError(msg)
     likely = [end for end in ends if _BUCKET.match(rest, end)]
     if len(likely) > 1 and likely[0] - start <= _USUAL:
         msg = (
@@ -195,6 +201,6 @@ def shown(text: str) -> str:
     """
     try:
         uri = Uri.parse(text)
-    except OptionError:
-        return masked(text)
+    except OptionError as error:
+        return masked(text) if _UNQUOTED.search(text) is None else str(error).partition(":…")[0]
     return text if uri is None else uri.name
