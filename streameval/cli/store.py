@@ -87,9 +87,9 @@ def store_named(
 
     selection = given({name: asked.pop(name) for name in SELECTION})
     first, store = data[0], None
-    if not any(c in first for c in "*?[") and not _is_local_data(first):
+    if not _is_local_data(first):
         with suppress(OptionError):  # a store is on a local disk or on S3
-            store = opened_store(first, dict(asked), progress)
+            store = None if _is_pattern(first) else opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
         if selection:
             name = next(iter(selection))
@@ -99,6 +99,14 @@ def store_named(
     for name in (*_RUN, "storage_options"):
         asked.pop(name, None)
     return store, selection
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether a path or URI has wildcards; the options and the credentials of a URI have none."""
+    from streameval.scan.files.uris import Uri
+
+    uri = Uri.parse(text)
+    return any(c in (text if uri is None else uri.path) for c in "*?[")
 
 
 def _is_local_data(path: str) -> bool:

@@ -121,6 +121,10 @@ def test_the_command_line_reaches_a_bucket(bucket):
     assert done.stderr.startswith("s3://nights/store: nothing new: 1 unchanged")
     done = CliRunner().invoke(main, ["show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc"])
     assert json.loads(done.stdout) == evaluate(DATA / NIGHTS[0], score="score_lr", metrics="roc_auc").to_dict()
+    for verb, *more in (["evaluate"], ["attribute", "--cluster", "cluster_loose"]):  # the ? of a URI is no wildcard
+        done = CliRunner().invoke(main, [verb, f"s3://k:s@nights/store{query}", *more, "--json", "-"])
+        assert "is a store, not data" not in done.stderr
+        assert done.exit_code == (2 if more else 0), done.stderr  # it keeps no clusters
     disk.delete_dir("nights/store/states")
     with pytest.raises(FormatError, match=r"^night=.*: s3://nights/store/states/.*no longer exists"):
         Store("s3://nights/store", storage_options=options).evaluate(metrics="agc")
