@@ -128,3 +128,19 @@ def test_the_command_line_reaches_a_bucket(bucket):
     disk.delete_dir("nights/store/states")
     with pytest.raises(FormatError, match=r"^night=.*: s3://nights/store/states/.*no longer exists"):
         Store("s3://nights/store", storage_options=options).evaluate(metrics="agc")
+
+
+def test_no_file_of_a_store_has_the_credentials_of_its_uris(bucket):
+    """Nor have the results, a page, or the objects that hold the store; a secret has any characters."""
+    disk, _, query = bucket
+    upload(disk, DATA, NIGHTS[0])
+    data, store = (f"s3://AKIDX:SEC%2FRETKEY%40%2B%25@nights/{name}{query}" for name in ("data", "store"))
+    opened = Store(store, threads=1)
+    opened.update(data, score="score_lr")
+    found = opened.evaluate()
+    told = [found.to_json(), repr(found), repr(vars(found)), repr(opened.history("roc_auc")), repr(opened._context)]
+    told += [found.to_html(), repr(opened.check("roc_auc > 0")), repr(opened.partitions())]
+    files = [file.path for file in disk.get_file_info(fs.FileSelector("nights/store", recursive=True)) if file.is_file]
+    assert len(files) >= 5
+    told += [disk.open_input_file(path).read().decode("latin1") for path in files]
+    assert not [part for text in told for part in ("AKIDX", "RETKEY") if part in text]
