@@ -84,12 +84,13 @@ def store_named(
         If nights are selected but the first input is not a store.
     """
     from streameval.errors import OptionError
+    from streameval.evaluation.source import is_pattern
 
     selection = given({name: asked.pop(name) for name in SELECTION})
     first, store = data[0], None
     if not _is_local_data(first):
         with suppress(OptionError):  # a store is on a local disk or on S3
-            store = None if _is_pattern(first) else opened_store(first, dict(asked), progress)
+            store = None if is_pattern(first) else opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
         if selection:
             name = next(iter(selection))
@@ -99,14 +100,6 @@ def store_named(
     for name in (*_RUN, "storage_options"):
         asked.pop(name, None)
     return store, selection
-
-
-def _is_pattern(text: str) -> bool:
-    """Whether a path or URI has wildcards; the options and the credentials of a URI have none."""
-    from streameval.scan.files.uris import Uri
-
-    uri = Uri.parse(text)
-    return any(c in (text if uri is None else uri.path) for c in "*?[")
 
 
 def _is_local_data(path: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streameval.scan import Piece
 
-__all__ = ["source_of", "with_storage"]
+__all__ = ["is_pattern", "source_of", "with_storage"]
 
 
 def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
@@ -69,6 +69,23 @@ def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
         uri.with_storage(storage) if uri is not None and uri.on_s3 else text
         for text, uri in zip(data, uris, strict=True)
     ]
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path or URI has wildcards; the options and the credentials of a URI have none.
+
+    Raises
+    ------
+    OptionError
+        If the text is almost a URI.
+
+    Examples
+    --------
+    >>> is_pattern("s3://bucket/store?region=eu-west-1"), is_pattern("s3://bucket/night=*?region=eu-west-1")
+    (False, True)
+    """
+    uri = Uri.parse(text)
+    return any(c in (text if uri is None else uri.path) for c in "*?[")
 
 
 def _named(data: Any) -> Iterator[tuple[str, bool]]:

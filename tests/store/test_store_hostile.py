@@ -237,6 +237,39 @@ def test_a_forged_state_is_refused_by_the_name_of_its_file(store, column, value)
             verb()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"facts": facts}
+        for facts in (
+            "[", "3", "[" * 100_000, '{"left_out": null}', '{"left_out": 1.5}', '{"left_out": [["x", "y", "z"]]}',
+            '{"left_out": [{"a": 1}]}', '{"nulls": [1]}', '{"nulls": {"label": "x"}}', '{"files": {"a": 1}}',
+            '{"files": [{"file": 1, "rows": 1, "nulls": {}}]}', '{"files": [{"file": "x", "rows": -1, "nulls": {}}]}',
+        )
+    ]
+    + [{"labels": labels} for labels in ("", "null", '{"neg": 1, "pos": 1, "null": 0}', '{"neg": -1, "spec": {}}')],
+)  # fmt: skip
+def test_forged_facts_of_a_night_are_refused(store, change):
+    """They were unpacked as they came, with a raw error."""
+    snapshot = store._context.ledger.read()
+    entries = [replace(entry, **change) if name == NIGHTS[0] else entry for name, entry in snapshot.entries.items()]
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries, "forged")
+    verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.check, "agc > 0", again=True)]
+    for verb in [*verbs, store.info] if "facts" in change else [partial(store.evaluate, metrics="agc")]:
+        with pytest.raises(FormatError, match=r"in the ledger are damaged"):
+            verb()
+
+
+@pytest.mark.parametrize("kind", ["", "f16", "d", "d999", "d-1", None, 3, [], ["f4"], {"a": 1}])
+def test_a_forged_type_of_a_column_is_refused(store, kind):
+    """In the configuration, whatever it is."""
+    snapshot = store._context.ledger.read()
+    forged = snapshot.configuration | {"types": snapshot.configuration["types"] | {"score_lr": kind}}
+    store._context.ledger.commit(snapshot, forged, snapshot.entries.values(), "forged")
+    with pytest.raises(FormatError, match="the ledger has a column of type"):
+        store.evaluate(metrics="agc")
+
+
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])
 def test_nights_without_positives_may_differ_in_the_type_of_their_labels(tmp_path, kinds):
     """The values seen are numbers here and texts there, which have no order; that was reported as damage."""

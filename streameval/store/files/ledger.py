@@ -32,7 +32,7 @@ from streameval.store.files.delta import KEEP, commit, commits, data_files, open
 from streameval.store.files.published import content_of, sealed, unsealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from deltalake import DeltaTable
 
@@ -120,13 +120,20 @@ class Entry:
 
     @cached_property
     def noted(self) -> dict[str, Any]:
-        """The facts, parsed."""
-        return dict(json.loads(self.facts))
+        """The facts, parsed; raises `FormatError` if they are damaged."""
+        found: dict[str, Any] = _parsed(self, "facts", _are_facts)
+        return found
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """The state of the labels, parsed; raises `FormatError` if it is damaged."""
+        found: dict[str, Any] = _parsed(self, "labels", _are_labels)
+        return found
 
     @property
     def counted(self) -> dict[str, Any]:
         """The label counts without the label spec; empty if labels were not read."""
-        labels = json.loads(self.labels)
+        labels = self.header
         return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}
 
     @property
@@ -145,6 +152,52 @@ class Entry:
             if kept.of == of and kept.group == group:
                 return kept
         return None
+
+
+def _parsed(entry: Entry, name: str, fit: Callable[[Any], bool]) -> Any:
+    """A JSON column of an entry."""
+    try:
+        found = json.loads(getattr(entry, name))
+    except (ValueError, RecursionError):
+        found = None
+    if not fit(found):
+        msg = f"{entry.partition}: its {name} in the ledger are damaged; restore the ledger from a backup"
+        raise FormatError(msg)
+    return found
+
+
+def _are_facts(found: Any) -> bool:
+    """Whether facts have the form that `streameval.store.nights.facts.gathered` gives them."""
+    if not isinstance(found, dict):
+        return False
+    files, left_out = found.get("files", []), found.get("left_out", [])
+    return (
+        isinstance(files, list)
+        and isinstance(left_out, list)
+        and _are_counts(found.get("nulls", {}))
+        and all(
+            isinstance(file, dict)
+            and isinstance(file.get("file"), str)
+            and _are_counts({"rows": file.get("rows") or 0})
+            and _are_counts(file.get("nulls"))
+            for file in files
+        )
+        and all(
+            isinstance(lost, list) and len(lost) == 2 and all(isinstance(x, str) for x in lost) for lost in left_out
+        )
+    )
+
+
+def _are_labels(found: Any) -> bool:
+    """Whether label counts have a spec and counts."""
+    names = ("neg", "pos", "null")
+    spec = found.get("spec") if isinstance(found, dict) else None
+    return isinstance(spec, dict) and "column" in spec and _are_counts({name: found.get(name) for name in names})
+
+
+def _are_counts(found: Any) -> bool:
+    """Whether an object holds counts only."""
+    return isinstance(found, dict) and all(type(count) is int and 0 <= count < 1 << 63 for count in found.values())
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
     Scalar
         Undefined, with the reason, if it was not recorded.
     """
-    labels = json.loads(entry.labels)
+    labels = entry.header
     labelled = labels["neg"] + labels["pos"]
     if name == "rows":
         return Scalar.certain(name, entry.rows)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streameval.errors import SchemaError
+from streameval.errors import FormatError, SchemaError
 from streameval.scan import Scan, widened
 from streameval.scan.fields import without_views
 from streameval.scan.widen import plain
@@ -37,8 +38,20 @@ _SLICES = {"b": pa.bool_(), "i": pa.int64(), "s": pa.large_string(), "x": pa.lar
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type for a key type, such as ``f4``, ``hash``, or ``d2`` (decimals with two places)."""
-    return pa.decimal128(18, int(kind[1:])) if kind[0] == "d" else _ARROW[kind]
+    """The Arrow type for a key type, such as ``f4``, ``hash``, or ``d2`` (decimals with two places).
+
+    Raises
+    ------
+    FormatError
+        If there is no such key type, so that the ledger it is from is damaged.
+    """
+    if isinstance(kind, str):
+        if kind in _ARROW:
+            return _ARROW[kind]
+        if re.fullmatch(r"d\d{1,2}", kind):
+            return pa.decimal128(18, int(kind[1:]))
+    msg = f"the ledger has a column of type {str(kind)[:60]!r}, which no column has; restore the ledger from a backup"
+    raise FormatError(msg)
 
 
 def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
