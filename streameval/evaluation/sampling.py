@@ -9,7 +9,7 @@ sample with certainty. With few distinct scores (atoms) the bound is also much s
 score loses nothing.
 
 By default a second pass is made, if the data can be read again, when at least 1 % of the sample belongs to atoms in the
-digests, or when all rows are drawn, in which case the interval contains the exact value.
+digests, or when all rows are drawn and some centroid has several scores; the interval then contains the exact value.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Sampling:
             raise OptionError(msg)
 
     @property
-    def whole(self) -> bool:
+    def by_row_group(self) -> bool:
         """Whether whole row groups are drawn."""
         return self.sample_by == "row_groups"
 
@@ -87,15 +87,15 @@ class Sampling:
 
     def spec(self, column: str, kind: str, nan: str, *, weighted: bool) -> DigestsSpec:
         """The state of the first pass."""
-        sample = 1.0 if self.whole else self.sample
-        return DigestsSpec(column, kind, nan, sample, self.sample_seed, self.whole, weighted)
+        sample = 1.0 if self.by_row_group else self.sample
+        return DigestsSpec(column, kind, nan, sample, self.sample_seed, self.by_row_group, weighted)
 
     def check(self, found: Scan) -> None:
         """Raise `OptionError` if the data do not allow these options."""
         if self.passes == 2 and not found.splittable:
             msg = "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
             raise OptionError(msg)
-        if self.whole and found.rows < 0:
+        if self.by_row_group and found.rows < 0:
             msg = "data whose rows are not known before reading have no row groups: choose sample_by='rows'"
             raise OptionError(msg)
 
@@ -125,7 +125,7 @@ class Sampling:
             For each sampled spec, the spec of its final state and the metrics.
         """
         pieces, rows, share = found.pieces, found.rows, 1.0
-        if self.whole:
+        if self.by_row_group:
             pieces = self.pieces(found)
             rows = sum(piece.rows for piece in pieces)
             share = rows / found.rows

@@ -17,7 +17,8 @@ a file that changes between planning and its last read is an error.
 The modules, in the order in which data pass through them:
 
 - ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories and follows
-  links; ``files.tables`` reads the logs of Delta tables and refuses other table formats;
+  links; ``files.file`` defines the identity of a file; ``files.tables`` reads the logs of
+  Delta tables and refuses other table formats;
 - ``files.listing`` gets sizes and modification times, from which a store tells which files changed;
 - ``footers`` reads row groups, types and sizes; ``layout`` locates the requested columns in a file;
 - ``deferred_footers`` plans small objects by their sizes and a single footer;

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.partitions import Changes, Partition
 
-__all__ = ["Update", "add", "joining", "remove", "replace", "replaced", "sought", "update"]
+__all__ = ["Update", "add", "begin_backfill", "remove", "replace", "replaced", "sought", "update"]
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] =
 
 def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
     """Add columns or metrics; see `Store.add`."""
-    snapshot, before, after = joining(context, named, place)
+    snapshot, before, after = begin_backfill(context, named, place)
     joins = joined(after, before)
     entries = list(snapshot.entries.values())
     some = chosen(snapshot.entries, since=since) if entries else []
@@ -238,7 +238,7 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     return done
 
 
-def joining(
+def begin_backfill(
     context: StoreContext, named: Mapping[str, Any], place: Place
 ) -> tuple[Snapshot, Configuration, Configuration]:
     """The snapshot, the configuration, and the configuration with the added columns and metrics.

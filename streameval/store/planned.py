@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.store.backfill import Place, due_files
-from streameval.store.ingest import joining, replaced, sought
+from streameval.store.ingest import begin_backfill, replaced, sought
 from streameval.store.nights.column_changes import joined
 from streameval.store.nights.partitions import chosen
 from streameval.store.results.reading import Reading
@@ -44,7 +44,7 @@ def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Readi
         _, configuration, due = replaced(context, data, version)
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
     since, place = options.pop("since", None), Place(data, version)
-    snapshot, before, after = joining(context, options, place)
+    snapshot, before, after = begin_backfill(context, options, place)
     some = chosen(snapshot.entries, since=since) if snapshot.entries else []
     narrow, due = due_files(before, after, some, place)
     return _reading(context, narrow, due, f"also {', '.join(joined(after, before))}")

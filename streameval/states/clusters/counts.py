@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["ClusterCounts", "ClusterSpec", "id_type", "lone_rows"]
+__all__ = ["ClusterCounts", "ClusterSpec", "id_type", "null_rows_by_block"]
 
 _REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
 _ENTRIES = 1 << 16  # smallest number of counted entries that are collected at a time
@@ -290,7 +290,7 @@ class ClusterCounts(PlainState):
             else:
                 sweep.add_units(_own_blocks(rows.keys), rows.neg, rows.pos)
         if shard == self.shards()[0]:
-            sweep.add_lone(lone_rows(self.single_rows))
+            sweep.add_lone(null_rows_by_block(self.single_rows))
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
@@ -333,7 +333,7 @@ class ClusterCounts(PlainState):
         return same_table(self, other)
 
 
-def lone_rows(rows: Array) -> Array:
+def null_rows_by_block(rows: Array) -> Array:
     """Rows of null ids by block and label, an int64 array of shape (BLOCKS, 2), from the rows by label."""
     found = np.zeros((2, BLOCKS), np.int64)
     for label, count in enumerate(rows.tolist()):

@@ -36,7 +36,7 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS
 from streameval.states.clusters.cell_words import fixed_bits
-from streameval.states.clusters.counts import lone_rows
+from streameval.states.clusters.counts import null_rows_by_block
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.derived_clusters import DerivedClusters
@@ -252,7 +252,7 @@ class BlockedClusters(PlainState):
         if shard == self.shards()[0]:
             sweep.add_lone(self.single_rows)
             if own is not None:
-                own.add_lone(lone_rows(self.single_rows.sum(axis=0)))
+                own.add_lone(null_rows_by_block(self.single_rows.sum(axis=0)))
         return sweep.result()
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
