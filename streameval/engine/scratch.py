@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.budget import LEAST_ROOM
 from streameval.scan.messages import READ_ERRORS
-from streameval.scan.pages import TEXT_BYTES
-from streameval.scan.pieces import LARGE_CHUNK
+from streameval.scan.parquet.pages import TEXT_BYTES
+from streameval.scan.parquet.row_groups import LARGE_CHUNK
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:

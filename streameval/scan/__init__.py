@@ -27,8 +27,9 @@ The modules, in the order in which data pass through them:
 - ``lazy`` takes partitions that Dask has yet to compute;
 - ``columns`` and ``fields`` find the requested columns of an input, including fields of structs;
 - ``widen`` finds the smallest type that holds every file's values, and casts to it;
-- ``pieces`` defines the units of work and opens them; ``versions`` detects files that change, ``ranges`` truncated
-  answers of object stores;
+- ``pieces`` defines the units of work; ``parquet.row_groups`` reads those of Parquet files, ``parquet.pages`` finds
+  how long their texts are, and ``parquet.ranges`` detects truncated answers of object stores; ``versions`` detects
+  files that change;
 - ``where`` filters rows and prunes pieces; ``derived`` computes columns from those that are read;
 - ``planning`` and ``reading`` are the two halves themselves.
 
@@ -45,7 +46,8 @@ from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.messages import READ_ERRORS, reason
-from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join, row_groups
+from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
+from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
 from streameval.scan.where import Pruned, Test, Where, prune

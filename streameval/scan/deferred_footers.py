@@ -25,8 +25,9 @@ from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.columns import Holding
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS
-from streameval.scan.pieces import Piece, row_group_batches
-from streameval.scan.ranges import footer_of
+from streameval.scan.parquet.ranges import footer_of
+from streameval.scan.parquet.row_groups import row_group_batches
+from streameval.scan.pieces import Piece
 from streameval.scan.versions import opened
 from streameval.scan.widen import widen
 

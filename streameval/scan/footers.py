@@ -26,8 +26,9 @@ from streameval.scan.deferred_footers import Sample
 from streameval.scan.files.file import File, labels
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
-from streameval.scan.pages import Dictionary
-from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
+from streameval.scan.parquet.pages import Dictionary
+from streameval.scan.parquet.row_groups import KeptRows, RowGroups
+from streameval.scan.pieces import Piece, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

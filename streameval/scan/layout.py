@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from streameval.scan.columns import find, is_constant
-from streameval.scan.pages import TEXT_BYTES, Dictionary
+from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:

@@ -1,53 +1,26 @@
 """Pieces: units of work, and how each kind is opened.
 
 A `Piece` describes some rows (partition, file, offset, rows, bytes) and has a *source* that yields them as raw record
-batches: row groups of a Parquet file, a slice of a table, a fragment of a dataset, or a stream. Sources do not know the
-unified schema; `streameval.scan.reading` casts their batches to it.
-
-Row groups are read without Arrow's own threads, because the caller runs one piece per thread; only the chunks of
-objects are fetched in parallel (`streameval.scan.ranges`). Column chunks are read at once, unless they are so large
-that a buffered stream takes less memory. Checksums of pages are verified if the writer stored them.
+batches: row groups of a Parquet file (`streameval.scan.parquet.row_groups`), a slice of a table, a fragment of a
+dataset, or a stream. Sources do not know the unified schema; `streameval.scan.reading` casts their batches to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 import pyarrow.ipc
-import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
 from streameval.scan.fields import column_of, nested_path
-from streameval.scan.messages import READ_ERRORS, unreadable
-from streameval.scan.pages import fitting_rows, largest_page
-from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
-from streameval.scan.versions import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "Constant",
-    "FragmentSource",
-    "KeptRows",
-    "Piece",
-    "RowGroups",
-    "Scan",
-    "Source",
-    "StreamSource",
-    "TableSource",
-    "join",
-    "row_group_batches",
-    "row_groups",
-]
-
-LARGE_CHUNK = 64 << 20  # bytes of the columns of a row group above which they are streamed
-STREAM_BUFFER = 4 << 20  # bytes of the read buffer of each streamed column
+__all__ = ["Constant", "FragmentSource", "Piece", "Scan", "Source", "StreamSource", "TableSource"]
 
 
 class Source(Protocol):
@@ -146,136 +119,6 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroups:
-    """Row groups of one Parquet file; picklable, without an open handle.
-
-    Within a process, the pieces of a file share its parsed footer. The footer is not pickled, since it would be larger
-    than the piece; another process reads it again.
-
-    Attributes
-    ----------
-    filesystem, path : location of the file
-    groups : numbers of the row groups
-    sizes : compressed bytes of the requested columns in each row group
-    planned : size and modification time of the file, as listed
-    encoded : columns to read as dictionaries, since decoding a code takes a fifth of the time of decoding a string
-    footer : the parsed footer, if it is kept
-    row_text : mean bytes of texts in a row that are not encoded, in the row group where it is largest
-    dictionaries : bytes of the dictionaries of long texts, in the row group where they are largest
-    plain : positions of the leaf columns with texts that are not encoded
-    """
-
-    filesystem: Any
-    path: str
-    groups: tuple[int, ...]
-    sizes: tuple[int, ...]
-    planned: tuple[int | None, int | None] = (None, None)
-    encoded: frozenset[str] = frozenset()
-    footer: Any = None
-    row_text: int = 0
-    dictionaries: int = 0
-    plain: frozenset[int] = frozenset()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        given = self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded
-        return RowGroups, (*given, None, self.row_text, self.dictionaries, self.plain)
-
-    def largest_texts(self) -> int:
-        """Uncompressed bytes of the largest pages of plain texts together; 0 for an object: each page takes a request.
-
-        Raises
-        ------
-        OSError, pyarrow.ArrowException
-            If the file cannot be read, or has changed since it was planned.
-        """
-        if not self.plain or not isinstance(self.filesystem, pa.fs.LocalFileSystem):
-            return 0
-        with opened(self.filesystem, self.path, *self.planned) as handle:
-            footer = self.footer or footer_of(handle)
-            groups = [footer.row_group(number) for number in self.groups]
-            return max(sum(largest_page(handle, group.column(leaf)) for leaf in self.plain) for group in groups)
-
-    def read_footer(self) -> Any:
-        """The file's footer: the kept one if there is one, else read again."""
-        if self.footer:
-            return self.footer
-        with opened(self.filesystem, self.path, *self.planned) as handle:
-            return footer_of(handle)
-
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the row groups; the file is closed with the iterator."""
-        local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
-        with opened(self.filesystem, self.path, *self.planned) as handle:
-            footer = self.footer if local or self.footer else footer_of(handle)
-            yield from row_group_batches(
-                handle, footer, self.groups, sum(self.sizes), columns, batch_rows, local=local, encoded=self.encoded
-            )
-
-
-def row_group_batches(
-    handle: Any,
-    footer: Any,
-    groups: Sequence[int],
-    nbytes: int,
-    columns: Sequence[str],
-    batch_rows: int,
-    *,
-    local: bool,
-    encoded: Collection[str] = (),
-) -> Iterator[pa.RecordBatch]:
-    """Batches of some row groups of an open file.
-
-    Parameters
-    ----------
-    handle : pyarrow.NativeFile
-    footer : its footer; may be None for a local file
-    groups : numbers of the row groups
-    nbytes : compressed bytes of the columns in all of them
-    columns : columns to read
-    batch_rows : largest number of rows of a batch; batches with long texts have fewer
-    local : whether the file is on a local disk
-    encoded : columns to read as dictionaries
-    """
-    large = nbytes > LARGE_CHUNK * len(groups)
-    if not local:
-        ranges = [] if large else coalesced(chunk_ranges(footer, groups, columns))
-        handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-    file = pq.ParquetFile(
-        handle,
-        metadata=footer,
-        read_dictionary=list(encoded),
-        buffer_size=STREAM_BUFFER if large else 0,
-        page_checksum_verification=True,
-    )
-    rows = fitting_rows(handle, file.metadata, groups, set(columns).difference(encoded), batch_rows)
-    longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
-    rows = longest if rows // 2 < longest <= rows else rows  # batches end with row groups: dictionaries are not joined
-    yield from file.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns), use_threads=False)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRows:
-    """Row groups without the rows that a Delta table has deleted.
-
-    Attributes
-    ----------
-    source : the row groups
-    deleted : one bit for each of their rows, set if the row is deleted, packed by `numpy.packbits`
-    """
-
-    source: RowGroups
-    deleted: bytes
-
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are not deleted."""
-        keep = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0
-        row = 0
-        for batch in self.source.batches(columns, batch_rows):
-            yield batch.filter(pa.array(keep[row : row + batch.num_rows]))
-            row += batch.num_rows
-
-
-@dataclass(frozen=True, slots=True)
 class TableSource:
     """A slice of a table in memory, without a copy."""
 
@@ -330,72 +173,3 @@ class StreamSource:
             yield from self.data
         else:
             yield from pa.RecordBatchReader.from_stream(self.data)
-
-
-def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Join consecutive pieces of a file, so that it is opened once for all of them.
-
-    Parameters
-    ----------
-    pieces : sequence of Piece
-        Pieces of one task, in the order of the scan.
-
-    Returns
-    -------
-    tuple of Piece
-        The same rows in the same order, in as few pieces as possible. Only row groups can be joined.
-    """
-    joined: list[Piece] = []
-    for piece in pieces:
-        both = _concatenated(joined[-1], piece) if joined else None
-        joined[-1:] = [both] if both else [*joined[-1:], piece]
-    return tuple(joined)
-
-
-def _concatenated(a: Piece, b: Piece) -> Piece | None:
-    """The rows of `a`, then those of `b`, if `b` starts in the same file at the row where `a` ends."""
-    one, two = a.source, b.source
-    if not (isinstance(one, RowGroups) and isinstance(two, RowGroups)):
-        return None
-    same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
-    if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
-        return None
-    source = replace(
-        one,
-        groups=one.groups + two.groups,
-        sizes=one.sizes + two.sizes,
-        encoded=one.encoded & two.encoded,
-        row_text=max(one.row_text, two.row_text),
-        dictionaries=max(one.dictionaries, two.dictionaries),
-        plain=one.plain | two.plain,
-    )
-    return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
-
-
-def row_groups(piece: Piece) -> Iterator[Piece]:
-    """Split a piece into one piece for each row group; a piece of another kind is yielded unchanged.
-
-    Parameters
-    ----------
-    piece : Piece
-        Row groups that the plan combined. If their piece does not keep the footer, it is read again.
-
-    Raises
-    ------
-    DataError
-        If the footer cannot be read, or the file has changed since it was planned; the message names the file.
-    """
-    source = piece.source
-    if not isinstance(source, RowGroups) or len(source.groups) == 1:
-        yield piece
-        return
-    try:
-        footer = source.read_footer()
-    except READ_ERRORS as error:
-        raise unreadable(piece.name, error) from error
-    row = piece.row
-    for group, nbytes in zip(source.groups, source.sizes, strict=True):
-        rows = footer.row_group(group).num_rows
-        single = replace(source, groups=(group,), sizes=(nbytes,), footer=footer)
-        yield replace(piece, row=row, rows=rows, nbytes=nbytes, source=single)
-        row += rows

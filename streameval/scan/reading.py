@@ -14,7 +14,7 @@ import pyarrow as pa
 from streameval.errors import CorruptFileError, DataError
 from streameval.scan.fields import column_of
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
-from streameval.scan.pages import TEXT_BYTES, decodable_rows
+from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.versions import ChangedFileError
 from streameval.scan.widen import conform, is_text
 from streameval.wording import plural

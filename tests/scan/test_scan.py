@@ -33,10 +33,11 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
-from streameval.scan import footers, join, pieces, plan, read
+from streameval.scan import footers, join, plan, read
 from streameval.scan import in_memory as memory
 from streameval.scan.deferred_footers import fits
 from streameval.scan.files.paths import locate
+from streameval.scan.parquet import row_groups
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]
@@ -449,8 +450,8 @@ def test_batches_have_the_size_asked_for(tmp_path: Path, batch_rows: int) -> Non
 
 def test_large_chunks_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups beyond the limit are read through a buffer, to the same rows."""
-    monkeypatch.setattr(pieces, "LARGE_CHUNK", 100)
-    monkeypatch.setattr(pieces, "STREAM_BUFFER", 512)
+    monkeypatch.setattr(row_groups, "LARGE_CHUNK", 100)
+    monkeypatch.setattr(row_groups, "STREAM_BUFFER", 512)
     table = sample(5000)
     assert rows_of(write(tmp_path / "a.parquet", table), batch_rows=999).combine_chunks().equals(table.select(COLUMNS))
 

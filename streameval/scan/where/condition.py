@@ -12,7 +12,7 @@ from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.messages import reason
-from streameval.scan.pages import decodable_rows
+from streameval.scan.parquet.pages import decodable_rows
 from streameval.scan.where.expressions import expression_columns
 from streameval.scan.where.sql import column_names, parsed
 from streameval.scan.where.translation import decides_by_nan, translated

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.messages import READ_ERRORS
-from streameval.scan.pieces import RowGroups, join, row_groups
+from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.wording import plural
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
 from streameval.scan import footers, plan, read
-from streameval.scan.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
+from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text
 
