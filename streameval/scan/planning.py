@@ -209,4 +209,6 @@ def _describe(data: Any) -> str:
     if isinstance(data, list | tuple):
         more = f" and {len(data) - 1} more" if len(data) > 1 else ""
         return f"{_describe(data[0])}{more}" if data else "the input"
+    if isinstance(data, File):
+        return data.name
     return shown(os.fspath(data)) if isinstance(data, str | os.PathLike) else f"the {type(data).__name__}"

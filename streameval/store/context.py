@@ -92,15 +92,19 @@ class StoreContext:
 
         Raises
         ------
-        StoreError
-            If this version of streameval cannot read it.
+        StoreError, FormatError
+            If this version of streameval cannot read it, or it lacks the type of a column that has states.
         """
         try:
             configuration = Configuration.read(snapshot.configuration)
             configuration.request()
+            configuration.check_typed(snapshot.entries.values())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{self.location.name}: its configuration cannot be read ({error}); restore the ledger from a copy"
             raise StoreError(msg) from error
+        except FormatError as error:
+            msg = f"{self.location.name}: {error}"
+            raise FormatError(msg) from error
         return configuration
 
     def cache(self) -> ResultCache:

@@ -13,7 +13,7 @@ from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import MissingColumnError, OptionError
+from streameval.errors import MissingColumnError, MissingInputError, OptionError
 
 
 @pytest.fixture
@@ -195,3 +195,29 @@ def test_policies_that_join_need_no_file(data, tmp_path):
     assert other.info(verify=True).damaged == ()
     with pytest.raises(OptionError, match="score_lr keeps its policy"):
         other.add(nan={"score_lr": "half"})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"score": "b"}, {"cluster": "c"}, {"cluster": "c", "classes": "c"}, {"sketch": "b"}, {"unit": "c"}],
+    ids=str,
+)
+def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_path, more):
+    """Evaluating, checking, removing a column and vacuum raised a raw KeyError until an update gave it a type."""
+    night = {"label": [0, 1, 0, 1], "a": [0.1, 0.4, 0.3, 0.2], "b": [0.1, 0.2, 0.3, 0.4], "c": [1, 2, 1, 3]}
+    for name, kept in (("1", -1), ("2", 1)):
+        pq.write_table(pa.table(night | {"kept": [kept] * 4}), tmp_path / f"night={name}.parquet")
+    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
+    store.update(tmp_path / "night=1.parquet", score="a", where="kept > 0")
+    assert store.add(**more).version == 1
+    with pytest.raises(MissingInputError, match="no rows"):
+        store.evaluate()
+    assert store.history("roc_auc", of="a").points[0].night.reason
+    assert store.check("roc_auc[a] > 0").judgements[0].outcome == "failed"
+    store.vacuum(grace="0s")
+    store.update(tmp_path / "night=2.parquet")
+    both = [tmp_path / "night=1.parquet", tmp_path / "night=2.parquet"]
+    whole.update(both, **more | {"score": list(dict.fromkeys(["a", more.get("score", "a")]))}, where="kept > 0")
+    assert store.evaluate().to_json() == whole.evaluate().to_json()
+    if "unit" not in more:
+        assert store.remove(columns="a").left == ("a",)

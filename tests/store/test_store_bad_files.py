@@ -14,7 +14,7 @@ from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError, NullError, OptionError
+from streameval.errors import CorruptFileError, DataError, MissingInputError, NullError, OptionError
 
 
 @pytest.fixture
@@ -47,6 +47,15 @@ def hurt(path, how="footer"):
 def run(*words):
     """Run a command."""
     return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_a_first_update_without_rows_names_the_file(tmp_path):
+    """It said that "the File" has none."""
+    night = tmp_path / "night=2026-01-01.parquet"
+    pq.write_table(pa.table({"label": pa.array([], pa.int8()), "a": pa.array([], pa.float64())}), night)
+    with pytest.raises(MissingInputError, match=r"night=2026-01-01\.parquet: no rows"):
+        Store(tmp_path / "store").update(night, score="a")
+    assert not Store(tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("how", ["footer", "page"])

@@ -270,6 +270,31 @@ def test_a_forged_type_of_a_column_is_refused(store, kind):
         store.evaluate(metrics="agc")
 
 
+@pytest.mark.parametrize("gone", ["score", "cluster", "classes", "sketch", "unit"])
+def test_a_configuration_whose_column_has_no_type_is_refused(tmp_path, gone):
+    """Its states cannot be read; every verb raised a raw KeyError."""
+    night = tmp_path / "night=2026-01-01.parquet"
+    numbers = [0.5, 1.0, 1.5, 2.0]
+    pq.write_table(
+        pa.table({"label": [0, 1, 0, 1]} | dict.fromkeys(("score", "cluster", "classes", "sketch", "unit"), numbers))
+        .set_column(2, "cluster", pa.array([1, 1, 2, 2]))
+        .set_column(3, "classes", pa.array(list("abab")))
+        .set_column(5, "unit", pa.array([1, 2, 3, 4])),
+        night,
+    )
+    store = Store(tmp_path / "store", threads=1)
+    kept = {name: name for name in ("score", "cluster", "classes", "sketch", "unit")}
+    store.update(night, **kept, metrics=["default", "roc_auc"], ci=0.9)
+    snapshot = store._context.ledger.read()
+    types = {name: kind for name, kind in snapshot.configuration["types"].items() if name != gone}
+    forged = snapshot.configuration | {"types": types}
+    store._context.ledger.commit(snapshot, forged, snapshot.entries.values(), "forged")
+    verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.update, night), store.vacuum, store.info]
+    for verb in verbs:
+        with pytest.raises(FormatError, match=f"store: night.* states of column '{gone}', whose type is missing"):
+            verb()
+
+
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.string()), (pa.string(), pa.bool_())])
 def test_nights_without_positives_may_differ_in_the_type_of_their_labels(tmp_path, kinds):
     """The values seen are numbers here and texts there, which have no order; that was reported as damage."""

@@ -30,7 +30,9 @@ from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUB
 from streameval.store.nights.key_types import arrow_type, conformed, key_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streameval.store.files.ledger import Entry
 
 __all__ = ["Configuration", "slices_group"]
 
@@ -219,6 +221,20 @@ class Configuration:
         """Whether every key column has a type; a slicing column that was always null has none."""
         return {*self.key_columns, *self._slices.values()} <= set(self.types)
 
+    def check_typed(self, entries: Iterable[Entry]) -> None:
+        """Raise `FormatError` if partitions have states of a column without a key type."""
+        untyped = [name for name in self.key_columns if name not in self.types]
+        for entry in entries if untyped else ():
+            for state in entry.states:
+                needed = {state.of}
+                needed |= {self.options["classes"]} if state.group.startswith("classes") else set()
+                needed |= {self.options["unit"]} if ".blocks" in state.group else set()
+                found = [name for name in untyped if name in needed]
+                if found:
+                    msg = f"{entry.partition} has states of column {found[0]!r}, whose type is missing in the ledger; "
+                    msg += "restore the ledger from a backup"
+                    raise FormatError(msg)
+
     @property
     def _slices(self) -> dict[str, str]:
         """The slicing columns, with the keys of their types in `types`."""
@@ -244,7 +260,8 @@ class Configuration:
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
         """The states of partitions with their metrics, planned as in an evaluation of the files."""
-        fields = {name: arrow_type(self.types[name]) for name in self.key_columns if name in self.types}
+        types = self.with_placeholders.types  # a column that was added when no night had rows has no type yet
+        fields = {name: arrow_type(types[name]) for name in self.key_columns}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one is enough
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
