@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.diagnosis import Finding
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.fold import Bad, Night, Workers

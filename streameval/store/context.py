@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.result import Evaluation
-    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
 
 __all__ = ["StoreContext"]

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.results import Scalar
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.nightly import MetricSeries
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from streameval.store.backfill import Place
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.partitions import Changes, Partition
 
 __all__ = ["Update", "add", "begin_backfill", "remove", "replace", "replaced", "sought", "update"]

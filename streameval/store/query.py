@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import date
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["Store"]
 

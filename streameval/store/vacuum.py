@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
-from streameval.store.files.ledger import StoredState
+from streameval.store.files.entries import StoredState
 from streameval.store.nights.partitions import moment
 from streameval.wording import plural, size
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
     from streameval.store.files.states import StateFiles
 
 __all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]

@@ -32,7 +32,7 @@ from streameval.store.nights.key_types import arrow_type, conformed, key_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["Configuration", "slices_group"]
 

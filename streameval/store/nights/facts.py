@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.families import MetricRequest
     from streameval.scan import File
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["fact", "gathered", "joined"]
 

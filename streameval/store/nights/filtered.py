@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped import By
     from streameval.states.labels import LabelCounts
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
 
 __all__ = ["evaluated_where"]

@@ -25,7 +25,7 @@ from streameval.errors import ClusterError, CorruptFileError, DataError, Missing
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.evaluation.finalize import finalize_all
-from streameval.store.files.ledger import Entry, StoredState
+from streameval.store.files.entries import Entry, StoredState
 from streameval.store.nights.facts import gathered
 from streameval.store.nights.partitions import fingerprint
 

@@ -10,7 +10,7 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["by_keys", "keys_of"]
 

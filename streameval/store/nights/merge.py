@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
 
 __all__ = ["LazyStates", "PrefixMerge", "check_common", "columns_kept", "evaluated", "labels_of", "merged", "states_of"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = [
     "Changes",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.fold import Workers
 

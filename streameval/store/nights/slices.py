@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.resampling import Resampling
     from streameval.states.grouped import By
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.history import History
 

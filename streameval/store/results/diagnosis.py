@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.results import Scalar
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.judgements import Judgement
     from streameval.typing import Array

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.results.nightly import MetricSeries
 
 __all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streameval.states.grouped import By
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["Info", "info"]
 

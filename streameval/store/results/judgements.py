@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
     from streameval.store.files.location import Location
 
 __all__ = ["BUILT_IN", "COMPLETE", "PRESENT", "Judgement", "Judgements", "digests"]

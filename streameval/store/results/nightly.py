@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.cache import ResultCache
 

@@ -10,7 +10,7 @@ from streameval.wording import plural, size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.entries import Entry
 
 __all__ = ["Reading", "reading"]
 

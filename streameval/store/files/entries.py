@@ -1,0 +1,161 @@
+"""Entries: the rows of the ledger, one per partition, each with its states and facts.
+
+An entry keeps its label counts and facts as JSON. They are parsed when they are needed, and checked then, so that a
+forged ledger is refused by the name of the partition.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import FormatError
+from streameval.store.files.published import content_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+__all__ = ["Entry", "StoredState"]
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """A state of a partition.
+
+    Attributes
+    ----------
+    group, of : family (``score``, ``cluster`` or ``classes``) and column
+    kind : kind of the state, such as ``score_counts``
+    file : name of the state file
+    bytes : its size
+    """
+
+    group: str
+    of: str
+    kind: str
+    file: str
+    bytes: int
+
+    @property
+    def content(self) -> tuple[str, str, str, str]:
+        """Identity of the state, independent of when and where it was written.
+
+        Raises
+        ------
+        FormatError
+            If its file does not have the name of a published file.
+        """
+        return self.group, self.of, self.kind, content_of(self.file)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the ledger: one partition.
+
+    Attributes
+    ----------
+    partition : name, such as ``night=2026-01-15``
+    root : directory that the name is relative to
+    fingerprint : hash of the names, sizes and modification times of its files
+    files, bytes : number and total size of its files
+    rows : number of rows
+    labels : the state of the labels, as JSON
+    states : the other states, each in a file
+    updated : time of the fold, UTC
+    facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `streameval.store.nights.facts`
+    """
+
+    partition: str
+    root: str
+    fingerprint: str
+    files: int
+    bytes: int
+    rows: int
+    labels: str
+    states: tuple[StoredState, ...]
+    updated: datetime
+    facts: str = "{}"
+
+    @cached_property
+    def noted(self) -> dict[str, Any]:
+        """The facts, parsed; raises `FormatError` if they are damaged."""
+        found: dict[str, Any] = _parsed(self, "facts", _are_facts)
+        return found
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """The state of the labels, parsed; raises `FormatError` if it is damaged."""
+        found: dict[str, Any] = _parsed(self, "labels", _are_labels)
+        return found
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """The label counts without the label spec; empty if labels were not read."""
+        labels = self.header
+        return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}
+
+    @property
+    def left_out(self) -> list[tuple[str, str]]:
+        """Files that could not be read, each with the reason."""
+        return [(name, why) for name, why in self.noted.get("left_out", ())]
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether files were left out."""
+        return bool(self.left_out)
+
+    def state(self, group: str, of: str) -> StoredState | None:
+        """The state of a column, if there is one."""
+        for kept in self.states:
+            if kept.of == of and kept.group == group:
+                return kept
+        return None
+
+
+def _parsed(entry: Entry, name: str, fit: Callable[[Any], bool]) -> Any:
+    """A JSON column of an entry."""
+    try:
+        found = json.loads(getattr(entry, name))
+    except (ValueError, RecursionError):
+        found = None
+    if not fit(found):
+        msg = f"{entry.partition}: its {name} in the ledger are damaged; restore the ledger from a backup"
+        raise FormatError(msg)
+    return found
+
+
+def _are_facts(found: Any) -> bool:
+    """Whether facts have the form that `streameval.store.nights.facts.gathered` gives them."""
+    if not isinstance(found, dict):
+        return False
+    files, left_out = found.get("files", []), found.get("left_out", [])
+    return (
+        isinstance(files, list)
+        and isinstance(left_out, list)
+        and _are_counts(found.get("nulls", {}))
+        and all(
+            isinstance(file, dict)
+            and isinstance(file.get("file"), str)
+            and _are_counts({"rows": file.get("rows") or 0})
+            and _are_counts(file.get("nulls"))
+            for file in files
+        )
+        and all(
+            isinstance(lost, list) and len(lost) == 2 and all(isinstance(x, str) for x in lost) for lost in left_out
+        )
+    )
+
+
+def _are_labels(found: Any) -> bool:
+    """Whether label counts have a spec and counts."""
+    names = ("neg", "pos", "null")
+    spec = found.get("spec") if isinstance(found, dict) else None
+    return isinstance(spec, dict) and "column" in spec and _are_counts({name: found.get(name) for name in names})
+
+
+def _are_counts(found: Any) -> bool:
+    """Whether an object holds counts only."""
+    return isinstance(found, dict) and all(type(count) is int and 0 <= count < 1 << 63 for count in found.values())
