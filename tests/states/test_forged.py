@@ -14,6 +14,7 @@ import pytest
 
 from streameval.errors import FormatError
 from streameval.states import codec
+from streameval.states.grouped.keys import By
 from streameval.states.grouped.names import parts_of
 from streameval.states.labels import LabelSpec
 
@@ -101,6 +102,7 @@ TABLES: list[tuple[str, str, int, Any]] = [
     ("grouped-score_counts.v1", "group", 0, b"9:sa"),
     ("grouped-score_counts.v1", "group", 0, b"2:za"),
     ("grouped-score_counts.v1", "group", 0, b"2:sa2:sb"),
+    ("grouped-score_counts.v1", "group", 0, b""),
     ("grouped-score_counts.v1", "group", 0, b"2:s\xff"),
     ("grouped-score_counts.v1", "group", 3, b"2:sb"),
 ]
@@ -157,6 +159,15 @@ def test_what_is_not_the_name_of_a_group_ends_with_an_error(name: bytes) -> None
     """Whatever its length says."""
     with pytest.raises(ValueError, match=r"not the name of a group|invalid literal"):
         parts_of(name)
+
+
+@pytest.mark.parametrize(
+    "name", [b"", b"2:sa", b"2:sa2:sb2:sc", b"2:sa2:zb", b"2:sa2:ix", b"2:sa2:d.", b"2:sa2:s\xff", b"2:sa9:s"]
+)
+def test_what_is_not_the_name_of_a_slice_is_refused_by_its_columns(name: bytes) -> None:
+    """Too few parts, too many, and parts that are no values."""
+    with pytest.raises(ValueError, match=r"is not the name of a slice by country, device$"):
+        By(("country", "device")).group(name)
 
 
 def test_labels_of_two_types_are_merged() -> None:

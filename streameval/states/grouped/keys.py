@@ -79,7 +79,7 @@ class Key(Protocol):
         """The group of each row."""
 
     def group(self, name: bytes) -> Group:
-        """The group with a name, in the form of `Grouped.groups`."""
+        """The group with a name, in the form of `Grouped.groups`; raises `ValueError` if it is not a group's name."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values, which `read_key` reads."""
@@ -142,9 +142,15 @@ class By:
         return Split(raw, places, pc.binary_join_element_wise(*named, binary(b"")))
 
     def group(self, name: bytes) -> Group:
-        """The values of a group: None for null; dates and times as text."""
-        pairs = zip(parts_of(name), self.columns, strict=True)
-        return tuple(value_of(part.partition(b":")[2]) for part, _ in pairs)
+        """The values of a group: None for null; dates and times as text. Raises `ValueError` for other bytes."""
+        try:
+            values = tuple(value_of(part.partition(b":")[2]) for part in parts_of(name))
+        except (KeyError, ValueError, ArithmeticError):
+            values = ()
+        if len(values) != len(self.columns):
+            msg = f"{name!r} is not the name of a slice by {', '.join(self.columns)}"
+            raise ValueError(msg)
+        return values
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
