@@ -76,7 +76,7 @@ FAMILIES = {
 def _expected(bins: float, *, equal_count: bool = False) -> CalibrationError:
     """``ece@B`` or ``ece@B/equal_count``."""
     name = f"ece@{format_number(bins)}{'/equal_count' if equal_count else ''}"
-    return CalibrationError(int(bins) if bins % 1 == 0 else bins, equal_count, name=name)  # type: ignore[arg-type]  # it refuses fractions
+    return CalibrationError(int(bins) if bins % 1 == 0 else bins, equal_count, name=name)  # type: ignore[arg-type]  # CalibrationError refuses a fraction
 
 
 _ECE = "Naeini, Cooper and Hauskrecht 2015"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.plots.canvas import (
-    GREY,
+    REFERENCE,
     checked_path,
     color,
     figure_of,
@@ -170,7 +170,7 @@ def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
 
 def _diagonal(ax: Axes, title: str, x: str) -> None:
     """The frame of a diagram, with the line of calibrated scores."""
-    ax.plot((0, 1), (0, 1), color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label="calibrated")
+    ax.plot((0, 1), (0, 1), **REFERENCE, label="calibrated")
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), title=title, xlabel=x, ylabel="Share of positives")
     ax.locator_params(nbins=5)
     plain_frame(ax)

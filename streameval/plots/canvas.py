@@ -7,7 +7,7 @@ lines have names, and verdicts are written out.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BLUE",
     "COLORS",
+    "DASHES",
     "GREEN",
     "GREY",
     "RED",
+    "REFERENCE",
     "checked_path",
     "color",
     "dash",
@@ -36,9 +38,10 @@ __all__ = [
 ]
 
 COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("solid", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2)))  # offset; points drawn and left out, as in page.css
+DASHES = ("solid", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2)))  # offset; points drawn and left out, as in page.css
 BLUE, RED = COLORS[:2]  # negatives and positives, better and worse
 GREY, GREEN = "#7F7F7F", "#009E73"
+REFERENCE: dict[str, Any] = {"color": GREY, "linestyle": (0, (5, 3)), "linewidth": 1.2}  # as .ref in page.css
 _FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -53,7 +56,7 @@ def dash(i: int) -> str | tuple[int, tuple[int, ...]]:
     >>> dash(0) == dash(5) != dash(6) != dash(12)
     True
     """
-    return _DASHES[i // len(COLORS) % len(_DASHES)]
+    return DASHES[i // len(COLORS) % len(DASHES)]
 
 
 def checked_path(save_to: str | Path | None) -> Path | None:

@@ -9,8 +9,8 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.plots.canvas import (
     BLUE,
-    GREY,
     RED,
+    REFERENCE,
     checked_path,
     color,
     figure_of,
@@ -152,7 +152,7 @@ def plot_purity_by_size(
     ax.set_zorder(rows.get_zorder() + 1)
     ax.patch.set_visible(False)
     ax.plot(at, curve.y, color=BLUE, marker="o", markersize=5, linewidth=1.6, zorder=3)
-    ax.axhline(curve.area, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
+    ax.axhline(curve.area, **REFERENCE)
     ax.text(curve.x.size - 0.45, curve.area + 0.01, f"all rows: {curve.area:.4f}", fontsize=8, ha="right", va="bottom")
     names = [_size(low, high) for low, high in zip(curve.low.tolist(), curve.high.tolist(), strict=True)]
     ax.set_xticks(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import BLUE, GREY, RED, checked_path, finish, new_axes, plain_frame
+from streameval.plots.canvas import BLUE, GREY, RED, REFERENCE, checked_path, finish, new_axes, plain_frame
 from streameval.plots.sources import Evaluated
 from streameval.results import slice_text
 from streameval.wording import apart, plural
@@ -81,7 +81,7 @@ def plot_slices(
     ax = ax or new_axes(6.0, 1.4 + _LINE * len(shown))
     at = np.arange(len(shown))
     if whole is not None and np.isfinite(whole.value):
-        ax.axvline(whole.value, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=f"all rows: {whole.value:.4f}")
+        ax.axvline(whole.value, **REFERENCE, label=f"all rows: {whole.value:.4f}")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, frameon=False, borderaxespad=0.2)
     _dots(ax, at, shown, [(BLUE, "o")] * len(shown))
     ax.set_yticks(at, slice_labels([result.slice or {} for result in shown]), fontsize=8)
@@ -142,7 +142,7 @@ def plot_differences(
     shown = every[:_MOST][::-1]
     ax = ax or new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
     at = np.arange(len(shown))
-    ax.axvline(0.0, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
+    ax.axvline(0.0, **REFERENCE)
     _dots(ax, at, shown, [_VERDICTS.get(str(r.verdict), _VERDICTS["not shown"]) for r in shown])
     names = slice_labels([result.slice or {} for result in shown])
     ax.set_yticks(at, [_difference(*pair) for pair in zip(shown, names, strict=True)], fontsize=8)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.canvas import COLORS, GREEN, GREY, checked_path, figure_of, finish, new_axes, plain_frame
+from streameval.plots.canvas import COLORS, GREEN, REFERENCE, checked_path, figure_of, finish, new_axes, plain_frame
 from streameval.plots.labels import CURVE, arrange, curves_on, mark
 from streameval.plots.placement import along
 from streameval.results import FEW_UNITS
@@ -192,7 +192,7 @@ class Drawing:
         """Draw the random and the best line, once for all curves on these axes, and set the frame."""
         if not self.earlier:
             if random:
-                self.ax.plot(*random, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=name, zorder=2)
+                self.ax.plot(*random, **REFERENCE, label=name, zorder=2)
             if best:
                 self.ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
         self._frame(float(np.interp(self.limit, *best)) if best and self.look.zoom else 1.0)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET  # parses what matplotlib has just written
 
-from streameval.plots.canvas import COLORS
+from streameval.plots.canvas import COLORS, DASHES
 from streameval.wording import visible
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def look(series: int, *, dashed: bool = False) -> str:
     >>> look(5), look(6), look(6, dashed=True), look(12, dashed=True)
     ('s6', 's1', 's1 d1', 's1 d2')
     """
-    dashes = series // len(COLORS) % 4 if dashed else 0
+    dashes = series // len(COLORS) % len(DASHES) if dashed else 0
     return f"s{series % len(COLORS) + 1}" + (f" d{dashes}" if dashes else "")
 
 

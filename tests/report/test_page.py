@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import pytest
 
 from streameval import Scalar, evaluate
 from streameval.errors import OptionError, StreamevalError
+from streameval.plots.canvas import DASHES, REFERENCE
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table
+from streameval.report.figures import look
 from streameval.report.html import html_of
 from streameval.report.pictures import differences
 from streameval.report.provenance import travelling
@@ -165,6 +168,17 @@ def test_a_score_keeps_its_colour_where_another_has_no_curve() -> None:
         figure = text[text.index(f'id="figure-{name}') :].partition("</figure>")[0]
         drawn = set(re.findall(r"var\(--(s\d)\)", figure))
         assert ("s1" in drawn, "s2" in drawn) == (False, True), name
+
+
+def test_pages_and_plots_dash_lines_alike() -> None:
+    """The style sheet has the dashes of every line of one colour, and those of a reference."""
+    style = files("streameval.report").joinpath("templates", "page.css").read_text()
+    patterns = {f"d{i}": dashes[1] for i, dashes in enumerate(DASHES) if not isinstance(dashes, str)}
+    patterns["ref"] = REFERENCE["linestyle"][1]
+    found = dict(re.findall(r"\.(d\d|ref) \{[^}]*stroke-dasharray: ([\d ]+);", style))
+    assert found == {name: " ".join(map(str, pattern)) for name, pattern in patterns.items()}
+    looks = [look(6 * i, dashed=True) for i in range(len(DASHES) + 1)]
+    assert looks == ["s1", *(f"s1 {name}" for name in found if name != "ref"), "s1"]
 
 
 def test_texts_beside_a_picture_have_room() -> None:
