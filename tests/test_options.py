@@ -383,7 +383,7 @@ SHOWN = [o.name for o in kept_options().values() if honoured("show").get(o.name,
 def test_a_look_cannot_change_the_states(store: Store, name: str) -> None:
     """Another value is refused by name; the store's own is fine, and so is a default of what a store never does."""
     value = {"score": "w", "cluster": "k", "classes": "id"}.get(name, OTHER[name])
-    with pytest.raises(OptionError, match=rf"^{name}=.* contradicts the store, which was created with"):
+    with pytest.raises(OptionError, match=rf"^{name}=.* contradicts the store's value, "):
         store.evaluate(**{name: value})
     assert store.evaluate(**{name: BASE.get(name, honoured("evaluate")[name].default)}).rows == 400
     assert store.evaluate(on_error="raise", approx_agc=False, threads=None).rows == 400

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["WHOLE", "Slicing"]
 
+_REMEDY = (
+    "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
+    "raise max_slices (--max-slices)"
+)
+
 
 @dataclass(frozen=True)
 class Slicing:
@@ -46,8 +51,8 @@ class Slicing:
     keys: tuple[By, ...] = ()
 
     @classmethod
-    def of(cls, texts: Sequence[str], most: int) -> Slicing:
-        """Parse slicings; each may have at most `most` slices.
+    def of(cls, texts: Sequence[str], most: int, remedy: str = _REMEDY) -> Slicing:
+        """Parse slicings; each may have at most `most` slices, and `remedy` says what to do if there are more.
 
         Raises
         ------
@@ -59,7 +64,7 @@ class Slicing:
             if not all(names):
                 msg = f"by={text!r}: a column is missing before or after a comma; write country,channel"
                 raise OptionError(msg)
-        made = cls(tuple(By(names, most) for names in columns))
+        made = cls(tuple(By(names, most, remedy) for names in columns))
         for name in made._names:
             if name in ("by", *Scalar.__dataclass_fields__):
                 msg = f"by={name!r}: results have a column of this name; rename the slicing column"

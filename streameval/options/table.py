@@ -232,6 +232,8 @@ OPTIONS = (
            "Refuse a slicing with more slices than this.", metavar="N", needs="slices"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, ("update",), "state",
            "Refuse a slicing with more slices than this, in a night or over nights.", metavar="N"),
+    Option("max_slices", whole_number("a whole number of at least 1", 1), None, ("add",), "state", metavar="N",
+           help="Refuse a slicing with more slices than this, from now on. [default: as the store]"),
     Option("ci", LEVEL, None, (*_LOOK, "add"), "value", metavar="[LEVEL]", bare=0.95,
            help="Sampling intervals at this level, by default 0.95; --unit, --baseline and --against imply it."),
     Option("ci", LEVEL, None, ("history",), "value", metavar="[LEVEL]", bare=0.95,

@@ -468,8 +468,11 @@ BAD_COMMANDS = [
     ),
     ("simulate DATA --rows 5", "OUT 'DATA' is not empty; name another directory, or set --overwrite"),
     ("simulate NEW --rows 5 --noise 0.9 --missed 0.8", "--noise 0.9 and --missed 0.8 exceed all rows; let their sum"),
-    ("update STORE DATA --approx", "--approx contradicts the store, which was created with False; leave it out, or"),
-    ("update STORE DATA --cluster-scope partition", "--cluster-scope 'partition' contradicts the store, which was"),
+    ("update STORE DATA --approx", "--approx contradicts the store's value, False; leave it out, or"),
+    (
+        "update STORE DATA --cluster-scope partition",
+        "--cluster-scope 'partition' contradicts the store's value, 'global';",
+    ),
     ("show STORE --aul-threshold 3", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),
     ("show STORE --since 2026-01-01", "label=1: the name of this partition has no date; select it with --partition"),

@@ -127,7 +127,7 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
     ):
         with pytest.raises(OptionError, match=message):
             store.remove(columns=column)
-    with pytest.raises(OptionError, match="weight='w' contradicts the store, which was created with 'weight'"):
+    with pytest.raises(OptionError, match="weight='w' contradicts the store's value, 'weight'"):
         store.add(weight="w")
     with pytest.raises(OptionError, match="add takes no option 'scor'; did you mean 'score'"):
         store.add(scor="x")

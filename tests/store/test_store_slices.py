@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,6 +210,26 @@ def test_a_limit_is_kept_for_slices_that_are_added_later(data: Path, tmp_path: P
     store.remove([], columns="cluster")
     with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
         store.add(data=data, by="country")
+
+
+def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
+    """Alone, or with the slices that exceed it; no night is folded for it, and the remedies name it."""
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS, max_slices=2)
+    with pytest.raises(OptionError, match=r"more than max_slices=2; .* raise the store's limit: .* or of add$"):
+        store.add(data=data, by="country")
+    for verb in (partial(store.update, data), store.evaluate):
+        with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
+            verb(max_slices=3)
+    done = store.add(max_slices=3)
+    assert (done.changed, done.joined) == ((), ("max_slices=3",))
+    assert store.add(data=data, by="country").joined == ("country",)
+    assert store.add(max_slices=10_000).version == done.version + 2
+    with pytest.raises(OptionError, match="max_slices=3 contradicts"):
+        store.update(data, max_slices=3)
+    store.add(max_slices=2)
+    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* or of add$"):
+        store.evaluate(by="country")
 
 
 def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:

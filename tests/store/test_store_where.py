@@ -69,7 +69,7 @@ def test_later_updates_have_the_filter_and_no_other(store: Store, data: Path) ->
         assert store.update(data, where=WHERE).new == ("night=2026-01-05",)
     finally:
         (data / "night=2026-01-05").rename(data / "night=2026-01-04")
-    with pytest.raises(OptionError, match="contradicts the store, which was created with"):
+    with pytest.raises(OptionError, match="contradicts the store's value"):
         store.update(data, where="length > 2")
 
 

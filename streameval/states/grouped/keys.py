@@ -105,6 +105,8 @@ class By:
         Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaNs are one value.
     most : int, optional
         Largest number of groups, checked while rows are folded; not part of the key's identity.
+    remedy : str
+        What to do if there are more, for the message.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class By:
 
     columns: tuple[str, ...]
     most: int | None = field(default=None, compare=False)
+    remedy: str = field(default="slice by a column of fewer values", compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, tuple) or not self.columns:
@@ -160,11 +163,7 @@ class By:
         """Raise `OptionError` if there are too many groups; see `Key`."""
         if self.most is not None and found > self.most:
             slices = f"{plural(found, 'slice')}{' or more' * more}{self._most_values(names())}"
-            msg = (
-                f"by={','.join(self.columns)!r}: {slices}, more than max_slices={self.most:,}; slice by a column of "
-                "fewer values, keep some with where (--where), take the mean over them (--mean-over), or raise "
-                "max_slices (--max-slices)"
-            )
+            msg = f"by={','.join(self.columns)!r}: {slices}, more than max_slices={self.most:,}; {self.remedy}"
             raise OptionError(msg, "max_slices")
 
     def _most_values(self, names: Iterable[bytes]) -> str:

@@ -44,7 +44,7 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
             options[name] = ByColumn.of(dict(kept.columns), tuple(dict.fromkeys((*kept.others, *value))))
         elif option.kind.many:
             options[name] = tuple(dict.fromkeys((*kept, *value)))
-        elif kept == rest:
+        elif kept == rest or name == "max_slices":  # a limit changes no state
             options[name] = value
         elif value != kept:
             raise contradiction(name, value, kept, "a store can have only one: create another store")

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Configuration", "slices_group"]
 
+_MANY_SLICES = (
+    "slice by a column of fewer values, or raise the store's limit: max_slices (--max-slices) of its first update or "
+    "of add"
+)
+_OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 
 
@@ -129,7 +134,7 @@ class Configuration:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
-                remedy = "leave it out, or create another store"
+                remedy = _OTHERWISE.get(name, "leave it out, or create another store")
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
@@ -151,7 +156,7 @@ class Configuration:
             if name in SUBSETS and set(value) <= set(self.options[name]):
                 continue
             if name not in REPORTED and value != self.options.get(name, value):
-                remedy = "leave it out, or create another store"
+                remedy = _OTHERWISE.get(name, "leave it out, or create another store")
                 if name in SUBSETS:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
@@ -177,7 +182,7 @@ class Configuration:
     @property
     def slicing(self) -> Slicing:
         """The slicings of every night."""
-        return Slicing.of(self.options["by"], self.options["max_slices"])
+        return Slicing.of(self.options["by"], self.options["max_slices"], _MANY_SLICES)
 
     def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
         """The requests of the sliced states that are kept; `keys` are slicings, by default all."""

@@ -58,5 +58,5 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
 
 def contradiction(name: str, value: Any, own: Any, remedy: str) -> OptionError:
     """The error for an option whose value differs from the store's."""
-    msg = f"{name}={_spelled(value)} contradicts the store, which was created with {_spelled(own)}; {remedy}"
+    msg = f"{name}={_spelled(value)} contradicts the store's value, {_spelled(own)}; {remedy}"
     return OptionError(msg)

@@ -141,7 +141,7 @@ class Changing:
             Additions, as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight, unit`` name columns,
             ``by`` names slicings; ``metrics, truncate, aul_threshold, at, ci`` extend or set the store's defaults and
             need no file. The policies ``nan, nulls`` apply to added columns, and to others that had ``"error"``;
-            ``unlabelled`` may replace ``"error"``.
+            ``unlabelled`` may replace ``"error"``. ``max_slices`` replaces the store's limit.
         data : path, URI, or list of those, optional
             The files of the nights, if they have moved.
         since : str or date, optional
