@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import traceback
@@ -21,8 +22,19 @@ from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
 from streameval.scan.files.uris import Uri
-from streameval.store.files.ledger import _SCHEMA
+from streameval.store.files.entries import SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
+
+
+def reseal(store: Path, changes: dict) -> None:
+    """Change the record of a ledger's last commit, with the right checksum."""
+    log = max((store / "ledger" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["streameval"] = sealed(unsealed(line["commitInfo"]["streameval"]) | changes)
+    log.write_text("\n".join(map(json.dumps, lines)))
+
 
 GOLDEN = Path(__file__).parents[1] / "data" / "store-v2"  # of the time before checksums
 
@@ -200,16 +212,9 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
         )
         with pytest.raises(FormatError, match="labels in the ledger are damaged"):
             store.evaluate()
-    [newest] = [store._context.ledger.read().table.history(1)[0]]
-    rows = pa.table({name: pa.array([{"a": 1}]) for name in _SCHEMA.names})
+    rows = pa.table({name: pa.array([{"a": 1}]) for name in SCHEMA.names})
     name, _ = PublishedFiles(store._context.ledger.location).publish(lambda sink: pq.write_table(rows, sink))
-    log = max((tmp_path / "store" / "ledger" / "_delta_log").glob("*.json"))
-    record = unsealed(newest["streameval"]) | {"rows": name}
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "commitInfo" in line:
-            line["commitInfo"]["streameval"] = sealed(record)
-    log.write_text("\n".join(map(json.dumps, lines)))
+    reseal(tmp_path / "store", {"rows": name})
     with pytest.raises(StoreError, match="cannot be read"):
         store.evaluate()
 
@@ -258,6 +263,63 @@ def test_forged_facts_of_a_night_are_refused(store, change):
     for verb in [*verbs, store.info] if "facts" in change else [partial(store.evaluate, metrics="agc")]:
         with pytest.raises(FormatError, match=r"in the ledger are damaged"):
             verb()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"fingerprint": None}, "no value of 'fingerprint'"),
+        ({"partition": None}, "no value of 'partition'"),
+        ({"updated": None}, "no value of 'updated'"),
+        ({"bytes": -1}, "the value -1 of 'bytes'"),
+        ({"rows": 2**63 - 1}, "the value 9223372036854775807 of 'rows'"),
+        ({"rows": 7}, "damaged"),
+        ({"states": None}, "no value of 'states'"),
+        ({"partition": NIGHTS[1]}, "two rows are of one partition"),
+    ],
+    ids=str,
+)
+def test_forged_rows_of_a_night_are_refused(store, tmp_path, change, said):
+    """They were counted, or raised a raw error."""
+    ledger = store._context.ledger
+    snapshot = ledger.read()
+    rows = [row | (change if row["partition"] == NIGHTS[0] else {}) for row in snapshot.rows.to_pylist()]
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    name, _ = PublishedFiles(ledger.location).publish(lambda sink: pq.write_table(table, sink))
+    reseal(tmp_path / "store", {"rows": name})
+    judged = partial(store.check, "rows > 1", since="2026-01-01")
+    for verb in (partial(store.evaluate, metrics="agc"), judged, store.info):
+        with pytest.raises((StoreError, FormatError), match=said):
+            verb()
+
+
+def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
+    """The verification of an update raised a raw KeyError; nights without their states are named until then."""
+    expected = store.evaluate().to_json()
+    snapshot = store._context.ledger.read()
+    entry = snapshot.entries[NIGHTS[0]]
+    forged = replace(entry, states=tuple(replace(state, of=f"{state.of}2") for state in entry.states))
+    entries = snapshot.entries | {NIGHTS[0]: forged}
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+    assert "no score_lr in 1 of 3 partitions" in store.evaluate().to_json()
+    assert store.update(tmp_path / "data", verify=True).changed == (NIGHTS[0],)
+    assert store.evaluate().to_json() == expected
+
+
+@pytest.mark.parametrize("kind", [math.nan, "", "x y", None, [1], {}, "decimal128(99, 2)", "timestamp[xx, tz=UTC]"])
+def test_a_forged_type_of_slices_is_refused(tmp_path, kind):
+    """An update raised a raw AttributeError, and info could not be written as JSON."""
+    for name in "12":
+        pq.write_table(pa.table({"label": [0, 1], "a": [0.1, 0.2], "g": [1, 2]}), tmp_path / f"night={name}.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(tmp_path / "night=1.parquet", score="a", by="g")
+    snapshot = store._context.ledger.read()
+    reseal(tmp_path / "store", {"keeps": snapshot.configuration | {"types": {"a": "f8", "by g": kind, "other": kind}}})
+    for verb in (store.info, partial(store.update, tmp_path / "night=2.parquet")):
+        with pytest.raises(FormatError, match="the ledger has a column of type"):
+            verb()
+    reseal(tmp_path / "store", {"keeps": snapshot.configuration | {"types": {"a": "f8", "by g": "i", "other": kind}}})
+    assert store.info().types == {"a": "f8", "by g": "i"}
 
 
 @pytest.mark.parametrize("kind", ["", "f16", "d", "d999", "d-1", None, 3, [], ["f4"], {"a": 1}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,45 @@ def test_a_column_that_is_null_in_all_slices_is_filtered_as_in_the_files(tmp_pat
     for where in ("country = 'DE' OR flag", "country = 'DE' OR NOT flag OR length > 3", "flag IS NULL"):
         direct = evaluate(tmp_path / "night=2026-01-01", score="s", where=where, threads=1)
         assert store.evaluate(where=where).results == direct.results
+
+
+@pytest.mark.parametrize(
+    ("kinds", "merges"),
+    [
+        ((pa.decimal128(6, 2), pa.decimal128(5, 2)), True),
+        ((pa.decimal128(5, 2), pa.decimal128(6, 2)), False),
+        ((pa.decimal256(50, 2), pa.decimal128(5, 1)), True),
+        ((pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin")), False),
+        ((pa.timestamp("us", "UTC"), pa.date32()), False),
+        ((pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")), True),
+    ],
+    ids=str,
+)
+def test_slices_of_decimals_and_zoned_times_are_widened_or_refused(
+    tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType], merges: bool
+) -> None:
+    """Arrow has no alias for their types, and a night of another one raised a raw AttributeError."""
+    store, tables = Store(tmp_path / "store", threads=1), []
+    for name, kind in zip("12", kinds, strict=True):
+        values = pa.array([86_400, 86_400, 172_800, 172_800], pa.int64())
+        slices = pa.array([Decimal(1), 1, 2, 2], kind) if pa.types.is_decimal(kind) else _times(values, kind)
+        tables.append(pa.table({"label": [0, 1, 0, 1], "a": [0.1, 0.4, 0.3, 0.2], "g": slices}))
+        pq.write_table(tables[-1], tmp_path / f"night={name}.parquet")
+    store.update(tmp_path / "night=1.parquet", score="a", by="g")
+    if not merges:
+        with pytest.raises(SchemaError, match=r"night=2\.parquet: column 'g' is .*, but the store slices by "):
+            store.update(tmp_path / "night=2.parquet")
+        return
+    store.update(tmp_path / "night=2.parquet")
+    files = [tmp_path / "night=1.parquet", tmp_path / "night=2.parquet"]
+    assert store.evaluate(by="g").results == evaluate(files, score="a", by="g", threads=1).results
+
+
+def _times(seconds: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Points of time of this type."""
+    return (
+        seconds.cast(pa.timestamp("s")).cast(pa.date32() if pa.types.is_date(kind) else pa.timestamp("us")).cast(kind)
+    )
 
 
 def test_a_night_whose_slices_have_another_type_is_refused(tmp_path: Path) -> None:

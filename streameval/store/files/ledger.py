@@ -17,7 +17,6 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from streameval._version import __version__
 from streameval.errors import FormatError, OptionError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import KEEP, commit, commits, data_files, open_table, publish_rows, read_rows, reading
-from streameval.store.files.entries import Entry, StoredState
+from streameval.store.files.entries import SCHEMA, Entry, entries_of, row_of
 from streameval.store.files.published import sealed, unsealed
 
 if TYPE_CHECKING:
@@ -41,22 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "Ledger", "Snapshot"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
-_STATE = pa.struct([*((name, pa.string()) for name in ("group", "of", "kind", "file")), ("bytes", pa.int64())])
-_SCHEMA = pa.schema(
-    {
-        "partition": pa.string(),
-        "root": pa.string(),
-        "fingerprint": pa.string(),
-        "files": pa.int64(),
-        "bytes": pa.int64(),
-        "rows": pa.int64(),
-        "labels": pa.string(),
-        "states": pa.list_(_STATE),
-        "updated": pa.timestamp("us", "UTC"),
-        "facts": pa.string(),
-    }
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATER = {"facts": "{}"}  # columns that early ledgers lack, with default values
 
 
@@ -76,7 +59,7 @@ class Snapshot:
     version: int = -1
     configuration: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
-    rows: pa.Table = field(default_factory=_SCHEMA.empty_table, repr=False)
+    rows: pa.Table = field(default_factory=SCHEMA.empty_table, repr=False)
     table: Any = field(default=None, repr=False)
 
 
@@ -141,7 +124,7 @@ class Ledger:
         try:
             with reading(self.location):
                 rows = self._rows(table, record.get("rows"))
-                return Snapshot(table.version(), record["keeps"], _entries(rows), rows, table)
+                return Snapshot(table.version(), record["keeps"], entries_of(rows), rows, table)
         except FormatError as error:
             msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
             raise StoreError(msg) from error
@@ -169,7 +152,7 @@ class Ledger:
         added = publish_rows(self.location, rows)
         record = {"format": FORMAT, "library": __version__, "keeps": keeps, "rows": added["path"]}
         facts = {"streameval": sealed(record), "action": action}
-        commit(self.location, base.table, added, _SCHEMA, facts, KEEP, "error" if base.version < 0 else "overwrite")
+        commit(self.location, base.table, added, SCHEMA, facts, KEEP, "error" if base.version < 0 else "overwrite")
         return Snapshot(base.version + 1, keeps, found, rows)
 
     def versions(self) -> list[dict[str, Any]]:
@@ -221,7 +204,7 @@ class Ledger:
             msg = f"{outside[0]!r} is outside the ledger and was not opened"
             raise FormatError(msg)
         contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
-        return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
+        return pa.concat_tables([SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
         """The number of the version that `as_of` names or that was the newest at that time."""
@@ -246,32 +229,15 @@ def _whole(rows: pa.Table) -> pa.Table:
     for name, value in _LATER.items():
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    return rows.cast(_SCHEMA)
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    """The row of an entry."""
-    return {name: getattr(entry, name) for name in _SCHEMA.names} | {"states": [vars(state) for state in entry.states]}
+    return rows.cast(SCHEMA)
 
 
 def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
     """The rows of entries; unchanged ones are taken from the snapshot."""
-    new = [_row(entry) for name, entry in entries.items() if base.entries.get(name) is not entry]
-    rows = pa.concat_tables([base.rows, pa.Table.from_pylist(new, schema=_SCHEMA)])
+    new = [row_of(entry) for name, entry in entries.items() if base.entries.get(name) is not entry]
+    rows = pa.concat_tables([base.rows, pa.Table.from_pylist(new, schema=SCHEMA)])
     place = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
     return rows.take(pa.array([place[name] for name in entries], pa.int64()))
-
-
-def _entries(rows: pa.Table) -> dict[str, Entry]:
-    """The entries of rows, by name; built column by column for speed, because every verb reads the ledger."""
-    columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
-    lists = rows["states"].combine_chunks()
-    kept = list(map(StoredState, *(facts.to_pylist() for facts in lists.values.flatten())))
-    columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
-    since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
-    columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
-    found = map(Entry, *(columns[name] for name in rows.column_names))
-    return {entry.partition: entry for entry in found}
 
 
 def _when(fact: dict[str, Any]) -> datetime:

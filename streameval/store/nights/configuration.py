@@ -27,7 +27,7 @@ from streameval.states.grouped.names import slice_type
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
-from streameval.store.nights.key_types import arrow_type, conformed, key_type
+from streameval.store.nights.key_types import arrow_type, conformed, key_type, slices_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ class Configuration:
         Raises
         ------
         FormatError
-            If it has an option that this version does not know.
+            If it has an option that this version does not know, or a type that no column has.
         """
         options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
         if options.get("nulls") == "drop":  # in stores of earlier versions it applied to labels as well
@@ -108,10 +108,11 @@ class Configuration:
         if unknown:
             msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
             raise FormatError(msg)
-        return cls(
-            {name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()},
-            dict(kept["types"]),
-        )
+        made = cls({name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {})
+        made = made.with_(kept["types"])
+        for name, kind in made.types.items():
+            (arrow_type if name in made.key_columns else slices_arrow_type)(kind)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""

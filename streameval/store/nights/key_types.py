@@ -20,7 +20,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["arrow_type", "conformed", "key_type"]
+__all__ = ["arrow_type", "conformed", "key_type", "slices_arrow_type"]
 
 _ARROW = {
     "f4": pa.float32(),
@@ -50,8 +50,7 @@ def arrow_type(kind: str) -> pa.DataType:
             return _ARROW[kind]
         if re.fullmatch(r"d\d{1,2}", kind):
             return pa.decimal128(18, int(kind[1:]))
-    msg = f"the ledger has a column of type {str(kind)[:60]!r}, which no column has; restore the ledger from a backup"
-    raise FormatError(msg)
+    raise _unheard(kind)
 
 
 def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
@@ -89,14 +88,31 @@ def _conformed(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[
 def _sliceable(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
     if not due or slice_type(field.type, field.name, found.pieces[0].name) in (due, ""):
         return field
-    kind = _SLICES.get(due)
-    if kind is None:
-        with suppress(ValueError):  # decimals and times with a zone have no alias
-            kind = pa.type_for_alias(due)
-    return _widened(field, found, due if kind is None else kind, "slices by")
+    return _widened(field, found, slices_arrow_type(due), "slices by")
 
 
-def _widened(field: pa.Field, found: Scan, kind: pa.DataType | str, does: str) -> pa.Field:
+def slices_arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type for a result of `slice_type`; raises `FormatError` as `arrow_type`."""
+    if not isinstance(kind, str):
+        raise _unheard(kind)
+    if kind in _SLICES:
+        return _SLICES[kind]
+    with suppress(ValueError):
+        if found := re.fullmatch(r"decimal(32|64|128|256)\((\d{1,2}), (\d{1,2})\)", kind):
+            return (pa.decimal256 if found[1] == "256" else pa.decimal128)(int(found[2]), int(found[3]))
+        if found := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
+            return pa.timestamp(found[1], found[2])
+        return pa.type_for_alias(kind)
+    raise _unheard(kind)
+
+
+def _unheard(kind: object) -> FormatError:
+    """The error for a type that no column has."""
+    msg = f"the ledger has a column of type {str(kind)[:60]!r}, which no column has; restore the ledger from a backup"
+    return FormatError(msg)
+
+
+def _widened(field: pa.Field, found: Scan, kind: pa.DataType, does: str) -> pa.Field:
     """Widen a column to a type; `does` is the verb of the message.
 
     Raises

@@ -71,7 +71,11 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         budget = Budget(1)
         for header in headers:
             check_facts(spec, header)
-        return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
+        counts = spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
+        if counts.seen != sum(entry.rows for entry in entries):
+            msg = "they are not those of all rows"
+            raise ValueError(msg)
+        return counts
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         raise FormatError(msg) from error
