@@ -267,6 +267,29 @@ def test_column_mapping_is_refused(tmp_path: Path) -> None:
         plan(table, ["score"])
 
 
+def test_column_mapping_below_a_column_is_refused(tmp_path: Path) -> None:
+    """Two fields of a struct that have changed their names: each was read for the other, without a word."""
+
+    def swap(kind: str, values: dict[str, Any]) -> None:
+        if kind == "protocol":
+            values |= {"minReaderVersion": 2, "minWriterVersion": 5}
+        if kind == "metaData":
+            values["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+            schema = json.loads(values["schemaString"])
+            label, scores = schema["fields"]
+            fields = [label, scores, *scores["type"]["fields"]]
+            for i, (field, stored) in enumerate(zip(fields, ("label", "s", "new", "old"), strict=True)):
+                field["metadata"] = {"delta.columnMapping.id": i + 1, "delta.columnMapping.physicalName": stored}
+            values["schemaString"] = json.dumps(schema)
+
+    scores = [{"old": 0.1, "new": 0.9}, {"old": 0.2, "new": 0.8}]
+    table = write(tmp_path / "t", pa.table({"label": [0, 1], "s": scores}))
+    assert rows_of(table, ("s.old",)) == [{"s.old": 0.1}, {"s.old": 0.2}]
+    edited(table, swap)
+    with pytest.raises(DataError, match=r"/t: a Delta table with column mapping; files call 's\.old' 's\.new'; give"):
+        plan(table, ["s.old"])
+
+
 def test_what_a_delta_log_cannot_give(tmp_path: Path) -> None:
     """Missing versions, vacuumed files, broken logs, versions of a plain folder: each is named."""
     table = write(tmp_path / "t", OLD, NEW)

@@ -27,7 +27,7 @@ from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.scan.files.walk import Tree
 
@@ -215,11 +215,18 @@ def _refuse_mapping(table: Any, name: str) -> None:
     """Raise `DataError` if a column has a different name in the files than in the table."""
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
         return
-    for column in table.schema().fields:
-        stored = column.metadata.get("delta.columnMapping.physicalName", column.name)
-        if stored != column.name:
+    for column, stored in _stored_names(table.schema()):
+        if stored != column:
             msg = (
-                f"{name}: a Delta table with column mapping; files call {column.name!r} {stored!r}; give its rows as "
+                f"{name}: a Delta table with column mapping; files call {column!r} {stored!r}; give its rows as "
                 "a reader (deltalake.QueryBuilder), or write it again without column mapping"
             )
             raise DataError(msg)
+
+
+def _stored_names(struct: Any, above: str = "") -> Iterator[tuple[str, str]]:
+    """The name of every column, and of every field below one such as ``address.city``, and its name in the files."""
+    for inner in struct.fields:
+        yield f"{above}{inner.name}", above + inner.metadata.get("delta.columnMapping.physicalName", inner.name)
+        if hasattr(inner.type, "fields"):
+            yield from _stored_names(inner.type, f"{above}{inner.name}.")
