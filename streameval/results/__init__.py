@@ -12,7 +12,15 @@ from __future__ import annotations
 from streameval.results.curves import Band, Bins, Curve, Distribution, Reliability
 from streameval.results.scalar import COLUMNS, FEW_UNITS, REST, Scalar, plain_slice_value, slice_name, slice_text
 from streameval.results.source import Source
-from streameval.results.tables import from_arrow, near_slice, result_schema, same_slice, slice_table, to_arrow
+from streameval.results.tables import (
+    from_arrow,
+    near_slice,
+    result_schema,
+    same_slice,
+    slice_column,
+    slice_table,
+    to_arrow,
+)
 
 __all__ = [
     "COLUMNS",
@@ -30,6 +38,7 @@ __all__ = [
     "plain_slice_value",
     "result_schema",
     "same_slice",
+    "slice_column",
     "slice_name",
     "slice_table",
     "slice_text",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -10,13 +12,15 @@ from streameval.results.scalar import COLUMNS, Scalar, slice_text
 from streameval.wording import hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-__all__ = ["from_arrow", "near_slice", "result_schema", "same_slice", "slice_table", "to_arrow"]
+__all__ = ["from_arrow", "near_slice", "result_schema", "same_slice", "slice_column", "slice_table", "to_arrow"]
 
 _ALWAYS = ("value", "lower", "upper")  # fields that are NaN, not None, where a table has null
+
+_NANOSECONDS = re.compile(r"(.*:\d\d\.\d{6})(\d{3})(.*)")  # the nanoseconds of a time, which Python's times lack
 
 
 def result_schema() -> pa.Schema:
@@ -45,21 +49,43 @@ def to_arrow(results: Iterable[Scalar]) -> pa.Table:
     table = pa.Table.from_pylist(plain, schema=result_schema())
     slices = [result.slice for result in results]
     for name in dict.fromkeys(name for each in slices for name in each or ()):
-        table = table.append_column(name, pa.array([(each or {}).get(name) for each in slices]))
+        table = table.append_column(name, slice_column([(each or {}).get(name) for each in slices]))
     if any(slices):
         by = pa.array([",".join(each) if each else None for each in slices], pa.string())
         table = table.add_column(len(COLUMNS), "by", by)
     return table
 
 
+def slice_column(values: Sequence[Any]) -> pa.Array:
+    """The values of a slicing column as an Arrow array.
+
+    Integers beyond int64 become uint64, or decimals if there are negative ones as well.
+
+    Examples
+    --------
+    >>> [str(slice_column(values).type) for values in ([7, None], [2**64 - 1, None], [2**64 - 1, -1])]
+    ['int64', 'uint64', 'decimal128(20, 0)']
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except OverflowError:
+        if min(value for value in values if value is not None) >= 0:
+            return pa.array(values, pa.uint64())
+        return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal128(20))
+
+
 def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
-    """Whether two slices are the same; NaN equals NaN, and a date in `other` equals its text.
+    """Whether two slices are the same; NaN equals NaN, and a date or time in `other` equals its text.
 
     Examples
     --------
     >>> import datetime
     >>> same_slice({"day": "2026-01-31"}, {"day": datetime.date(2026, 1, 31)}), same_slice(None, {"day": None})
     (True, False)
+    >>> same_slice({"at": "2026-01-31 01:00:00.000+0100"}, {"at": datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)})
+    True
     """
     if one is None or other is None:
         return one is other
@@ -68,8 +94,22 @@ def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -
 
 def _same_value(one: Any, other: Any) -> bool:
     if hasattr(other, "isoformat"):
-        other = str(other)
+        return isinstance(one, str) and _is_moment(one, other)
     return bool(one == other) or (one != one and other != other)
+
+
+def _is_moment(text: str, moment: Any) -> bool:
+    """Whether a slice's text is a date, a time, or a timestamp; times with a zone are equal if their instants are."""
+    if text == str(moment):
+        return True
+    digits = _NANOSECONDS.fullmatch(text)
+    beyond = int(digits[2]) if digits else 0
+    plain = moment.replace(nanosecond=0) if hasattr(moment, "nanosecond") else moment
+    try:
+        found = type(plain).fromisoformat(digits[1] + digits[3] if digits else text)
+    except ValueError:
+        return False
+    return bool(found == plain) and beyond == getattr(moment, "nanosecond", 0)
 
 
 def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -112,7 +152,7 @@ def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
         if not slices or slices[-1][0] is not result.slice:
             slices.append((result.slice or {}, []))
         slices[-1][1].append(result)
-    columns: dict[str, pa.Array] = {name: pa.array([each[name] for each, _ in slices]) for name in slices[0][0]}
+    columns: dict[str, pa.Array] = {name: slice_column([each[name] for each, _ in slices]) for name in slices[0][0]}
     largest = [max(row, key=lambda result: result.rows) for _, row in slices]
     for name in ("rows", "positives"):
         columns[name] = pa.array([getattr(result, name) for result in largest], pa.int64())

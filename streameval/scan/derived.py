@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError, SchemaError
+from streameval.scan.decimals import decimals_around
 from streameval.scan.marked_keys import is_date_key, is_integer_key
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ class Derived:
         """Raise `SchemaError` if the type of the column does not fit; `name` is the file in the message."""
         kind = self._read_as(field)
         kind = kind.value_type if types.is_dictionary(kind) else kind
-        numbers = types.is_integer(kind) or types.is_floating(kind)
+        numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
         dates = types.is_timestamp(kind) or (types.is_date(kind) and self.part != "hour")
         if not (numbers if self.edges else dates):
             wanted = "a column of numbers" if self.edges else "a column of timestamps"
@@ -154,10 +156,13 @@ def _last_edge(text: str) -> float:
 
 
 def _reached(array: pa.Array, edge: str) -> pa.Array:
-    """Whether each number is at least `edge`; exact for integers of any size."""
+    """Whether each number is at least `edge`; exact for integers of any size and decimals."""
     number: Any = _number(edge)
     if types.is_floating(array.type):
         return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))
+    if types.is_decimal(array.type):
+        up = decimals_around(Decimal(edge), array.type)[1]
+        return pc.is_in(array, value_set=array.slice(0, 0)) if up is None else pc.greater_equal(array, up)
     limits = np.iinfo(array.type.to_pandas_dtype())
     least = math.ceil(number)
     if not limits.min <= least <= limits.max:

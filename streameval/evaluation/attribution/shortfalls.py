@@ -26,6 +26,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
 from streameval.metrics.catalogue import entry_of, usual
 from streameval.metrics.contingency.attribution import GAINS
+from streameval.results import slice_column
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
@@ -148,15 +149,15 @@ def _units(one: Scalar) -> float:
 
 
 def _table(worst: Sequence[tuple[float, Scalar]], slicings: Sequence[tuple[str, ...]]) -> pa.Table:
-    """One row per slice, largest cost first; columns of other slicings are null.
+    """One row per slice, largest cost first; columns of other slicings are null, those of slicings without rows absent.
 
     With several slicings, the first column `by` names the slicing.
     """
     there = {name for _, one in worst for name in one.slice or ()}
-    columns = [name for name in dict.fromkeys(chain.from_iterable(slicings)) if name in there]
+    columns = [name for name in dict.fromkeys(chain.from_iterable(slicings)) if name in there or not worst]
     several = len(slicings) > 1
     table = {"by": pa.array([",".join(one.slice or ()) for _, one in worst], pa.string())} if several else {}
-    table |= {name: pa.array([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
+    table |= {name: slice_column([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
     return pa.table(
         {
             **table,

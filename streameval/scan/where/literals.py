@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import OptionError
+from streameval.scan.decimals import decimals_around
 
 __all__ = ["Bounds", "bounds", "is_number", "is_text"]
 
@@ -99,7 +100,9 @@ def _text(text: str, kind: pa.DataType) -> Bounds | None:
         return _exact(pa.scalar(text, kind))
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return _exact(pa.scalar(text.encode("utf-8", "surrogateescape"), kind))
-    if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
+    if types.is_time(kind):  # Arrow reads a time of day only as a part of a timestamp
+        return _exact(pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind))
+    if types.is_date(kind) or types.is_timestamp(kind):
         return _exact(pa.scalar(text).cast(kind))
     return None
 
@@ -123,7 +126,7 @@ def _number(text: str, kind: pa.DataType) -> Bounds | None:
     if types.is_floating(kind):
         with np.errstate(over="ignore"):
             return _exact(pa.scalar(kind.to_pandas_dtype()(text), kind))
-    return _exact(pa.scalar(number)) if types.is_decimal(kind) else None
+    return Bounds(*decimals_around(number, kind)) if types.is_decimal(kind) else None
 
 
 def _remedy(kind: pa.DataType) -> str:

@@ -74,7 +74,10 @@ def _syntax(text: str, found: dict[str, Any]) -> str:
     lines = text.splitlines() or [""]
     before = sum(len(line) + 1 for line in lines[: int(found.get("line") or 1) - 1])
     place = before + int(found.get("col") or 1) - max(len(near) - 1, 0)
-    cause = "a value is missing after it" if "missing" in str(found.get("description")) else "it is unexpected here"
+    told = str(found.get("description"))
+    cause = "a value is missing after it" if "missing" in told else "it is unexpected here"
+    cause = "a column is missing before it" if "'this' missing" in told else cause
+    cause = "a closing bracket is missing after it" if "Expecting )" in told else cause
     return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {cause}; {_SUBSET}'
 
 
@@ -153,17 +156,24 @@ def operands(node: Any) -> tuple[Any, Any, bool]:
 
 
 def _check_value(node: Any, value: Any) -> None:
-    """Raise `OptionError` unless `value` is a number, a text, a date, a timestamp or a boolean."""
+    """Raise `OptionError` unless `value` is a number, a text, a date, a time, a timestamp or a boolean."""
     from sqlglot import exp
 
     if isinstance(value, exp.Null):
         msg = f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
         raise OptionError(msg)
     bare = value.this if isinstance(value, exp.Neg) else value
-    if isinstance(bare, exp.Cast) and bare.to.this in (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP):
+    if isinstance(bare, exp.Cast) and bare.to.this in _moments():
         bare = bare.this
     if not isinstance(bare, exp.Literal | exp.Boolean):
         raise _refused(node)
+
+
+def _moments() -> tuple[Any, ...]:
+    """The types that may precede a text, as in DATE '2026-01-31'."""
+    from sqlglot import exp
+
+    return exp.DataType.Type.DATE, exp.DataType.Type.TIME, exp.DataType.Type.TIMESTAMP
 
 
 def _refused(node: Any) -> OptionError:

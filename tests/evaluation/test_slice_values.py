@@ -1,0 +1,93 @@
+"""Values of slicing columns: in tables, in edges, and looked up by Python's own values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from streameval import attribute, evaluate
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def rows(column: pa.Array, copies: int = 1) -> pa.Table:
+    """Each value with either label, and distinct scores."""
+    twice = pa.concat_arrays([column] * 2 * copies)
+    n = len(twice)
+    return pa.table({"label": np.arange(n) // (n // 2), "score": np.arange(n) / n, "x": twice})
+
+
+def test_integers_beyond_int64_are_written(tmp_path: Path) -> None:
+    """In the table of results, in its files, in the table of a slicing, and among the worst slices."""
+    data = rows(pa.array([7, None, 2**64 - 1], pa.uint64()), 40)
+    found = evaluate(data, score="score", by="x", metrics="roc_auc")
+    assert found.slices("x").schema.field("x").type == pa.uint64()
+    assert found.slices("x")["x"].to_pylist() == [7, 2**64 - 1, None]
+    assert found.to_arrow()["x"].to_pylist() == [None, 7, 2**64 - 1, None]
+    found.save(tmp_path / "found.csv")
+    assert f",{2**64 - 1}" in (tmp_path / "found.csv").read_text()
+    noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
+    worst = attribute(noisy, score="score", by="x").slices
+    assert worst is not None
+    assert 0 < len(worst) < 3
+    assert set(worst["x"].to_pylist()) < {7, 2**64 - 1, None}
+
+
+def test_without_a_slice_that_falls_short_the_table_has_its_columns() -> None:
+    """Slices that are too small are left out, and a script still finds the column."""
+    worst = attribute(rows(pa.array(["DE", "FR"])), score="score", by="x").slices
+    assert worst is not None
+    assert worst.column_names == ["x", "rows", "value", "ci_lower", "ci_upper", "shortfall"]
+    assert len(worst) == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "other"),
+    [
+        (pa.array([dt.datetime(2026, 1, 1, 23, 30), None]), dt.datetime(2026, 1, 1, 23, 30), dt.datetime(2026, 1, 1)),
+        (
+            pa.array([dt.datetime(2026, 1, 1, 23, 30, tzinfo=dt.UTC), None], pa.timestamp("ms", "Europe/Paris")),
+            dt.datetime(2026, 1, 2, 0, 30, tzinfo=PARIS),
+            dt.datetime(2026, 1, 1, 23, 30),
+        ),
+        (pa.array([1, None], pa.timestamp("ns")), pd.Timestamp(1), pd.Timestamp(2)),
+        (pa.array([10**9 + 1, 10**9], pa.timestamp("ns", "UTC")), pd.Timestamp(10**9 + 1, tz="UTC"), pd.Timestamp(0)),
+        (pa.array([dt.time(1, 2, 3), None]), dt.time(1, 2, 3), dt.time(1, 2, 4)),
+        (pa.array([dt.date(2026, 1, 2), None]), dt.date(2026, 1, 2), dt.datetime(2026, 1, 3)),
+        (pa.array(["no time", None]), "no time", dt.datetime(2026, 1, 2)),
+        (pa.array([7, None]), 7, dt.date(2026, 1, 2)),
+    ],
+)
+def test_a_slice_is_found_by_the_values_of_its_column(column: pa.Array, value: Any, other: Any) -> None:
+    """Dates, and times as `datetime` and pandas have them; a time with a zone by its instant."""
+    found = evaluate(rows(column), score="score", by="x", metrics="roc_auc")
+    assert found.value("roc_auc", slice={"x": value}) == 1
+    with pytest.raises(OptionError, match="there is no slice"):
+        found.value("roc_auc", slice={"x": other})
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal128(38, 2), pa.decimal256(76, 2)])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_edges_cut_decimals(kind: pa.DataType, encoded: bool) -> None:
+    """Exactly, whatever digits the edge has."""
+    values = [Decimal("1.50"), Decimal("1.51"), Decimal("-999.99"), Decimal("999.99"), None]
+    column = pa.array(values, kind)
+    data = rows(column.dictionary_encode() if encoded else column)
+    for edges, expected in (
+        ("1.5", {"<1.5": 2, ">=1.5": 6, None: 2}),
+        ("1.501,999.995", {"<1.501": 4, "[1.501, 999.995)": 4, None: 2}),
+        (f"-1e50,1.50{'0' * 90}1", {"[-1e50, 1.50" + "0" * 90 + "1)": 4, f">=1.50{'0' * 90}1": 4, None: 2}),
+    ):
+        found = evaluate(data, score="score", by=f"x={edges}", metrics="roc_auc")
+        assert {one.slice[f"x={edges}"]: one.rows for one in found.results if one.slice} == expected
