@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["slice_section"]
 
 MOST = 200  # slices of a slicing on a page
-_WIDE = 8  # columns of values in a table
+_WIDE, _WIDE_ENDS = 8, 6  # columns of values in a table, and of values with intervals
 _CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"
 
 
@@ -55,7 +55,8 @@ def _table(
 ) -> Table:
     first = slices[0]
     shown = sorted(slices, key=_rows, reverse=True)[:MOST]
-    picked = _picked(first)
+    ends = any(result.ci_lower is not None for row in shown for result in row)
+    picked = _picked(first, _WIDE_ENDS if ends else _WIDE)
     leading = first[picked[0]] if picked and _ranks(first[picked[0]], meanings) else None
     if leading is not None:
         base = whole.get((leading.metric, leading.of))
@@ -94,14 +95,14 @@ def _rests(by: str, found: Sequence[Scalar], *, store: bool) -> list[Block]:
     return [table, Text(sampling_said(found, store=store), "note")]
 
 
-def _picked(first: Sequence[Scalar]) -> list[int]:
-    """Indices of the values that fit into a table: the first metric of every column, then further ones."""
+def _picked(first: Sequence[Scalar], most: int) -> list[int]:
+    """Indices of the at most `most` values in a table: the first metric of every column, then further ones."""
     columns: dict[str | None, list[int]] = {}
     for i, result in enumerate(first):
         columns.setdefault(result.of, []).append(i)
-    most = max(map(len, columns.values()), default=0)
-    order = [indices[rank] for rank in range(most) for indices in columns.values() if rank < len(indices)]
-    kept = order[:_WIDE]
+    ranks = max(map(len, columns.values()), default=0)
+    order = [indices[rank] for rank in range(ranks) for indices in columns.values() if rank < len(indices)]
+    kept = order[:most]
     return kept if len(columns) > 1 else sorted(kept)
 
 

@@ -85,6 +85,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made["slices"] = evaluate(
         shops(), score="a_long_name_of_a_score_column_v12", by="page", against="rest", ci=0.95, metrics="ranking"
     )
+    columns = ["label", "score_nb", "score_lr", "source"]
+    two = pq.read_table(sorted(DATA.glob("night=*/*.parquet")), columns=columns)
+    two = two.rename_columns(["label", "score_nb", "probability_of_spam_by_logistic_regression_v12", "source"])
+    made["intervals"] = evaluate(two, score=two.column_names[1:3], by="source", ci=0.95, metrics="ranking")
     data = hostile(folder)
     names = pq.read_schema(data).names
     evil: dict[str, Any] = {"classes": names[4], "label": "label"}
@@ -165,6 +169,10 @@ def test_long_names_of_slices_and_scores_are_told_apart(tab: Tab, pages: dict[st
     table = "[...document.querySelectorAll('table')].at(-1)"
     assert "against all other rows" in tab.run(f"{table}.caption.innerText")
     assert "against" not in tab.run(f"{table}.tHead.innerText")
+    assert tab.run(f"{table}.scrollWidth - {table}.closest('.scroll').clientWidth") <= 0
+    tab.open(pages["intervals"])
+    table = "[...document.querySelectorAll('table')].find(e => e.caption.innerText === 'By source')"
+    assert tab.run(f"{table}.tHead.rows[0].cells.length") == 9
     assert tab.run(f"{table}.scrollWidth - {table}.closest('.scroll').clientWidth") <= 0
 
 
