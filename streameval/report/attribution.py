@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.plots import sources
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import Read, read_section
-from streameval.report.values import number, spoken
+from streameval.report.sentences import joined
+from streameval.report.values import digits, number, spoken
 from streameval.results import slice_text
 from streameval.wording import plural, visible
 
@@ -43,6 +45,17 @@ _TITLES = {
     "impure": "Impure clusters: their loss of area under the lift curve",
     "unclustered": "Positives in clusters at or below the threshold",
     "slices": "Slices that fall short of the whole",
+}
+_CAPTIONS = {
+    "merges": "Clusters that hold several classes",
+    "splits": "Classes spread over several clusters",
+    "impure": "Their loss of area under the lift curve",
+    "unclustered": "By size of the cluster",
+    "slices": "The costliest first: shortfall × rows",
+}
+_CHANGED_CAPTIONS = {
+    "merges": "Clusters that hold several earlier clusters",
+    "splits": "Earlier clusters spread over several clusters",
 }
 _CHANGED = {"merges": "Merged since {}", "splits": "Split since {}"}
 _CHANGED_HEADS = {
@@ -189,9 +202,8 @@ def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
         "impure": ("cluster", "clusters", f"the lost area, {totals.get('lost', 0):.6f}"),
     }[name]
     one, several = ("earlier cluster", "earlier clusters") if changed and group == "class" else (group, every)
-    many = f"{rows.num_rows:,} {several}" if rows.num_rows > 1 else f"1 {one}"
+    many, verb = (f"{rows.num_rows:,} {several}", "are") if rows.num_rows > 1 else (f"1 {one}", "is")
     share = rows["running_share"][-1].as_py()
-    verb = "are" if rows.num_rows > 1 else "is"
     return f"{many} of {int(totals[every]):,} {verb} {_percent(share)} of {loss}"
 
 
@@ -248,30 +260,36 @@ def hashed(found: Attributed, why: str) -> str:
 def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
     """The page of an attribution; examples are values from the data and appear only on request."""
     tables = found.tables()
+    lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
+    if "changed_from" in found.options:
+        lead.insert(0, f"{stayed(found)}.")
+    bare = not lead
+    lead = lead or [_concluded(name, rows, found) for name, rows in tables.items()]
+    made = {name: tuple(_blocks(name, rows, found, with_examples=with_examples)) for name, rows in tables.items()}
     sections = [
-        Section(
-            name,
-            title_of(name, found).partition(":")[0],
-            tuple(_blocks(name, rows, found, with_examples=with_examples)),
-        )
-        for name, rows in tables.items()
+        Section(name, title_of(name, found).partition(":")[0], blocks[bare:])  # the lead may be their conclusions
+        for name, blocks in made.items()
     ]
     pictured = tuple(pictures.concentration(found))
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
     notes = list(filter(None, [hashed(found, IN_DATA if source.nights else READ_ONCE)]))
-    cluster = found.options.get("cluster") or ", ".join(found.options.get("score", ())) or "clusters"
-    lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
-    if "changed_from" in found.options:
-        lead.insert(0, f"{stayed(found)}.")
     hidden = found.options.get("examples") and not with_examples
-    if not lead:
-        lead = [f"{_first_capital(conclusion(name, rows, found))}." for name, rows in tables.items()]
     return Page(
-        f"What costs {cluster} its score",
+        _page_title(found),
         plural(found.rows, "row"),
         (Text(" ".join(lead), "lead"), *([Text(_HIDDEN, "note")] if hidden else [])),
         (*sections, read_section(found, source, notes)),
     )
+
+
+def _page_title(found: Attributed) -> str:
+    """What a page is about: a change of clusters, or the columns whose losses it attributes."""
+    cluster, earlier = found.options.get("cluster"), found.options.get("changed_from")
+    if earlier:
+        return f"What changed from {earlier} to {cluster}"
+    score = found.options.get("score", ())
+    columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
+    return f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short"
 
 
 def costs_section(found: Sequence[Attributed]) -> Section:
@@ -289,9 +307,11 @@ def costs_section(found: Sequence[Attributed]) -> Section:
 
 def _best(name: str, rows: pa.Table, found: Attributed) -> str:
     """A sentence on the gain of repairing the best group of a table, or on the cost of the first one."""
-    if not rows.num_rows or name not in ("merges", "splits", "impure") or "changed_from" in found.options:
+    if not rows.num_rows or name == "unclustered" or "changed_from" in found.options:
         return ""
     first = rows.slice(0, 1).to_pylist()[0]
+    if name == "slices":
+        return _costliest(first, found)
     if name == "impure":
         return (
             f"Cluster {_name(first['cluster'])} causes {_percent(first['share'])} "
@@ -304,10 +324,19 @@ def _best(name: str, rows: pa.Table, found: Attributed) -> str:
     return f"{verb} {group} {_name(largest[group])} would {would} {spoken(found.metric or '')} by {gain}."
 
 
+def _costliest(row: Mapping[str, Any], found: Attributed) -> str:
+    """A sentence on the first slice; its values are before the number of its rows."""
+    own = [column for column in takewhile(lambda column: column != "rows", row) if column != "by"]
+    named = [f"{c.partition('=')[0]}={_slice(row[c])}" for c in own if _is_of(c, row.get("by"))]
+    values = row["value"], found.totals["whole"]
+    value, whole = (number(each, digits(values)) for each in values)
+    metric = spoken(found.slice_metric or "")
+    return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of all rows."
+
+
 def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool) -> Iterator[Block]:
     """A table with its conclusion."""
-    said = _first_capital(f"{conclusion(name, rows, found)}.")
-    yield Text(said)
+    yield Text(_concluded(name, rows, found))
     if not rows.num_rows:
         return
     texts = listed(rows, found, examples=str if with_examples else None)
@@ -317,7 +346,13 @@ def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool
         Row((row[0],), tuple(Cell(row[i], order=values[i] if texts.heads[i][1] else None) for i in order[1:]))
         for row, values in zip(texts.rows, texts.values, strict=True)
     )
-    yield Table(_first_capital(title_of(name, found).rpartition(": ")[2]), heads, made)
+    captions = _CAPTIONS | (_CHANGED_CAPTIONS if "changed_from" in found.options else {})
+    yield Table(captions[name], heads, made)
+
+
+def _concluded(name: str, rows: pa.Table, found: Attributed) -> str:
+    """`conclusion` as a whole sentence."""
+    return _first_capital(f"{conclusion(name, rows, found)}.")
 
 
 def _head(text: str, is_number: bool) -> Head:

@@ -215,7 +215,7 @@ def concentration(found: Attributed) -> Iterator[Figure]:
     losses = joined([said for _, said in there] or [""])
     told = f"Share of the loss against the number of groups, the worst first: {losses}."
     yield from _figure(
-        "concentration", "How concentrated the loss is", told, lambda ax: plot_attribution(found, ax=ax), key,
+        "concentration", "Share of the loss in the worst groups", told, lambda ax: plot_attribution(found, ax=ax), key,
         wide=True, width=460, height=240,
     )  # fmt: skip
 
