@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, StreamevalError
+from streameval.unfinished import unfinished
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -95,16 +97,15 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     special = target.exists() and not target.is_file()
     part = target if special else target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.part")
     try:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
-        if not special:
-            if target.exists():
-                shutil.copymode(target, part)
-            part.replace(target)
+        with nullcontext() if special else unfinished(part):
+            part.write_bytes(content.encode() if isinstance(content, str) else content)
+            if not special:
+                if target.exists():
+                    shutil.copymode(target, part)
+                part.replace(target)
     except BrokenPipeError:
         raise
     except OSError as error:
-        if not special:
-            part.unlink(missing_ok=True)
         msg = f"{path}: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
 

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_version", "errors", "saving", "typing", "wording"}
+BASE = {"_version", "errors", "saving", "typing", "unfinished", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "typing": set(),
     "errors": set(),
     "wording": set(),
+    "unfinished": set(),
     "saving": set(),
     "results": set(),
     "options": set(),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streameval.errors import OptionError, StreamevalError, masked
+from streameval.unfinished import delete_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ class Commands(click.Group):
         """Run the command and exit.
 
         After an interrupt the process ends at once, without waiting for threads in the middle of a long step. Nothing
-        is left half-written: spill files are unlinked, and files are published atomically. The process also ends if
+        is left half-written: spill files have no name, and unfinished files are deleted. The process also ends if
         the exception gets lost, as in callbacks of C libraries, which swallow exceptions.
         """
         self._interrupt = _Interrupt()
@@ -53,7 +54,7 @@ class Commands(click.Group):
             return super().main(*args, **extra)
         except SystemExit as end:
             if sys.stderr is sys.__stderr__ and (end.code == INTERRUPTED or (self._interrupt.heard and end.code)):
-                os._exit(INTERRUPTED)
+                _end()
             raise
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -112,7 +113,13 @@ class _Interrupt:
         if self._untold.acquire(blocking=False):
             with suppress(OSError):
                 os.write(2, f"{_MESSAGE}\n".encode())
-        os._exit(INTERRUPTED)
+        _end()
+
+
+def _end() -> NoReturn:
+    """End the process without waiting for its threads."""
+    delete_all()
+    os._exit(INTERRUPTED)
 
 
 @contextmanager

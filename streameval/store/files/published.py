@@ -29,6 +29,7 @@ from pyarrow import fs
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS, reason
+from streameval.unfinished import unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -144,12 +145,8 @@ class PublishedFiles:
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = Path(tempfile.gettempdir())
-        part = folder / f".{uuid.uuid4().hex}.part"
-        try:
+        with unfinished(folder / f".{uuid.uuid4().hex}.part") as part:
             yield part
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
 
     def _rename(self, part: Path, name: str) -> None:
         """Give a complete file its name."""
