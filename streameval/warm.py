@@ -100,7 +100,7 @@ def main() -> int:
     start = time.perf_counter()
     warm()
     if not is_cached():
-        sys.stderr.write("no folder to keep compiled code in: set NUMBA_CACHE_DIR\n")
+        sys.stderr.write("no writable folder for compiled code; set NUMBA_CACHE_DIR\n")
         return 1
     sys.stderr.write(f"compiled in {time.perf_counter() - start:.1f} s\n")
     return 0

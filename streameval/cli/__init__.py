@@ -61,7 +61,7 @@ def evaluate(
     data = store.stored(data, asked)
     if (kept := store.store_named(data, asked)) is not None:
         if len(data) > 1:
-            msg = f"{kept[0].name}: is a store and names data as well ({data[1]}); evaluate one or the other"
+            msg = f"{kept[0].name}: is a store, and data are named as well ({data[1]}); evaluate one or the other"
             raise click.UsageError(msg)
         if plan_only:
             store.tell_plan(kept[0], "show", {**kept[1], **given(asked)}, json_to, quiet)

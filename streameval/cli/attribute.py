@@ -1,4 +1,4 @@
-"""``streameval attribute``: the clusters and classes that cost the score, as tables."""
+"""``streameval attribute``: the clusters, classes and slices that cost most, as tables."""
 
 from __future__ import annotations
 

@@ -211,9 +211,9 @@ def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[...
     """
     with _bar(quiet, total) as advance:
         yield advance
-    loops = sys.modules.get("streameval.kernels.jit")  # not imported where no loop is needed
+    loops = sys.modules.get("streameval.kernels.jit")  # not imported if no loop was needed
     if not quiet and loops is not None and not loops.is_cached():
-        click.echo("streameval: no folder to keep compiled code in: set NUMBA_CACHE_DIR to start faster", err=True)
+        click.echo("streameval: no writable folder for compiled code; set NUMBA_CACHE_DIR to start faster", err=True)
 
 
 @contextmanager

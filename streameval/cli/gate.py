@@ -131,7 +131,7 @@ def _accept(
     others = [name for name in asked if name != "rules"] + ["rules_file"] * (rules_file is not None)
     if not nights or why is None or others:
         also = f"; {others[0]}= would change nothing" if others else ""
-        msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME for some rules alone{also}"
+        msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME to accept only some rules{also}"
         raise OptionError(msg)
     found = store.accept(nights, why, asked.get("rules", ()))
     lines = [f"accepted {one.partition}: {one.rule}" for one in found]

@@ -61,7 +61,7 @@ SHOWN = (
            help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; options in a URI override it."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="List every version as well, newest first; --as-of takes its number or time."),
-    Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
+    Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each one."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),
     Option("rules", NAMES, (), ("evaluate",), "value", flag="rule",
@@ -75,7 +75,7 @@ SHOWN = (
     Option("rules_file", ANY, None, ("check", "evaluate"), "value", flag="rules", metavar="FILE",
            help="TOML file of rules by name, such as auc_floor = \"roc_auc[score] >= 0.97\"."),
     Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
-           help="Accept the recorded failures of this night, of all rules or of --rule NAME; repeat for several."),
+           help="Accept the recorded failures of this night, by all rules or only --rule NAME; repeat for several."),
     Option("why", ANY, None, ("check",), "nothing", flag="reason", metavar="TEXT", help="Why a failure is accepted."),
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
@@ -91,7 +91,7 @@ SHOWN = (
            "repeat for several. The .html file is one self-contained page."),
     Option("with_examples", FLAG, False, ("attribute",), "nothing",
            "Show examples on the page as well; everyone who has the page can read these values."),
-    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or with - to stdout in place of the table.",
+    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
            flag="json", metavar="FILE|-"),
     Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "Print no progress, table or summary."),
 )  # fmt: skip
@@ -217,9 +217,9 @@ def _by_column(*, many: bool) -> Callable[..., Any]:
 
 
 def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
-    """A callback that refuses several columns where there is one; click would take the last without a word."""
+    """A callback that refuses several columns for an option that takes one; click would silently take the last."""
     if len(set(names)) > 1:
-        msg = f"{param.opts[0]} names {' and '.join(dict.fromkeys(map(repr, names)))}, and takes one column"
+        msg = f"{param.opts[0]} takes one column, not {' and '.join(dict.fromkeys(map(repr, names)))}"
         raise OptionError(msg)
     return names[0] if names else None
 

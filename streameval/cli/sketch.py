@@ -65,7 +65,7 @@ def sketch(
             msg = f"--quantile {share:g} is not in [0, 1]"
             raise OptionError(msg)
     if not by_label and (label or pos_label):
-        msg = "--label and --pos-label are for --by-label; add it"
+        msg = "--label and --pos-label need --by-label; add it"
         raise click.UsageError(msg)
     places = list(stored(data, asked))
     if plan_only:

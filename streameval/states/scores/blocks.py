@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCounts", "BlockSpec"]
 
-_MOST_ROWS = 1 << 32  # rows that a builder's counts, of 32 bits, have room for
+_MOST_ROWS = 1 << 32  # rows that a builder's 32-bit counts can hold
 _CODE_BITS = 64
 _BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
 _NO_WEIGHTS = read_only(np.empty(0))
@@ -169,7 +169,7 @@ class _BlockBuilder:
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
-        """Count rows; whenever a new bin has no room, shorten the prefixes."""
+        """Count rows; shorten the prefixes whenever there is no room for a new bin."""
         if self._shift < 0 and scores.size:
             self._shift = shift_for(np.unique(sampled_codes(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
@@ -238,7 +238,7 @@ class _BlockBuilder:
 
 
 def _add(bins: Array, places: Array, out: Array) -> None:
-    """Add each row of `bins` to the row of `out` at its place; without weights there are no rows."""
+    """Add each row of `bins` to the row of `out` at its place; `bins` is empty without weights."""
     if bins.shape[0]:
         add_bins(read_only(bins.reshape(len(bins), -1)), places, out.reshape(len(out), -1))
 

@@ -145,7 +145,7 @@ class GroupPart:
         return _earlier(self.neg.size, self.false, self.true)
 
     def before(self, other: GroupPart) -> tuple[GroupPart, GroupPart]:
-        """Fill in what this part and the next one, `other`, say about a group cut between them; returns both."""
+        """Complete the facts about a group that is cut between this part and the next, `other`; returns both parts."""
         if self.last != other.first:
             return self, other
         false, true = int(self.neg[-1]), int(self.pos[-1])

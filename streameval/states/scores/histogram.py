@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HistogramSpec", "ScoreHistogram"]
 
-_PACKED_ROWS = (1 << 31) - 1  # rows for which the packed table has room: a word holds both counts of a bin
+_PACKED_ROWS = (1 << 31) - 1  # rows that the packed table can count: a word holds both counts of a bin
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class ScoreHistogram(Small):
 
 
 def _ends(bins: Array, only: Array, kind: str, groups: Any) -> Ends:
-    """The lower edge of each bin, and the lowest and highest score it may hold; for a single score, three times that.
+    """The lower edge of each bin, and the lowest and highest score it may hold; all are equal for a single score.
 
     Scores wider than float32 are rounded to it when they are binned, so their bounds are one float32 further apart on
     either side.

@@ -1,4 +1,4 @@
-"""Missing scores, NaN and null, which belong to no curve.
+"""Missing scores: NaN and null, which have no place on a curve.
 
 A state counts them separately, by label. The policy `nan` of its spec says how they are treated: ``error`` refuses them
 while folding, ``drop`` leaves them out, and ``half`` counts every pair with a missing score as one half.

@@ -139,7 +139,7 @@ class CumulativeError(Metric):
         for part in sorted(partials, key=lambda part: part.before):
             least, most = min(least, above + part.least), max(most, above + part.most)
             above += part.last
-        # above is now C_last, so C runs from above − most to above − least
+        # above is now C_last, so C lies between above − most and above − least
         value = mean(most - least if self.reach else max(above - least, most - above), size)
         return _bounded(self.name, min(1.0, value), partials, "reach" if self.reach else "distance")
 

@@ -122,7 +122,7 @@ def corp_curve(fit: Fit | None, mcb: Scalar, state: Any) -> Curve:
     distinct = np.append(True, (np.diff(xs) > 0) | (np.diff(ys) > 0))
     xs, ys = xs[distinct], ys[distinct]
     if xs.size > _POINTS:
-        way = xs - xs[0] + ys - ys[0]  # both rise
+        way = xs - xs[0] + ys - ys[0]  # both ascend
         kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], _POINTS)).clip(max=xs.size - 1))
         xs, ys = xs[kept], ys[kept]
     return Curve("corp", x=xs, y=ys, thresholds=xs, area=mcb.value, exact=mcb.exact, **_facts(state))

@@ -157,7 +157,7 @@ class Corp(Metric):
 
     @property
     def drawn(self) -> CorpFit:
-        """The metric of the fit, which the curve shows."""
+        """The metric whose fit the curve shows."""
         return CorpFit()
 
     @property

@@ -60,9 +60,10 @@ class BinnedLogits:
     exact: bool
 
     def derivatives(self, a: float, b: float, *, joint: bool = True) -> tuple[float, float, float, float, float]:
-        """The likelihood's derivatives to a and b, and its curvature (aa, ab, bb) relative error about b·10⁻³.
+        """The likelihood's derivatives with respect to a and b, and its curvature (aa, ab, bb).
 
-        Without `joint`, b is fixed, and the derivatives that involve it are 0.
+        The curvature has a relative error of about b·10⁻³. Without `joint`, b is fixed, and the derivatives
+        that involve it are 0.
         """
         c, u, (m1, m2, m3, m4, m5) = self.centre, self.n + self.p, self.moments
         s, rest = _sides(a + b * c)
@@ -97,7 +98,7 @@ def _sides(z: Array) -> tuple[Array, Array]:
 def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
     """The bins of groups with descending scores between 0 and 1; groups with scores below `LEAST` are left out.
 
-    `keys` are rank keys of float32 scores, which are faster; only for fewer than 2³² rows.
+    `keys`, the rank keys of float32 scores, are faster to bin, and require fewer than 2³² rows.
     """
     if keys is not None:
         return summed(n, p, scores, keys)[1]
@@ -107,7 +108,7 @@ def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
 
 
 def summed(n: Array, p: Array, scores: Any, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
-    """What `streameval.kernels.calibration.strips.strip_sums` returns, and the bins of all scores but 0 and 1.
+    """The result of `streameval.kernels.calibration.strips.strip_sums`, and the bins of all scores but 0 and 1.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@
   extreme, above 1 they are not extreme enough.
 - ``calibration_in_the_large`` is a with b = 1: 0 where the mean score, on the logit scale, fits the share of positives.
 
-The fit is by Newton's method. Each step on the groups reads them all again. So the groups are first counted in a table
+The fit is by Newton's method. Each step on the groups reads them all again, so the groups are first counted in a table
 of logit(s), in one pass (`streameval.metrics.scores.calibration.logit_table`), and the steps use the table, which is as
 precise as the groups for slopes up to 8 and logits below 40. Otherwise (steep slopes, extreme scores, weights, classes
 that the scores nearly separate) further steps on the groups start from the fit to the table, if there is one:

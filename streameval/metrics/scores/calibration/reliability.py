@@ -11,8 +11,8 @@ bin ends at the first score that reaches its share. With weights, too, the rows 
 
 Both are biased near calibration: on finite data even perfect probabilities have a positive ECE.
 
-From a histogram, the sums of a bin are bounded: each score lies between the ends of its histogram bin, and of a
-histogram bin across an edge, any positives and any negatives may belong to each of the bins that it touches.
+From a histogram, the sums of a bin are bounded: each score lies between the ends of its histogram bin, and the rows of
+a histogram bin that straddles an edge may belong to any of the bins that it touches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
     score : Σ (p + n)·s, for counts an integer in units of 2⁻⁶²
     low, high : bounds of Σ p − (p + n)·s over the histogram's bins that lie inside this bin
     sure : measure of the rows of those bins
-    loose : (p, n, lowest score, highest score) of each of the histogram's bins that lie across an edge
+    loose : (p, n, lowest score, highest score) of each histogram bin that straddles an edge
     hits : measure of the positives among the rows that `sure` counts
     least, most : the lowest and the highest score
     """
@@ -299,7 +299,7 @@ class CalibrationError(Metric):
 
     @cached_property
     def drawn(self) -> ReliabilityBins:
-        """The metric of the bins, which the curve shows."""
+        """The metric whose bins the curve shows."""
         return ReliabilityBins(self.bins, self.equal_count)
 
     def basis(self, part: ScorePart) -> ReliabilityBins:

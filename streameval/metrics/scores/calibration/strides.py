@@ -68,7 +68,7 @@ class Strides(NamedTuple):
 
 
 def strides(part: ScorePart, scores: Any) -> Strides:
-    """The sums of a part of counts whose groups have these probabilities."""
+    """The sums of a part of counts, given the probabilities of its groups."""
     found: Strides = part.once("strides", lambda: _strides(part, scores))
     return found
 
@@ -79,7 +79,7 @@ def _strides(part: ScorePart, scores: Any) -> Strides:
         levels, starts, found, full = stride_sums(n, p, scores, *above)
     else:
         (levels, starts, found, full), bins = summed(n, p, scores, keys, above)
-    part.once("levels", lambda: levels)  # unless another metric asked before
+    part.once("levels", lambda: levels)  # unless another metric has computed them
     return Strides(n, p, scores, levels, starts, integer(found), bool(full), bins)
 
 
@@ -103,7 +103,7 @@ _NONE = np.empty((2, 0), np.int64)
 
 
 def pooled(n: Array, p: Array, levels: Array = _NONE) -> tuple[Array, Array, Array]:
-    """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each.
+    """Blocks of the isotonic fit of the groups that have rows: negatives, positives, and the last group of each.
 
     `levels` are those of the part where they are known (`ScorePart.levels`), which is faster.
     """
