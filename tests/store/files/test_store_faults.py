@@ -30,7 +30,7 @@ def shim(tmp_path_factory):
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("needs Linux and a C compiler")
     folder = tmp_path_factory.mktemp("shim")
-    source = Path(__file__).parents[1] / "faults.c"
+    source = Path(__file__).parents[2] / "faults.c"
     command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(folder / "shim.so"), str(source), "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "shim.so"
@@ -53,7 +53,7 @@ def faults(mode: str, count: int, shim: Path, tmp_path: Path) -> dict:
         land(name, tmp_path / "data")
     (tmp_path / "work").mkdir()
     words = [
-        Path(__file__).parents[1] / "faults.py",
+        Path(__file__).parents[2] / "faults.py",
         mode,
         *(tmp_path / name for name in ("store", "data", "work")),
         count,
@@ -127,7 +127,7 @@ def test_processes_that_update_at_once_count_every_night_once(tmp_path):
         land(name, tmp_path / "data")
     store, data = str(tmp_path / "store"), tmp_path / "data"
     Store(store).update(data / NIGHTS[0], **FEW)
-    words = [sys.executable, str(Path(__file__).parents[1] / "faults.py"), "race", store, str(data), *NIGHTS[1:4]]
+    words = [sys.executable, str(Path(__file__).parents[2] / "faults.py"), "race", store, str(data), *NIGHTS[1:4]]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     statuses = json.loads(done.stdout)
     assert len(statuses) == 8

@@ -25,7 +25,6 @@ from streameval.scan.files.uris import Uri
 from streameval.store.files.entries import SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
-
 def reseal(store: Path, changes: dict) -> None:
     """Change the record of a ledger's last commit, with the right checksum."""
     log = max((store / "ledger" / "_delta_log").glob("*.json"))
@@ -36,7 +35,7 @@ def reseal(store: Path, changes: dict) -> None:
     log.write_text("\n".join(map(json.dumps, lines)))
 
 
-GOLDEN = Path(__file__).parents[1] / "data" / "store-v2"  # of the time before checksums
+GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from nightly import NIGHTS, land
 
 from streameval import Store
 
-GOLDEN = Path(__file__).parents[1] / "data" / "store-v2"  # three nights of 60 messages, the first removed
+GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # three nights of 60 messages, the first removed
 
 
 @pytest.fixture
