@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import streameval
 
@@ -54,6 +57,19 @@ def test_public_names_and_signatures_are_as_pinned() -> None:
     assert found.keys() == pinned.keys()
     for name, described_now in found.items():
         assert described_now == pinned[name], name
+
+
+@pytest.mark.parametrize("name", sorted(public_api()))
+def test_every_public_name_has_an_example_and_names_its_arguments(name: str) -> None:
+    """Whoever asks for help on a name sees what it takes and a call that runs; errors need no example."""
+    thing = getattr(streameval, name)
+    text = inspect.getdoc(thing) or ""
+    if not (inspect.isclass(thing) and issubclass(thing, Exception)):
+        assert ">>> " in text
+    if inspect.isfunction(thing):
+        assert not [
+            argument for argument in inspect.signature(thing).parameters if not re.search(rf"\b{argument}\b", text)
+        ]
 
 
 if __name__ == "__main__":

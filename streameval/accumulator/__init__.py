@@ -251,7 +251,7 @@ class Accumulator:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write options and states to a directory; the result of an earlier `save` there is replaced.
+        """Write options and states to the directory `path`; the result of an earlier `save` there is replaced.
 
         Raises
         ------

@@ -46,7 +46,12 @@ def num2bool(num: Any) -> Any:
 
     Returns
     -------
-    bool, or bool array of the same shape
+    bool, or bool array of the same shape; False for NaN
+
+    Raises
+    ------
+    TypeError
+        If the label is not a number.
 
     Examples
     --------

@@ -246,6 +246,13 @@ def aul_score_from_clusters(clusters: Any) -> float:
     -------
     float, see `LiftCurve.aul_score`
 
+    Raises
+    ------
+    MissingInputError
+        If there are no points.
+    LabelError
+        If labels are not numbers.
+
     Examples
     --------
     >>> aul_score_from_clusters([[1], [0], [1], [0]])  # no clustering: (n + 1)/2n
@@ -265,6 +272,11 @@ def aul_score_from_labels(y_true: Any, labels_pred: Any) -> float:
     Returns
     -------
     float, see `LiftCurve.aul_score`
+
+    Raises
+    ------
+    DataError
+        If there are no points, the lengths differ, labels are not numbers, or a cluster is null.
 
     Examples
     --------

@@ -99,7 +99,17 @@ class RocCurve:
 
     @classmethod
     def from_scores(cls, scores_neg: Any, scores_pos: Any) -> RocCurve:
-        """The curve of the scores of the negatives and of the positives, arrays of any lengths; NaN is left out.
+        """The curve of the scores of the negatives and of the positives; NaN is left out.
+
+        Parameters
+        ----------
+        scores_neg : array of shape (n_negatives,)
+        scores_pos : array of shape (n_positives,)
+
+        Raises
+        ------
+        DataError
+            If a class has no scores, or a score is not a number.
 
         Examples
         --------

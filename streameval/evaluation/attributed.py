@@ -67,6 +67,15 @@ class Attribution(AsJson):
         The metric of the slices, None without them.
     source : Source
         Where the result comes from: data, files, and the command that repeats it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import attribute
+    >>> data = pa.table({"cluster": [1, 1, 2, 2], "campaign": [5, 5, 5, 6]})
+    >>> found = attribute(data, cluster="cluster", classes="campaign")
+    >>> found.merges.select(["cluster", "rows", "false_pairs"]).to_pylist(), found.totals["false_pairs"]
+    ([{'cluster': 2, 'rows': 2, 'false_pairs': 1}], 1)
     """
 
     rows: int

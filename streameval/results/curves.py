@@ -50,6 +50,15 @@ class Curve:
     positives, rows : rows that the curve was computed from, and the positives among them; with weights, their sums
     weighted : whether there are weights
     band : pointwise sampling intervals; None without intervals
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.4, 0.6]})
+    >>> curve = evaluate(data, score="score").curve("roc")
+    >>> curve.x, curve.y, curve.area
+    (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]), 0.75)
     """
 
     name: str
@@ -73,6 +82,15 @@ class Bins(Curve):
     ----------
     low, high : float64 arrays of shape (n_bins,), the ends of each bin
     counts : float64 array of shape (n_bins,), rows of each bin; with weights, their sums
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 1], "cluster": [7, 7, 8]})
+    >>> sizes = evaluate(data, cluster="cluster").curve("purity")
+    >>> sizes.low, sizes.counts, sizes.y
+    (array([1., 2.]), array([1., 2.]), array([1. , 0.5]))
     """
 
     low: Array = field(kw_only=True)
@@ -94,6 +112,15 @@ class Reliability(Bins):
         an end
     ci_lower, ci_upper : float64 arrays of shape (n_bins,), 95 % intervals of the share (Wilson 1927) with each row as a
         unit; too narrow if rows are correlated within groups, such as campaigns; NaN with weights or doubt
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.4, 0.6]})
+    >>> curve = evaluate(data, score="score").curve("reliability@2")
+    >>> curve.x, curve.y, curve.counts
+    (array([0.25, 0.75]), array([0.5, 0.5]), array([2., 2.]))
     """
 
     x_lower: Array = field(kw_only=True)
@@ -117,6 +144,15 @@ class Distribution:
     infinite : (negatives, positives) with an infinite score, which are in no bin
     doubt : rows that may belong to the next bin, because their histogram bin crosses an edge
     weighted : whether there are weights
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.4, 0.6]})
+    >>> found = evaluate(data, score="score").distribution(bins=2)
+    >>> found.edges, found.negatives, found.positives
+    (array([0.1, 0.5, 0.9]), array([1., 1.]), array([1., 1.]))
     """
 
     of: str

@@ -88,17 +88,17 @@ class Scalar:
 
     @classmethod
     def certain(cls, metric: str, value: float, threshold: float | None = None) -> Scalar:
-        """An exact value."""
+        """An exact value of `metric`, with its `threshold` if it has one."""
         return cls(metric, value, lower=value, upper=value, threshold=threshold)
 
     @classmethod
     def between(cls, metric: str, value: float, lower: float, upper: float) -> Scalar:
-        """A value known up to bounds."""
+        """A value of `metric` known up to bounds: the exact one is certain to lie in [`lower`, `upper`]."""
         return cls(metric, value, lower=lower, upper=upper, exact=lower == upper)
 
     @classmethod
     def undefined(cls, metric: str, reason: str) -> Scalar:
-        """An undefined value, with the reason."""
+        """An undefined value of `metric`, with the reason."""
         return cls(metric, math.nan, exact=False, reason=reason)
 
     def __repr__(self) -> str:

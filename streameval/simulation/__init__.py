@@ -62,6 +62,14 @@ class Simulation:
         Size of all files.
     seconds : float
         Elapsed time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     made = simulate(out, rows=1000, partitions=4)
+    >>> made.rows, made.partitions
+    (1000, 4)
     """
 
     path: Path

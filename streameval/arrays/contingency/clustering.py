@@ -23,9 +23,21 @@ __all__ = [
 
 
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
-    """Adjusted Rand index of two labellings, in [−1, 1], exact at any size.
+    """Adjusted Rand index of two labellings, exact at any size (Hubert and Arabie 1985).
 
-    Unlike scikit-learn's, it is ½ if both sides are one group or both are all singletons, and NaN for a single point.
+    Parameters
+    ----------
+    labels_true, labels_pred : sequences of hashables, or arrays, of shape (n,)
+
+    Returns
+    -------
+    float in [−1, 1]. Unlike scikit-learn's, it is ½ if both sides are one group or both are all singletons, and NaN for
+    fewer than two points.
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, or a label is not hashable.
 
     Examples
     --------
@@ -36,13 +48,24 @@ def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_method: str = "max") -> float:
-    """Adjusted mutual information of two labellings: at most 1, and 0 in expectation for random labellings.
+    """Adjusted mutual information of two labellings (Vinh, Epps and Bailey 2010).
 
     Parameters
     ----------
-    labels_true, labels_pred : sequences of hashables, or arrays
+    labels_true, labels_pred : sequences of hashables, or arrays, of shape (n,)
     average_method : {"max", "min", "arithmetic", "geometric"}
         How the two entropies are averaged; scikit-learn's default is ``arithmetic``.
+
+    Returns
+    -------
+    float, at most 1, and 0 in expectation for random labellings; 1 without points
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, or a label is not hashable.
+    OptionError
+        If `average_method` is unknown.
 
     Examples
     --------
@@ -53,7 +76,20 @@ def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_metho
 
 
 def mutual_info_score(labels_true: Any, labels_pred: Any) -> float:
-    """Mutual information of two labellings, in nats.
+    """Mutual information of two labellings.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : sequences of hashables, or arrays, of shape (n,)
+
+    Returns
+    -------
+    float, at least 0, in nats; NaN without points
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, or a label is not hashable.
 
     Examples
     --------
@@ -64,7 +100,21 @@ def mutual_info_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def homogeneity_completeness_v_measure(labels_true: Any, labels_pred: Any) -> EntropyScores:
-    """Homogeneity, completeness and V-measure of two labellings, each in [0, 1].
+    """Homogeneity, completeness and V-measure of two labellings (Rosenberg and Hirschberg 2007).
+
+    Parameters
+    ----------
+    labels_true, labels_pred : sequences of hashables, or arrays, of shape (n,)
+
+    Returns
+    -------
+    homogeneity, completeness, v_measure : float in [0, 1]
+        All are 1 without points.
+
+    Raises
+    ------
+    DataError
+        If the lengths differ, or a label is not hashable.
 
     Examples
     --------
@@ -75,7 +125,15 @@ def homogeneity_completeness_v_measure(labels_true: Any, labels_pred: Any) -> En
 
 
 def jaccard_similarity(iterable1: Iterable[Any], iterable2: Iterable[Any]) -> float:
-    """Jaccard similarity of two sets, in [0, 1]; NaN if both are empty.
+    """Jaccard similarity of two sets: the size of the intersection over that of the union.
+
+    Parameters
+    ----------
+    iterable1, iterable2 : iterables of hashables
+
+    Returns
+    -------
+    float in [0, 1]; NaN if both are empty
 
     Examples
     --------
@@ -88,6 +146,19 @@ def jaccard_similarity(iterable1: Iterable[Any], iterable2: Iterable[Any]) -> fl
 def product_moment(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
     """Matthews correlation of a 2×2 table, in [−1, 1].
 
+    Parameters
+    ----------
+    TP, FP, TN, FN : finite numbers of at least 0: the table counter-clockwise
+
+    Returns
+    -------
+    float; NaN for an empty table
+
+    Raises
+    ------
+    DataError
+        If a count is negative or not finite.
+
     Examples
     --------
     >>> round(product_moment(22, 4, 11, 2), 2)
@@ -98,6 +169,19 @@ def product_moment(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
 
 def cohen_kappa(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
     """Cohen's kappa of a 2×2 table, in [−1, 1].
+
+    Parameters
+    ----------
+    TP, FP, TN, FN : finite numbers of at least 0: the table counter-clockwise
+
+    Returns
+    -------
+    float; NaN for an empty table
+
+    Raises
+    ------
+    DataError
+        If a count is negative or not finite.
 
     Examples
     --------

@@ -83,6 +83,11 @@ class ContingencyTable(ExpectedTables, TableMeasures):
     def get_score(self, scoring_method: str, *args: Any, **kwargs: Any) -> Any:
         """Value of a measure by name, of the table itself or, if it does not have the measure, of its pair table.
 
+        Parameters
+        ----------
+        scoring_method : name of the measure, such as ``matthews_corr``
+        *args, **kwargs : arguments of the measure
+
         Raises
         ------
         OptionError

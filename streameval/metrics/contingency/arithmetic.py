@@ -86,7 +86,12 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
 
     Returns
     -------
-    left, right : float
+    left, right : float in [0, 1]
+
+    Raises
+    ------
+    OptionError
+        If `ratio` is negative or NaN.
 
     Examples
     --------
@@ -101,7 +106,7 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
 
 
 def harmonic_mean(x: float, y: float) -> float:
-    """Harmonic mean of two numbers; the mean of equal numbers is that number, so the mean of 0 and 0 is 0.
+    """Harmonic mean of `x` and `y`; the mean of equal numbers is that number, so the mean of 0 and 0 is 0.
 
     Examples
     --------
@@ -116,6 +121,11 @@ def harmonic_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
 
     `ratio` moves weight towards `y`, as beta² does in the F-score of precision and recall.
 
+    Raises
+    ------
+    OptionError
+        If `ratio` is negative or NaN.
+
     Examples
     --------
     >>> harmonic_mean_weighted(1, 3), harmonic_mean_weighted(1, 3, ratio=0.0)
@@ -128,7 +138,12 @@ def harmonic_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
 
 
 def geometric_mean(x: float, y: float) -> float:
-    """Geometric mean of two numbers of one sign; the mean of two negative numbers is negative.
+    """Geometric mean of `x` and `y`, numbers of one sign; the mean of two negative numbers is negative.
+
+    Raises
+    ------
+    OptionError
+        If the signs differ.
 
     Examples
     --------
@@ -144,6 +159,11 @@ def geometric_mean(x: float, y: float) -> float:
 
 def geometric_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
     """Geometric mean with weights in the ratio left : right; ratio 0 gives x, infinity gives y.
+
+    Raises
+    ------
+    OptionError
+        If the signs of `x` and `y` differ, or `ratio` is negative or NaN.
 
     Examples
     --------
@@ -169,6 +189,15 @@ def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
         In [0, 1].
     s : float, default 0.5
         Values below 1 pull towards ½, values above 1 push towards the ends.
+
+    Returns
+    -------
+    float, or float64 array of the shape of `x`, in [0, 1]
+
+    Raises
+    ------
+    OptionError
+        If a number is outside [0, 1].
 
     Examples
     --------
