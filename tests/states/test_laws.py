@@ -20,7 +20,6 @@ import json
 import random
 import sys
 from collections import Counter
-from contextlib import contextmanager
 from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sizes import sizes
 from strategies import SINGLE, SUBJECTS, Subject, by_name, difference, numbered
 
 from streameval.budget import Budget
@@ -38,11 +38,6 @@ from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import Blocks, By, GroupedSpec
-from streameval.states.grouped import builder as grouped_builder
-from streameval.states.grouped import state as grouped_state
-from streameval.states.keyed import builder as keyed_builder
-from streameval.states.keyed import counts as runs
-from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
@@ -55,25 +50,9 @@ from streameval.states.scores.quantile_sketch import QuantileSketch
 from streameval.states.scores.types import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 DATA = Path(__file__).parents[1] / "data" / "states"
-
-
-@contextmanager
-def sizes(*, tiny: bool) -> Iterator[None]:
-    """The engine's constants unchanged, or small enough that a few rows take every path."""
-    with pytest.MonkeyPatch.context() as patch:
-        if tiny:
-            patch.setattr(hot, "LEARN", 6)
-            patch.setattr(keyed_builder, "BLOCK", 4)
-            patch.setattr(runs, "CHUNK", 8)
-            patch.setattr(runs, "DENSE", 4)
-            patch.setattr(runs, "SLAB", 16)
-            patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
-            patch.setattr(grouped_builder, "APART", 2)
-            patch.setattr(grouped_state, "APART", 2)
-        yield
 
 
 def examples(subject: Subject, most: int) -> int:

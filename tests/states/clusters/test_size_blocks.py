@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sizes import sizes as tiny_sizes
 from strategies import ID_TYPES, id_values
-from test_laws import sizes as tiny_sizes
 
 from streameval.budget import Budget
 from streameval.kernels.blocks.changes import spread_rows

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sizes import sizes
 from strategies import GROUPED, Subject, by_name, difference
-from test_laws import sizes
 
 from streameval.budget import Budget
 from streameval.engine.fold import Plan, fold

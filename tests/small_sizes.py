@@ -1,0 +1,33 @@
+"""Sizes of blocks and tables so small that a few rows take every path of a fold."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval.states.grouped import builder as grouped_builder
+from streameval.states.grouped import state as grouped_state
+from streameval.states.keyed import builder as keyed_builder
+from streameval.states.keyed import counts as runs
+from streameval.states.keyed import hot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def sizes(*, tiny: bool) -> Iterator[None]:
+    """The engine's constants unchanged, or small enough that a few rows take every path."""
+    with pytest.MonkeyPatch.context() as patch:
+        if tiny:
+            patch.setattr(hot, "LEARN", 6)
+            patch.setattr(keyed_builder, "BLOCK", 4)
+            patch.setattr(runs, "CHUNK", 8)
+            patch.setattr(runs, "DENSE", 4)
+            patch.setattr(runs, "SLAB", 16)
+            patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
+            patch.setattr(grouped_builder, "APART", 2)
+            patch.setattr(grouped_state, "APART", 2)
+        yield
