@@ -8,7 +8,7 @@ from streameval.arrays.curves import auc, precision_recall_points
 from streameval.arrays.gain import gain_points
 from streameval.arrays.labels import checked, points
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain.area import Agc
 from streameval.plots import plot_gain, plot_precision_recall
 from streameval.states.scores.counts import fold_arrays
 

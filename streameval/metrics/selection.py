@@ -16,9 +16,9 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
-from streameval.metrics.scores.gain import truncated
-from streameval.metrics.scores.gain_sampled import approximations
-from streameval.metrics.scores.operating_points import operating_points
+from streameval.metrics.scores.gain.area import truncated
+from streameval.metrics.scores.gain.sampled import approximations
+from streameval.metrics.scores.thresholds.operating_points import operating_points
 from streameval.metrics.sketches import named_quantile, quantiles
 
 if TYPE_CHECKING:

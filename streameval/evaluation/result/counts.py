@@ -10,8 +10,8 @@ from streameval.evaluation.families import FAMILIES
 from streameval.metrics.catalogue import usual
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
-from streameval.metrics.scores.point_table import point_table, pointed
-from streameval.metrics.scores.threshold import ConfusionAt, TablesAt
+from streameval.metrics.scores.thresholds.point_table import point_table, pointed
+from streameval.metrics.scores.thresholds.threshold import ConfusionAt, TablesAt
 from streameval.metrics.selection import Selection
 from streameval.wording import canonical
 

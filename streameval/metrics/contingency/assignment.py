@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.matching import components, greedy_matching, settled_cells, solve_small, solve_whole
+from streameval.kernels.contingency.matching import components, greedy_matching, settled_cells, solve_small, solve_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ small mean, almost all, are taken together by a series of falling factorials in 
 is summed over the part of the hypergeometric range that matters. The part left out is below 2^-55 of each pair's term:
 the ratio of successive terms falls, so a geometric series bounds it. Wide ranges are summed over each h-th count, whose
 error the characteristic function bounds by e^-46. The mean of a pair is right to 4e-15. See
-`streameval.kernels.expected`.
+`streameval.kernels.contingency.expected`.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
 2837-2854; http://www.jmlr.org/papers/v11/vinh10a.html.
@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.kernels.clustering import log_pairs
-from streameval.kernels.expected import ORDERS, SizeTable, expected_information
+from streameval.kernels.contingency.clustering import log_pairs
+from streameval.kernels.contingency.expected import ORDERS, SizeTable, expected_information
 from streameval.metrics.contingency.arithmetic import Number, safe_divide
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.grouped import rankings as kernels
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS, mean, product
+from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 from streameval.results import Scalar
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streameval.kernels.clustering import cell_sums, margin_sums, squares_by_size
+from streameval.kernels.contingency.clustering import cell_sums, margin_sums, squares_by_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.contingency import count_dense, count_keys, counted_keys
+from streameval.kernels.contingency.grouping import count_dense, count_keys, counted_keys
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
 from streameval.states.contingency.rows import RowBuilder, store_counted

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
+from streameval.kernels.contingency.grouping import add_margins, group_clusters, slots_for, tally_small
 from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import emit_others
 from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, parted

@@ -284,7 +284,7 @@ def test_truncation_of_the_expectation_is_below_1e_12(a: int, b: int, n: int) ->
 
 def test_sampled_range_equals_the_summed_one() -> None:
     """Every half of a σ is enough: sampling a wide range agrees with the sum over all of it."""
-    from streameval.kernels import expected as kernels
+    from streameval.kernels.contingency import expected as kernels
     from streameval.kernels.exact import divide_pairs, two_product
 
     for a, b, n in ((4e5, 5e5, 1e6), (3e5, 9e5, 1e6), (1e6, 1e6, 1e8)):
@@ -298,7 +298,7 @@ def test_sampled_range_equals_the_summed_one() -> None:
 @given(st.integers(1, 10**5), st.integers(1, 10**5), st.integers(2, 10**5))
 def test_each_hth_count_gives_the_mean_over_all(a: int, b: int, more: int) -> None:
     """A part of the counts is enough: the mean agrees with that over all counts, for means and spreads of all sizes."""
-    from streameval.kernels import expected as kernels
+    from streameval.kernels.contingency import expected as kernels
     from streameval.kernels.exact import divide_pairs, two_product
 
     n = float(max(a, b) + more)
@@ -331,7 +331,7 @@ SIZES = st.dictionaries(st.integers(1, 3000) | st.integers(1, 10**7), st.integer
 @example({20: 5}, {10**6: 1}, 10**6)
 def test_series_of_the_expectation_equals_the_sum_over_pairs(a: Any, b: Any, more: int) -> None:
     """Pairs taken together by falling factorials contribute what they do one by one."""
-    from streameval.kernels.expected import expected_information
+    from streameval.kernels.contingency.expected import expected_information
     from streameval.metrics.contingency import mutual_information as information
 
     total = max(sum(size * times for size, times in side.items()) for side in (a, b)) + more

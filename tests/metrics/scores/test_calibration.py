@@ -24,12 +24,12 @@ from streameval.kernels.calibration.strides import stride_sums
 from streameval.kernels.thresholds import STRIDE, stride_levels
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
-from streameval.metrics.scores.best_thresholds import FbetaMax
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import LogLoss
 from streameval.metrics.scores.calibration.strides import Strides
+from streameval.metrics.scores.thresholds.best_thresholds import FbetaMax
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 20_000

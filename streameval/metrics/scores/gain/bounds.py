@@ -12,12 +12,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from streameval.metrics.scores.gain_sums import quotient
+from streameval.metrics.scores.gain.sums import quotient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.metrics.scores.gain_sums import Kept
+    from streameval.metrics.scores.gain.sums import Kept
 
 __all__ = ["cut_bounds"]
 

@@ -1,6 +1,6 @@
 """Bounds of a normalised gain area from bins of weighted rows whose inside is unknown.
 
-As `streameval.metrics.scores.gain_bounds` has it for counts, in floating point: truncation counts rows, and a bin that
+As `streameval.metrics.scores.gain.bounds` has it for counts, in floating point: truncation counts rows, and a bin that
 is cut may keep any part of its weight. The area is least with as little positive weight as possible and that last,
 greatest with as much as possible and that first. The interval takes the extremes over all parts, found where the
 quotient of two parabolas turns.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.metrics.scores.gain_sampled_error import cut_at
-from streameval.metrics.scores.gain_sums import quotient
+from streameval.metrics.scores.gain.sampled_error import cut_at
+from streameval.metrics.scores.gain.sums import quotient
 from streameval.metrics.scores.sums import outward
 
 if TYPE_CHECKING:

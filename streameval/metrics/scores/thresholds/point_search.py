@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.metrics.scores.point_bounds import Vertex
 from streameval.metrics.scores.sums import (
     FALSE,
     ROWS,
@@ -28,11 +27,12 @@ from streameval.metrics.scores.sums import (
     last_within,
     reached,
 )
+from streameval.metrics.scores.thresholds.point_bounds import Vertex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.point_bounds import Point
+    from streameval.metrics.scores.thresholds.point_bounds import Point
     from streameval.states.scores.parts import ScorePart
 
 __all__ = ["Search"]

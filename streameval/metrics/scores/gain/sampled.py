@@ -5,7 +5,7 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
 
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
   most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
-  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain_bounds`). With two passes the counts
+  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain.bounds`). With two passes the counts
   of the bins are exact, and so is the bound. With one pass the counts are interpolated from digests, and the bound is
   an estimate. With two passes a bin of one score adds nothing to the bound.
 - *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
@@ -30,7 +30,7 @@ and `stderr` describe the draw alone.
 
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
-(`streameval.metrics.scores.gain_weighted_bounds`).
+(`streameval.metrics.scores.gain.weighted_bounds`).
 
 Row groups instead of rows: less is read, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then row groups are the unit of sampling. The groups of the jackknife are made of row groups, so the standard
@@ -48,11 +48,11 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_bounds import cut_bounds
-from streameval.metrics.scores.gain_sampled_error import cut_at, standard_error
-from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
-from streameval.metrics.scores.gain_weighted_bounds import weighted_bounds
+from streameval.metrics.scores.gain.area import Agc
+from streameval.metrics.scores.gain.bounds import cut_bounds
+from streameval.metrics.scores.gain.sampled_error import cut_at, standard_error
+from streameval.metrics.scores.gain.sums import cut_sums, kept_points, quotient
+from streameval.metrics.scores.gain.weighted_bounds import weighted_bounds
 from streameval.metrics.scores.sums import gain_sums
 from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT
 from streameval.results import Scalar

@@ -1,4 +1,4 @@
-"""Sums under a truncated gain curve, and the ratio that normalises their area; see `streameval.metrics.scores.gain`."""
+"""Sums under a truncated gain curve, and the ratio that normalises its area (`streameval.metrics.scores.gain.area`)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streameval.metrics.scores.threshold import TableAt
+    from streameval.metrics.scores.thresholds.threshold import TableAt
     from streameval.results import Scalar
 
 __all__ = ["point_table", "pointed"]

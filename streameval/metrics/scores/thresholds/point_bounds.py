@@ -36,7 +36,7 @@ class Vertex(NamedTuple):
 
 
 class Point(Protocol):
-    """The part of a `streameval.metrics.scores.operating_points.OperatingPoint` that bounds need."""
+    """The part of a `streameval.metrics.scores.thresholds.operating_points.OperatingPoint` that bounds need."""
 
     @property
     def kind(self) -> str:

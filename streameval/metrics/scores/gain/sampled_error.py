@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.metrics.scores.gain_sums import quotient
+from streameval.metrics.scores.gain.sums import quotient
 
 if TYPE_CHECKING:
     from streameval.states.sampled.draws import GroupedBins

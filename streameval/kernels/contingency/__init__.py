@@ -1,0 +1,1 @@
+"""Loops over tables of classes and clusters."""
