@@ -19,6 +19,10 @@ Blocks depend on the ids alone. So the replicates of two metrics, slices, nights
 paired, and the difference of two estimates is an estimate with its own replicates (`Estimate.minus`). Its interval
 ends where differences end: shares differ by at most 1.
 
+With 100 effective units of Zipf sizes, 95 % intervals hold the truth in 94 % (`roc_auc`), 95 % (`average_precision`)
+and 94 % (``agc@0.1``) of 1,000 trials, intervals with each row as a unit in 29 to 42 % of 100; with 10,000 units, they
+hold it in 93 to 96 % of 500 trials (``python benchmarks/interval_coverage.py``).
+
 References
 ----------
 Kott, P. S. (2001). The delete-a-group jackknife. *Journal of Official Statistics* 17, 521–526.
