@@ -25,6 +25,9 @@ from streameval.scan.files.uris import Uri
 from streameval.store.files.entries import SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
+GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
+
+
 def reseal(store: Path, changes: dict) -> None:
     """Change the record of a ledger's last commit, with the right checksum."""
     log = max((store / "ledger" / "_delta_log").glob("*.json"))
@@ -33,9 +36,6 @@ def reseal(store: Path, changes: dict) -> None:
         if "commitInfo" in line:
             line["commitInfo"]["streameval"] = sealed(unsealed(line["commitInfo"]["streameval"]) | changes)
     log.write_text("\n".join(map(json.dumps, lines)))
-
-
-GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
 
 
 @pytest.fixture
