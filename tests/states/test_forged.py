@@ -86,6 +86,7 @@ TABLES: list[tuple[str, str, int, Any]] = [
     ("sampled_digests.v2", "mean", 0, INFINITE),
     ("sampled_digests.v2", "cell", 0, 64),
     ("score_blocks-f4.v1", "low", 0, 2**63),
+    ("score_blocks-f4.v1", "low", 1, 6917529027641081857),  # of the same prefix, above the largest code
     ("score_blocks-f4.v1", "high", 1, 0),
     ("score_blocks-f4.v1", "prefix", 0, 2**63),
     ("score_blocks-f4.v1", "block", 0, 4),

@@ -111,26 +111,18 @@ class BlockSpec(MissingScores):
         if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
             msg = f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}"
             raise ValueError(msg)
-        shift = int(header["shift"])
-        low, high = columns["low"], columns["high"]
-        if (
-            shift > _CODE_BITS
-            or not (
-                (low <= high)
-                & (low >> np.uint64(shift) == columns["prefix"])
-                & (high >> np.uint64(shift) == columns["prefix"])
-            ).all()
-        ):
+        shift, ends = int(header["shift"]), np.stack([columns["low"], columns["high"]], axis=1)
+        ascend = ends[:, 0] <= ends[:, 1]
+        if shift > _CODE_BITS or not (ascend & (ends >> np.uint64(shift) == columns["prefix"][:, None]).all(1)).all():
             msg = "the smallest and the largest code of a bin have its prefix"
             raise ValueError(msg)
-        ends = np.stack([low[first], high[first]], axis=1)
         table, sums = _tables(self, prefixes.size)[:2]
         for side, name in enumerate(("negative", "positive")):
             table[at, block, side] = columns[f"{name}s"]
             if self.weighted:
                 sums[at, block, side] = columns[f"{name}_weight"]
         nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
-        return BlockCounts(self, shift, prefixes, ends, table, sums, *nan)
+        return BlockCounts(self, shift, prefixes, ends[first], table, sums, *nan)
 
 
 def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, Array, Array, Array]:
