@@ -120,23 +120,24 @@ def tied_rows(whole, table, first, step, pieces, most, side):
 
 @jit
 def dealt_counts(bins, upto, whole, left, moved, rows, kept):
-    """Rows of each cell without a block whose rows lie evenly among the rows of their bin.
+    """Rows of each sub-bin without a block whose rows lie evenly among the rows of their bin.
 
-    Each bin loses exactly the rows of the block. Down to each cell it loses the cell's share, rounded to whole rows.
+    Each bin loses exactly the rows of the block. Down to each sub-bin it loses the share of the sub-bin, rounded to
+    whole rows.
 
     Parameters
     ----------
-    bins : int64 array of shape (n_cells,), the bin of each cell; cells of a bin are adjacent
-    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to and including the cell
+    bins : int64 array of shape (n_sub_bins,), the bin of each sub-bin; sub-bins of a bin are adjacent
+    upto : int64 array of shape (n_sub_bins, n_sides), rows of the bin down to and including the sub-bin
     whole, left : int64 arrays of shape (n_bins, n_sides), rows of each bin, and its rows outside the block
     moved : float64 array of shape (n_sides,), by how many standard deviations of a random placement the block lies
         higher
-    rows : int64 array of shape (n_sides, n_cells), output: the rows of cells that keep some
-    kept : int64 array of shape (n_cells,), output: the numbers of these cells
+    rows : int64 array of shape (n_sides, n_sub_bins), output: the rows of sub-bins that keep some
+    kept : int64 array of shape (n_sub_bins,), output: the numbers of these sub-bins
 
     Returns
     -------
-    int : number of cells that keep rows
+    int : number of sub-bins that keep rows
     """
     n, sides = 0, upto.shape[1]
     before, gone = np.zeros(sides, np.int64), np.zeros(sides, np.int64)
@@ -171,18 +172,18 @@ def dealt_counts(bins, upto, whole, left, moved, rows, kept):
 
 @jit
 def dealt_weights(bins, upto, whole, left, rows, moved):
-    """Weight of each cell without a block whose weight lies evenly within the weight of its bin.
+    """Weight of each sub-bin without a block whose weight lies evenly within the weight of its bin.
 
     Parameters
     ----------
     bins, moved : as for `dealt_counts`
-    upto : float64 array of shape (n_cells, 2), weight of the bin by label down to and including the cell
+    upto : float64 array of shape (n_sub_bins, 2), weight of the bin by label down to and including the sub-bin
     whole, left : float64 arrays of shape (n_bins, 2), weight of each bin, and its weight outside the block
     rows : int64 array of shape (n_bins, 2), rows of the block
 
     Returns
     -------
-    float64 array of shape (n_cells, 2)
+    float64 array of shape (n_sub_bins, 2)
     """
     out = np.empty_like(upto)
     for side in range(2):

@@ -114,17 +114,9 @@ class Judgement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; NaN becomes None."""
-        told: dict[str, Any] = {
-            "rule": self.rule,
-            "text": self.text,
-            "partition": self.partition,
-            "outcome": self.outcome,
-        }
-        told |= {"passed": self.good}
-        told |= {
-            name: None if number != number else number for name in ("value", "usual") for number in [vars(self)[name]]
-        }
-        return told | {"nights": self.nights, "reason": self.reason, "accepted": self.accepted}
+        told = {name: getattr(self, name) for name in ("rule", "text", "partition", "outcome")} | {"passed": self.good}
+        told |= {name: getattr(self, name) for name in ("value", "usual", "nights", "reason", "accepted")}
+        return {name: None if value != value else value for name, value in told.items()}
 
 
 def digests(entry: Entry) -> dict[tuple[str, str], str]:

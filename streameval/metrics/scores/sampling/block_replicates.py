@@ -4,7 +4,7 @@ A bin that holds one score is a tie. Any other bin is divided into pieces of equ
 as halves against each other, and precision changes gradually through it. All counts are multiplied by the number of
 pieces, which makes the counts of pieces integers and changes no metric. Replicates of a metric with a threshold differ
 by a small part of a bin only. Its bins are therefore cut at the scores of the exact state
-(`streameval.metrics.scores.sampling.cells`).
+(`streameval.metrics.scores.sampling.cut_bins`).
 
 The grid must pass three checks:
 
@@ -32,7 +32,7 @@ from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
 from streameval.metrics.resampled import Thresholded
-from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
+from streameval.metrics.scores.sampling.cut_bins import CutBins, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.scores.sampling.cells import CutRows
+    from streameval.metrics.scores.sampling.cut_bins import CutRows
     from streameval.results import Scalar
     from streameval.states.protocol import Totals
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
@@ -143,7 +143,7 @@ class BlockReplicates(Thresholded):
     unit : the sampling unit
     count : number of blocks; block b of the state is in block b modulo this
     exact : whether values come from the counts of every score
-    cells : bins cut around thresholds; None for metrics of the whole ranking
+    cut : bins cut around thresholds; None for metrics of the whole ranking
     moved : how far the rows of a block are displaced within bins, in standard deviations of random places. For metrics
         of the whole ranking, 1 or −1 is the half of the bin to which the rows beyond the block's share are moved
     pieces : number of pieces of a bin that holds several scores
@@ -155,7 +155,7 @@ class BlockReplicates(Thresholded):
     unit: str
     count: int
     exact: bool = False
-    cells: Cells | None = None
+    cut: CutBins | None = None
     moved: float = 0.0
     pieces: int = _PIECES
     still: tuple[int, ...] = ()
@@ -183,9 +183,9 @@ class BlockReplicates(Thresholded):
 
     def without(self, block: int) -> Pieces | CutRows:
         """The rows of all other blocks."""
-        if self.cells is None:
+        if self.cut is None:
             return self._pieces(block)
-        return self.cells.without(self.state, self._tables, block, self.count, self.moved)
+        return self.cut.without(self.state, self._tables, block, self.count, self.moved)
 
     def total(self) -> Pieces | CutRows:
         """The rows of all blocks."""
@@ -197,7 +197,7 @@ class BlockReplicates(Thresholded):
         None where rows have weights, or thresholds decide.
         """
         state = self.state
-        if self.cells is not None or not measure_of(state.spec).equal:
+        if self.cut is not None or not measure_of(state.spec).equal:
             return None
         left = np.array([*blocks, *[state.spec.count] * whole], np.int64)
         missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
@@ -241,7 +241,7 @@ class BlockReplicates(Thresholded):
         thresholds = [value.threshold for value in values if value.threshold is not None]
         cuts = tuple(sorted(set(compared(thresholds, state.spec.type).tolist())))
         [groups] = exact([GroupsNear(state.shift, spans, cuts)])
-        return replace(self, cells=Cells.of(state, groups, near))
+        return replace(self, cut=CutBins.of(state, groups, near))
 
     def displaced(self) -> Sequence[BlockReplicates]:
         """The same with rows displaced by one standard deviation within their bins, in one direction and in the other.
@@ -249,10 +249,10 @@ class BlockReplicates(Thresholded):
         The scores of a block within a bin are unknown. The direction varies with block and label. Empty if the places
         of all rows are known.
         """
-        if self.cells is None or not self.cells.open:
+        if self.cut is None or not self.cut.open:
             return ()
-        rows = rows_of_bins(self.state)[self.cells.near]
-        found = self._merged(self.state.table[self.cells.near].sum(axis=2))
+        rows = rows_of_bins(self.state)[self.cut.near]
+        found = self._merged(self.state.table[self.cut.near].sum(axis=2))
         expected = rows * (1 - 1 / self.count)
         spread = np.square(found - rows[:, None] / self.count).sum()
         clump = max(1.0, float(spread / expected.sum()))
@@ -270,7 +270,7 @@ class BlockReplicates(Thresholded):
             return ()
         rows = rows_of_bins(self.state)
         still = tuple(_bin_of(rank, rows) for rank in _ranks(metrics, int(rows.sum())))
-        return [replace(self, cells=None, moved=side, pieces=_HALVES, still=still) for side in (1.0, -1.0)]
+        return [replace(self, cut=None, moved=side, pieces=_HALVES, still=still) for side in (1.0, -1.0)]
 
     @cached_property
     def sure(self) -> bool:

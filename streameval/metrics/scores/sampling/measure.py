@@ -47,16 +47,16 @@ class Measure(Protocol):
     def near(self, groups: NearGroups) -> Array:
         """The rows of groups, as they are distributed."""
 
-    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
-        """Weights of each bin down to each cell.
+    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+        """Weights of each bin down to each sub-bin.
 
         Parameters
         ----------
-        bins : the bin of each cell
-        order : the place of each cell among groups, bins that are one cell, and equal parts of bins
+        bins : the bin of each sub-bin
+        order : the place of each sub-bin among groups, bins that are one sub-bin, and equal parts of bins
         groups : the measure of the groups
         weights : those of all bins
-        alone, spread : bins that are one cell, and the bin of each equal part
+        alone, spread : bins that are one sub-bin, and the bin of each equal part
         """
 
     def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
@@ -70,18 +70,18 @@ class Measure(Protocol):
         """
 
     def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
-        """Weights of cells without some blocks.
+        """Weights of sub-bins without some blocks.
 
         Parameters
         ----------
-        bins, upto : the bin of each cell, and its weights down to the cell
+        bins, upto : the bin of each sub-bin, and its weights down to the sub-bin
         whole, left : weights of the bins, and those without the blocks
         gone : rows of the blocks
         moved : how far rows are displaced, by label
         """
 
-    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """The cells that have rows or weights left, with both; given are those that have rows, and weights of all."""
+    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """The sub-bins that have rows or weights left, with both; given are those with rows, and weights of all."""
 
     def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
         """Totals of both classes; the unit of weights leaves room for those of missing scores."""
@@ -116,7 +116,7 @@ class _Number:
     def near(self, groups: NearGroups) -> Array:
         return groups.measure
 
-    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         return weights
 
     def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
@@ -125,8 +125,8 @@ class _Number:
     def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
         return upto
 
-    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-        return cells, rows, weights
+    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        return sub_bins, rows, weights
 
     def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
         neg, pos = rows
@@ -164,7 +164,7 @@ class _Weight:
         found: Array = groups.rows[:, None]
         return found
 
-    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
         return within(bins, np.concatenate([groups, weights[alone], weights[spread] / parts])[order])
 
@@ -176,9 +176,9 @@ class _Weight:
         found: Array = dealt_weights(bins, upto, whole, left, gone, moved)
         return found
 
-    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
         every = np.zeros((1, len(weights)), np.int64)
-        every[:, cells] = rows
+        every[:, sub_bins] = rows
         there = np.flatnonzero(every[0] | weights.any(axis=1))
         return there, every[:, there], weights[there]
 
@@ -220,7 +220,7 @@ def measure_of(spec: BlockSpec) -> Measure:
 
 
 def within(bins: Array, values: Array) -> Array:
-    """Cumulative sums within each bin, down to each cell: an array of the shape of the values, (n_cells, n_sides).
+    """Cumulative sums within each bin, down to each sub-bin: an array of shape (n_sub_bins, n_sides), as the values.
 
     Examples
     --------

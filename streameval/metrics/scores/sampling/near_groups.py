@@ -1,4 +1,4 @@
-"""Groups of the exact state around thresholds: see `streameval.metrics.scores.sampling.cells`."""
+"""Groups of the exact state around thresholds: see `streameval.metrics.scores.sampling.cut_bins`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupsNear", "NearGroups"]
 
-_CELL_BITS = 9  # bits of a code that distinguish the cells of a bin
+_SUB_BIN_BITS = 9  # bits of a code that distinguish the sub-bins of a bin
 
 
 class NearGroups(NamedTuple):
@@ -83,9 +83,9 @@ class GroupsNear(Metric):
         return NearGroups(*map(np.concatenate, zip(*found, strict=True))) if found else None
 
     def _merged(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
-        """Groups from the best score to the worst; those of one cell on one side of each threshold are merged."""
-        cell = code >> np.uint64(max(0, self.shift - _CELL_BITS))
-        begins = np.append(True, cell[1:] != cell[:-1])
+        """Groups from the best score to the worst; those of one sub-bin on one side of each threshold are merged."""
+        sub_bin = code >> np.uint64(max(0, self.shift - _SUB_BIN_BITS))
+        begins = np.append(True, sub_bin[1:] != sub_bin[:-1])
         below = code.size - scores[::-1].searchsorted(self.thresholds)  # where those below a threshold begin
         begins[below[below < code.size]] = True
         first = np.flatnonzero(begins)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["Cells", "CutRows", "rows_of_bins", "window"]
+__all__ = ["CutBins", "CutRows", "rows_of_bins", "window"]
 
-_EVEN = 64  # cells of a bin near a threshold whose scores are not known
+_EVEN = 64  # sub-bins of a bin near a threshold whose scores are not known
 _NEAR = 4  # bins on either side of a threshold
 _MOST_ROWS = 1 << 13  # largest number of rows in further bins around a threshold
 
@@ -58,16 +58,17 @@ def window(rows: Array, focus: int) -> Array:
     return there
 
 
-class Cells(NamedTuple):
-    """Bins near thresholds, cut at the scores of the exact state; every other bin is one cell.
+class CutBins(NamedTuple):
+    """Bins near thresholds, cut at the scores of the exact state; every other bin is one sub-bin.
 
     Attributes
     ----------
-    bins : int64 array of shape (n_cells,), the bin of each cell, from the best score to the worst
-    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to the cell, this included: by label, or all
-        rows where they carry weights
-    scores : float64 array of shape (n_cells,)
-    weights : float64 array of shape (n_cells, 2), weight of the bin by label down to the cell; (0, 2) without weights
+    bins : int64 array of shape (n_sub_bins,), the bin of each sub-bin, from the best score to the worst
+    upto : int64 array of shape (n_sub_bins, n_sides), rows of the bin down to the sub-bin, this included: by label, or
+        all rows where they carry weights
+    scores : float64 array of shape (n_sub_bins,)
+    weights : float64 array of shape (n_sub_bins, 2), weight of the bin by label down to the sub-bin; (0, 2) without
+        weights
     near : bool array of shape (n_bins,), the bins around thresholds
     open : whether one of these has several scores
     """
@@ -80,7 +81,7 @@ class Cells(NamedTuple):
     open: bool
 
     @classmethod
-    def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> Cells:
+    def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> CutBins:
         """Cut bins at groups of scores; a bin whose groups do not add up to its counts is cut evenly."""
         measure = measure_of(state.spec)
         whole = measure.sides(state.whole[0])
@@ -105,11 +106,11 @@ class Cells(NamedTuple):
         scores = np.concatenate([groups.scores[kept], low[alone], np.where(np.isfinite(middle), middle, low[spread])])
         order = np.lexsort((-scores, -bins))
         bins, counts, scores = bins[order], counts[order], scores[order]
-        weights = measure.cells(bins, order, groups.measure[kept], state.whole[1], alone, spread)
+        weights = measure.down_to(bins, order, groups.measure[kept], state.whole[1], alone, spread)
         return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
     def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
-        """The rows by cell, without the blocks that are merged into one.
+        """The rows by sub-bin, without the blocks that are merged into one.
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """
@@ -131,7 +132,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CutRows(Small):
-    """Scores of some rows, as metrics of thresholds see them: cells from the best score to the worst.
+    """Scores of some rows, as metrics of thresholds see them: sub-bins from the best score to the worst.
 
     Attributes
     ----------

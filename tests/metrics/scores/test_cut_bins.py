@@ -30,7 +30,7 @@ BINS = st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_si
 def test_of_each_bin_the_rows_of_the_block_are_missing(
     bins: list[list[tuple[int, int]]], share: float, moved: float
 ) -> None:
-    """No cell loses more rows than it has, a bin loses the block's, and undisplaced ones lie evenly."""
+    """No sub-bin loses more rows than it has, a bin loses the block's, and undisplaced ones lie evenly."""
     numbers = np.repeat(np.arange(len(bins)), [len(cells) for cells in bins]).astype(np.int64)
     counts = np.array([cell for cells in bins for cell in cells], np.int64).reshape(-1, 2)
     upto = np.array([row for cells in bins for row in np.cumsum(cells, axis=0)], np.int64).reshape(-1, 2)
