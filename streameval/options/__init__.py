@@ -216,7 +216,7 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     raise OptionError(msg)
 
 
-def _idle(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, list[Option]]:
+def _idle(options: Mapping[str, Any], verb: str) -> dict[str, list[Option]]:
     """The options without effect, by the absent input that they need."""
     known = honoured(verb)
     given = [known[name] for name, value in options.items() if known[name].idles(value)]
