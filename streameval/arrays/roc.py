@@ -141,7 +141,13 @@ class RocCurve:
         return cls._of(fold(label, np.repeat(sizes, sizes)))
 
     def auc_score(self) -> float:
-        """Area under the curve; NaN if there is one class only."""
+        """Area under the curve; NaN if there is one class only.
+
+        Examples
+        --------
+        >>> RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).auc_score()
+        0.75
+        """
         return auc(self.fprs, self.tprs) if self._exact is None else self._exact[0]
 
     def optimal_cutoff(self, scoring_method: Callable[[Any, Any], Any]) -> tuple[tuple[float, float], float]:
@@ -170,7 +176,13 @@ class RocCurve:
         return point, best
 
     def max_informedness(self) -> float:
-        """Largest true minus false positive rate, at least 0 (Youden's J); NaN if there is only one class."""
+        """Largest true minus false positive rate, at least 0 (Youden's J); NaN if there is only one class.
+
+        Examples
+        --------
+        >>> RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).max_informedness()
+        0.5
+        """
         if self._exact is not None:
             return self._exact[1]
         return (

@@ -164,7 +164,15 @@ class Distribution:
     weighted: bool = False
 
     def densities(self) -> tuple[Array, Array]:
-        """Densities of both classes, float64 arrays of shape (n_bins,); each integrates to 1, or is 0 if empty."""
+        """Densities of both classes, float64 arrays of shape (n_bins,); each integrates to 1, or is 0 if empty.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> found = Distribution("score", np.array([0.0, 0.5, 1.0]), np.array([3.0, 1.0]), np.array([0.0, 2.0]))
+        >>> found.densities()
+        (array([1.5, 0.5]), array([0., 2.]))
+        """
         widths = self.edges[1:] - self.edges[:-1]
         negative, positive = (side / (max(side.sum(), 1e-300) * widths) for side in (self.negatives, self.positives))
         return negative, positive

@@ -77,6 +77,12 @@ class ContingencyTable(ExpectedTables, TableMeasures):
         """Pairs of points as a 2×2 table: TP same class and cluster, FP same cluster only, FN same class only.
 
         The documentation of clustering-metrics exchanges FP and FN; its code agrees with this definition.
+
+        Examples
+        --------
+        >>> pairs = ContingencyTable(rows=[[2, 0], [1, 1]]).pairwise
+        >>> pairs.TP, pairs.FP, pairs.FN, pairs.TN
+        (1, 2, 1, 2)
         """
         return ConfusionMatrix2.from_exact(self.facts.pairs)
 

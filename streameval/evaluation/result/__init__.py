@@ -165,7 +165,17 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return all(one.passed for one in self.judgements)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as in the command line's JSON."""
+        """Plain values, as in the command line's JSON.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> found = evaluate(data, score="score", metrics="roc_auc").to_dict()
+        >>> found["rows"], found["results"][0]["value"]
+        (4, 0.75)
+        """
         return {
             "streameval": __version__,
             "options": self.options,
@@ -180,7 +190,16 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         }
 
     def to_arrow(self) -> pa.Table:
-        """A table with one row per result; see `streameval.results.to_arrow`."""
+        """A table with one row per result; see `streameval.results.to_arrow`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score", metrics="roc_auc").to_arrow().select(["metric", "value"]).to_pylist()
+        [{'metric': 'roc_auc', 'value': 0.75}]
+        """
         return to_arrow(self.results)
 
     def to_html(self) -> str:
@@ -225,7 +244,16 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         )  # fmt: skip
 
     def meanings(self) -> dict[str, Meaning]:
-        """The meaning, better end, family and subject of each metric in the catalogue."""
+        """The meaning, better end, family and subject of each metric in the catalogue.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score", metrics="roc_auc").meanings()["roc_auc"].better
+        'higher'
+        """
         from streameval.report.values import Meaning
 
         rows = {result.metric: entry_of(result.metric) for result in self.results}
