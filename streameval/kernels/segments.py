@@ -140,14 +140,15 @@ def repetitive(words, rest, starts):
         step = size // _SAMPLE
         for k in range(_SAMPLE):
             sample[k] = starts[j] + k * step
-        seen = 0
-        for k in range(_SAMPLE):
+        seen, k = 0, 0
+        while k < _SAMPLE and seen <= _SAMPLE // 2:  # of most pieces, half of the sample decides
             new = True
             for m in range(k):
                 if words[sample[m]] == words[sample[k]] and _compare(rest, sample[m], rest, sample[k]) == 0:
                     new = False
                     break
             seen += new
+            k += 1
         flags[j] = seen <= _SAMPLE // 2
     return flags
 
@@ -278,19 +279,26 @@ def tally_sorted(words, top, keys, neg, pos):
     unpredictable, so the loop does not branch on it: every row writes the counts of its group so far, and the write
     position advances after the last row of the group.
     """
-    group, rows, positives = 0, np.int64(0), np.int64(0)
-    for i in range(words.size):
-        key = words[i] >> np.uint64(1)
+    if not words.size:
+        return np.int64(0)
+    group, rows, positives, word = np.uint64(0), np.int64(0), np.int64(0), words[0]
+    for i in range(1, words.size):
+        after = words[i]
         rows += 1
-        positives += np.int64(words[i] & np.uint64(1))
-        keys[group] = key | top
+        positives += np.int64(word & np.uint64(1))
+        keys[group] = (word >> np.uint64(1)) | top
         neg[group] = rows - positives
         pos[group] = positives
-        last = np.int64(words[min(i + 1, words.size - 1)] >> np.uint64(1) != key)
-        group += last
+        last = np.int64(word ^ after > np.uint64(1))
+        group += np.uint64(last)
         rows &= last - 1  # 0 after the last row
         positives &= last - 1
-    return group + (words.size > 0)
+        word = after
+    positives += np.int64(word & np.uint64(1))
+    keys[group] = (word >> np.uint64(1)) | top
+    neg[group] = rows + 1 - positives
+    pos[group] = positives
+    return np.int64(group) + 1
 
 
 @jit
