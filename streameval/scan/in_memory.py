@@ -3,6 +3,8 @@
 Tables are divided into slices without a copy, so that threads can share them. Rows are numbered across all tables of a
 scan, so (partition ``""``, row) identifies a row. A stream is one piece. Only the requested columns of a pandas frame
 are converted; pandas is never imported here.
+
+To read another kind of input, add its reader to the table `_READERS`: the first whose test accepts the input reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.scan.files.file import File
 
@@ -71,17 +73,9 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
         If a column does not exist, or cannot be used.
     """
     name = f"the {type(item).__name__}"
-    if isinstance(item, Fragment):
-        return _fragment_holding(item, columns, first_row)
-    if _is_frame(item):
-        return _table_holding(from_frame(item, columns), columns, name, first_row, item.columns)
-    if isinstance(item, pa.Table | pa.RecordBatch):
-        return _table_holding(as_table(item), columns, name, first_row)
-    if isinstance(item, pa.RecordBatchReader) or hasattr(item, "__arrow_c_stream__"):
-        kinds = find(_stream_schema(item, name), columns, name)
-        return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
-    if hasattr(item, "__arrow_c_array__"):
-        return _table_holding(as_table(pa.record_batch(item)), columns, name, first_row)
+    for accepts, read in _READERS:
+        if accepts(item):
+            return read(item, columns, name, first_row)
     msg = (
         f"cannot read data of type {type(item).__name__}; give a path, a dataset, a table, a reader, a frame, or a list"
     )
@@ -175,7 +169,7 @@ def _table_holding(
     return Holding(name, kinds, pieces)
 
 
-def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) -> Holding:
+def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_row: int) -> Holding:
     """A fragment or dataset as one piece."""
     place = item.place
     name = place.name if place else "the dataset"
@@ -188,6 +182,12 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) ->
     return Holding(name, kinds, (piece,) if item.rows else ())
 
 
+def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+    """A stream as one piece, which can be read once."""
+    kinds = find(_stream_schema(item, name), columns, name)
+    return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
+
+
 def _stream_schema(data: Any, name: str) -> pa.Schema:
     """The schema of a reader, or of an object that exports Arrow streams."""
     if isinstance(data, pa.RecordBatchReader):
@@ -197,3 +197,24 @@ def _stream_schema(data: Any, name: str) -> pa.Schema:
     except (ValueError, TypeError, pa.ArrowException) as error:
         msg = f"{name}: cannot be read as an Arrow stream: {reason(error)}"
         raise SchemaError(msg) from error
+
+
+def _frame_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+    """A pandas frame."""
+    return _table_holding(from_frame(item, columns), columns, name, first_row, item.columns)
+
+
+def _array_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
+    """A record batch, or what exports one."""
+    batch = item if isinstance(item, pa.RecordBatch) else pa.record_batch(item)
+    return _table_holding(as_table(batch), columns, name, first_row)
+
+
+_READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Sequence[str], str, int], Holding]], ...] = (
+    (lambda item: isinstance(item, Fragment), _fragment_holding),
+    (_is_frame, _frame_holding),
+    (lambda item: isinstance(item, pa.Table), _table_holding),
+    (lambda item: isinstance(item, pa.RecordBatch), _array_holding),
+    (lambda item: hasattr(item, "__arrow_c_stream__"), _stream_holding),
+    (lambda item: hasattr(item, "__arrow_c_array__"), _array_holding),
+)
