@@ -46,8 +46,11 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
-    """Raise `OptionError` if a file or directory to write is given as a URI."""
+    """Raise `OptionError` if a file or directory to write is given as a URI, or has a null byte."""
     text = os.fspath(path)
+    if "\0" in text:
+        msg = f"{text!r}: a path cannot have a null byte; check it"
+        raise OptionError(msg)
     if "://" in text:
         msg = f"{text}: results are written to a local disk, not to a URI; name a local path and copy it afterwards"
         raise OptionError(msg)

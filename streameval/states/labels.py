@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec", "is_float"]
 
 # raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
-_NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
+_NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, UnicodeError)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 

@@ -636,3 +636,22 @@ def test_a_slice_is_a_mapping() -> None:
 def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) -> None:
     """Neither a directory nor a function."""
     refused(OptionError, pa.table(GOOD), f"{name}=3 must be", **{name: value})
+
+
+@pytest.mark.parametrize("label", [[0, 1], [0.0, 1.0], ["a", "b"], [True, False]])
+def test_a_positive_label_that_is_no_text_is_refused(label: list[Any]) -> None:
+    """The shell may give bytes that are no UTF-8; Arrow raised a raw UnicodeEncodeError."""
+    with pytest.raises(LabelError, match="pos_label=.* is not a value of label column 'label'"):
+        evaluate(pa.table({"label": label, "score": [0.1, 0.2]}), score="score", pos_label="\udce9")
+
+
+def test_a_path_with_a_null_byte_is_refused(tmp_path: Path) -> None:
+    """Whatever it names; Python raised a raw ValueError."""
+    table = pa.table({"label": [0, 1], "score": [0.1, 0.2]})
+    for call in (
+        lambda: evaluate("a\0b", score="score"),
+        lambda: evaluate(table, score="score").save(f"{tmp_path}/a\0b.json"),
+        lambda: Store(tmp_path / "store").update("a\0b", score="score"),
+    ):
+        with pytest.raises(OptionError, match="a path cannot have a null byte"):
+            call()

@@ -261,6 +261,8 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
     """A later version, an earlier date, and no date at all."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
+    for as_of in ("9999-12-31", "9999-12-31T23:59:59.999999"):  # OverflowError
+        assert store.evaluate(as_of=as_of).to_json() == store.evaluate().to_json()
     for as_of in (7, "2001-01-01", "yesterday"):
         with pytest.raises(OptionError, match="as_of"):
             store.evaluate(as_of=as_of)

@@ -186,7 +186,16 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
 
 
 def local_path(text: str) -> Path:
-    """An absolute path on the local disk; ``~`` is the home directory, ``~name`` that of a user if there is one."""
+    """An absolute path on the local disk; ``~`` is the home directory, ``~name`` that of a user if there is one.
+
+    Raises
+    ------
+    OptionError
+        If the text has a null byte, which no path has.
+    """
+    if "\0" in text:
+        msg = f"{text!r}: a path cannot have a null byte; check it"
+        raise OptionError(msg)
     path = Path(text.removeprefix("file://"))
     with suppress(RuntimeError):
         path = path.expanduser()

@@ -257,7 +257,9 @@ def _moment(text: str) -> datetime:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + timedelta(days=1)
         found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=found.tzinfo or UTC) + timedelta(microseconds=1)
     except ValueError:
         msg = f"as_of={text!r} must be a version, a date such as 2026-01-14, or a time"
         raise OptionError(msg) from None
-    return found.replace(tzinfo=found.tzinfo or UTC) + timedelta(microseconds=1)
+    except OverflowError:  # the last day of the calendar
+        return datetime.max.replace(tzinfo=UTC)

@@ -100,9 +100,10 @@ def without(before: Configuration, column: str) -> Configuration:
     if single:
         msg = f"{column} is the {single[0]} column, on which all states depend; create another store"
         raise OptionError(msg)
-    slicing = before.slicing.columns
-    if column not in (*before.key_columns, *slicing):
-        raise OptionError(unknown_column(column, (*before.key_columns, *slicing), "the store keeps"))
+    known = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
+    known = tuple(dict.fromkeys((*known, *before.slicing.columns)))
+    if column not in known:
+        raise OptionError(unknown_column(column, known, "the store keeps"))
     options = dict(before.options)
     options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).columns)
     for name in (*SUBSETS, "classes"):

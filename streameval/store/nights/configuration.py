@@ -258,8 +258,8 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Score, cluster, class and sketch columns and the unit, without duplicates."""
-        classes = [self.options["classes"]] if self.options["classes"] else []
+        """Score, cluster, class and sketch columns and the unit, without duplicates; classes only if there are clusters."""
+        classes = [self.options["classes"]] if self.options["classes"] and self.options["cluster"] else []
         unit = [self.options["unit"]] if self.options["unit"] else []
         named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"], *unit)
         return tuple(dict.fromkeys(named))

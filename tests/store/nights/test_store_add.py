@@ -221,3 +221,21 @@ def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_p
     assert store.evaluate().to_json() == whole.evaluate().to_json()
     if "unit" not in more:
         assert store.remove(columns="a").left == ("a",)
+
+
+def test_classes_may_be_named_before_clusters(data, tmp_path):
+    """As other options that need clusters; the first update, and others, raised a raw KeyError."""
+    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
+    store.update(data / NIGHTS[0], score="score_lr", classes="campaign")
+    assert store.evaluate().to_dict()["results"]
+    assert store.add(classes="campaign").joined == ()
+    store.update(data / NIGHTS[1])
+    assert store.add(cluster="cluster_loose").changed == tuple(NIGHTS[:2])
+    both = [data / night for night in NIGHTS[:2]]
+    whole.update(both, score="score_lr", cluster="cluster_loose", classes="campaign")
+    assert store.evaluate().to_dict()["results"] == whole.evaluate().to_dict()["results"]
+    assert store.remove(columns="campaign").left == ("campaign",)
+    other = Store(tmp_path / "other", threads=1)
+    other.update(both, score="score_lr", classes="campaign")
+    assert other.remove(columns="campaign").left == ("campaign",)
+    assert "classes" not in other.info().columns
