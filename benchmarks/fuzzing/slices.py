@@ -100,11 +100,15 @@ def canonical(value: Any) -> Any:
 
 
 def told(result: Any, *, exactly: bool = True) -> Any:
-    """A result for comparison: to the last bit, or with 11 digits."""
+    """A result for comparison: to the last bit, or with 11 digits and 12 decimals, and without its threshold.
+
+    Weights are summed in another order, so that areas near 0 lose digits, and equal maxima are at several thresholds.
+    """
     plain = replace(result, slice=None, reason=None, p_value=None, verdict=None, cut_share=None)
     if exactly:
         return repr(plain)
-    return {k: float(f"{v:.10e}") if isinstance(v, float) else v for k, v in plain.to_dict().items()}
+    facts = {k: v for k, v in plain.to_dict().items() if k != "threshold"}
+    return {k: round(float(f"{v:.10e}"), 12) + 0.0 if isinstance(v, float) else v for k, v in facts.items()}
 
 
 def slice_case(seed: int, folder: Path, tally: Tally) -> None:

@@ -641,7 +641,7 @@ def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) ->
 @pytest.mark.parametrize("label", [[0, 1], [0.0, 1.0], ["a", "b"], [True, False]])
 def test_a_positive_label_that_is_no_text_is_refused(label: list[Any]) -> None:
     """The shell may give bytes that are no UTF-8; Arrow raised a raw UnicodeEncodeError."""
-    with pytest.raises(LabelError, match="pos_label=.* is not a value of label column 'label'"):
+    with pytest.raises(LabelError, match=r"pos_label=.* is not a value of label column 'label'"):
         evaluate(pa.table({"label": label, "score": [0.1, 0.2]}), score="score", pos_label="\udce9")
 
 

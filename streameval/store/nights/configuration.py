@@ -258,7 +258,7 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Score, cluster, class and sketch columns and the unit, without duplicates; classes only if there are clusters."""
+        """Score, cluster, sketch and class columns and the unit, each once; classes only if there are clusters."""
         classes = [self.options["classes"]] if self.options["classes"] and self.options["cluster"] else []
         unit = [self.options["unit"]] if self.options["unit"] else []
         named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"], *unit)
