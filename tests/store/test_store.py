@@ -296,7 +296,7 @@ def test_options_that_contradict_the_store_are_refused(data, tmp_path):
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
     store.update(data, **FEW)
-    with pytest.raises(OptionError, match=r"score='score_nb' contradicts .*with 'score_lr'; .*add"):
+    with pytest.raises(OptionError, match=r"score='score_nb' contradicts the store's value, 'score_lr'; .*add"):
         store.update(data, score="score_nb")
     with pytest.raises(OptionError, match="takes no option 'passes'"):
         store.update(data, passes=1)
