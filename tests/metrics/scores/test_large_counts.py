@@ -132,9 +132,12 @@ def test_counts_beyond_the_precision_of_floats_are_binned_exactly(cells: list[tu
     st.integers(0, 30),
 )
 @example([(HUGE - i, 10**6, 0.1 * i) for i in range(10)], 4)
+@example([(1, 165, 0.0), (HUGE - 1, 14_085, 1.0)], 0)  # the product of size, clusters and share is rounded up
 def test_huge_clusters_are_exact(rows: list[tuple[int, int, float]], cut: int) -> None:
     """AUL and ROC AUC by size of clusters with 10¹² points equal their fractions, however the table is cut."""
-    table = SizeTable.union([SizeTable(*(np.array([v]) for v in (s, c, int(s * c * share)))) for s, c, share in rows])
+    table = SizeTable.union(
+        [SizeTable(*(np.array([v]) for v in (s, c, min(s * c, int(s * c * share))))) for s, c, share in rows]
+    )
     columns = list(zip(*(column.tolist() for column in (table.size, table.clusters, table.positives)), strict=True))
     groups = [(Fraction(p), Fraction(s * c - p)) for s, c, p in reversed(columns)]
     expected = groups_auc(groups)
