@@ -190,10 +190,12 @@ def _csv(table: pa.Table) -> bytes:
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    kinds = [
-        pa.string() if pa.types.is_binary(field.type) or pa.types.is_nested(field.type) else field.type
-        for field in table.schema
-    ]
+    for i, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):  # as in JSON: bytes that are no text are escaped
+            values = table.column(i).to_pylist()
+            texts = [None if value is None else value.decode("utf-8", "backslashreplace") for value in values]
+            table = table.set_column(i, field.name, pa.array(texts, pa.string()))
+    kinds = [pa.string() if pa.types.is_nested(field.type) else field.type for field in table.schema]
     sink = pa.BufferOutputStream()
     csv.write_csv(table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True)))), sink)
     return bytes(sink.getvalue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
@@ -217,7 +218,8 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
         shown = f"none of {plural(slices, 'slice')} can be ranked"
     else:
         shown = "no slice that can be ranked falls short of the whole" if left else _NONE["slices"]
-    said = [shown, f"{found.slice_metric} of all rows {totals['whole']:.6f}"]
+    whole = "has no value" if math.isnan(totals["whole"]) else f"{totals['whole']:.6f}"
+    said = [shown, f"{found.slice_metric} of all rows {whole}"]
     if left:
         said.append(f"{left:,} left out: {_left_out(totals)}")
     if "slices_ci_level" in totals:
@@ -383,7 +385,7 @@ def _name(value: Any) -> str:
 
 def _slice(value: Any) -> str:
     """A value of a slicing column, as other tables of slices show it."""
-    return _name(value) if isinstance(value, bytes) else visible(slice_text(value))
+    return visible(slice_text(value))
 
 
 def _largest(cells: Iterable[Mapping[str, Any]]) -> str:

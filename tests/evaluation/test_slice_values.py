@@ -10,10 +10,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import attribute, evaluate
+from streameval import Store, attribute, evaluate
 from streameval.errors import OptionError
+from streameval.report.attribution import conclusion, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +52,41 @@ def test_without_a_slice_that_falls_short_the_table_has_its_columns() -> None:
     assert worst is not None
     assert worst.column_names == ["x", "rows", "value", "ci_lower", "ci_upper", "shortfall"]
     assert len(worst) == 0
+
+
+def test_a_store_filters_by_integers_beyond_int64(tmp_path: Path) -> None:
+    """As the files do, from the slices that it keeps."""
+    data, store = tmp_path / "data", Store(tmp_path / "store")
+    (data / "night=2026-01-01").mkdir(parents=True)
+    pq.write_table(rows(pa.array([7, None, 2**64 - 1], pa.uint64())), data / "night=2026-01-01" / "part.parquet")
+    store.update(data, score="score", by="x", metrics="roc_auc")
+    for where in (f"x = {2**64 - 1}", "x > 7", "x IS NULL", f"x < {2**63}"):
+        assert store.evaluate(where=where).rows == evaluate(data, score="score", where=where).rows == 2, where
+
+
+def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None:
+    """Bytes that are no text are escaped in CSV as in JSON; an empty value is not blank among the worst slices."""
+    data = rows(pa.array([b"\x00\xff", b"", b"ab", None]), 40)
+    found = evaluate(data, score="score", by="x", metrics="roc_auc")
+    found.save(tmp_path / "found.csv")
+    text = (tmp_path / "found.csv").read_text()
+    assert [line.rpartition(",")[2] for line in text.splitlines()[2:]] == ['""', '"\x00\\xff"', '"ab"', ""]
+    sliced = [one["slice"]["x"] for one in found.to_dict()["results"] if "slice" in one]
+    assert sliced == ["", "\x00\\xff", "ab", None]
+    noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
+    worst = attribute(noisy, score="score", by="x")
+    assert worst.slices is not None
+    shown = [row[0] for row in listed(worst.slices, worst, examples=None).rows]
+    assert shown == [str(value) if isinstance(value, bytes) else "null" for value in worst.slices["x"].to_pylist()]
+
+
+def test_a_metric_without_a_value_ranks_no_slices() -> None:
+    """It is told in words."""
+    data = rows(pa.array(["DE", "FR"]), 40)
+    found = attribute(data.set_column(1, "score", pa.array(np.arange(160.0))), score="score", by="x", metric="log_loss")
+    assert found.slices is not None
+    told = conclusion("slices", found.slices, found)
+    assert told == "none of 2 slices can be ranked; log_loss of all rows has no value; 2 left out: no value"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pyarrow as pa
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import OptionError
 from streameval.evaluation.finalize import finalize_all
+from streameval.results import slice_column
 from streameval.scan.marked_keys import mark
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
@@ -149,22 +150,24 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
             )
             raise OptionError(msg, "where")
     groups = grouped.groups()
-    marks = {name: mark(group[i] for group in groups) for name, i in at.items() if kinds[name] == {b"s"}}
-    test = _bound(where, kinds, marks)
-    columns = [pa.array([group[i] for group in groups], test.schema.field(name).type) for name, i in at.items()]
+    values = {name: [group[i] for group in groups] for name, i in at.items()}
+    marks = {name: mark(values[name]) for name in at if kinds[name] == {b"s"}}
+    accepted = {name: [_TYPES[kind] for kind in found or _TYPES] for name, found in kinds.items()}
+    accepted |= {name: [slice_column(values[name]).type] for name in at if kinds[name] == {b"i"}}
+    test = _bound(where, accepted, marks)
+    columns = [pa.array(values[name], test.schema.field(name).type) for name in at]
     kept = test.kept(pa.record_batch(columns, names=list(at))).tolist()
     return [group for group, here in zip(groups, kept, strict=True) if here]
 
 
-def _bound(where: Where, kinds: dict[str, set[bytes]], marks: Mapping[str, dict[bytes, bytes] | None]) -> Test:
+def _bound(
+    where: Where, accepted: Mapping[str, list[pa.DataType]], marks: Mapping[str, dict[bytes, bytes] | None]
+) -> Test:
     """Bind a filter to the columns of slices; a column without values gets any type that the filter accepts.
 
     Slices do not record whether texts are Hive keys; texts that are all integers are treated as such.
     """
-    choices = [
-        [pa.field(name, _TYPES[kind], metadata=marks.get(name)) for kind in found or _TYPES]
-        for name, found in kinds.items()
-    ]
+    choices = [[pa.field(name, kind, metadata=marks.get(name)) for kind in kinds] for name, kinds in accepted.items()]
     *others, last = map(pa.schema, product(*choices))
     for schema in others:
         with suppress(OptionError):
