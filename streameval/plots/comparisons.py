@@ -10,7 +10,7 @@ from streameval.errors import OptionError
 from streameval.plots.canvas import BLUE, GREY, RED, REFERENCE, checked_path, finish, new_axes, plain_frame
 from streameval.plots.sources import Evaluated
 from streameval.results import slice_text
-from streameval.wording import apart, plural
+from streameval.wording import apart, hint, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,15 +189,25 @@ def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None)
     named = [r for r in results if r.metric == metric and of in (None, r.of) and r.baseline is None]
     sliced = [r for r in named if r.slice is not None and ",".join(r.slice) == column]
     if not sliced:
-        have = dict.fromkeys(f"{r.metric} by {','.join(r.slice)}" for r in results if r.slice)
-        msg = f"there is no {metric} by {column!r}; there are: {', '.join(have) or 'no slices, since by was not given'}"
-        raise OptionError(msg)
+        raise _no_slices(results, column, metric)
     columns = dict.fromkeys(str(r.of) for r in sliced)
     if len(columns) > 1:
         msg = f"{metric} by {column!r} was computed for {', '.join(columns)}; say which with of="
         raise OptionError(msg)
     whole = next((r for r in named if r.slice is None and r.of == sliced[0].of), None)
     return sorted(sliced, key=lambda r: -r.rows), whole
+
+
+def _no_slices(results: Sequence[Scalar], column: str, metric: str) -> OptionError:
+    """The error for a slicing or a metric that was not computed: it names the slicings, or the metrics of this one."""
+    values = [r for r in results if r.slice and r.baseline is None]
+    by = list(dict.fromkeys(",".join(r.slice or ()) for r in values))
+    if column in by:
+        metrics = list(dict.fromkeys(r.metric for r in values if ",".join(r.slice or ()) == column))
+        there = f"{hint(metric, metrics)}there are: {', '.join(metrics)}"
+    else:
+        there = f"{hint(column, by)}there are slices by: {'; '.join(by) or 'nothing, since by was not given'}"
+    return OptionError(f"there is no {metric} by {column!r}; {there}")
 
 
 def _by_value(result: Scalar) -> float:

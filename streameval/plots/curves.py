@@ -223,7 +223,8 @@ def plot_curve(
     Parameters
     ----------
     curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``; for other curves see
-        `plot_reliability`, `plot_corp`, `plot_purity_by_size`
+        `plot_reliability`, `plot_corp`, `plot_purity_by_size`. Several, such as those of slices, are drawn one by one
+        on one `ax`
     ax, save_to, fill, marker, legend : see `Style`
     truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` without weights also a number of points above 1
     agc : for ``gain``, normalised area of the part shown, such as ``found.value("agc@0.1")``, for the legend
@@ -235,8 +236,8 @@ def plot_curve(
     Raises
     ------
     OptionError
-        If the curve has another name, an argument does not apply to it or is out of range, or `save_to` cannot be
-        written.
+        If `curve` is no curve or has another name, an argument does not apply to it or is out of range, or `save_to`
+        cannot be written.
 
     Examples
     --------
@@ -245,6 +246,9 @@ def plot_curve(
     >>> plot_curve(Curve("roc", "score", x, x, 1 - x, 0.5)).get_legend().get_texts()[0].get_text()
     'score (AUC = 0.5000)'
     """
+    if not hasattr(curve, "of"):
+        msg = f"plot_curve draws one curve of an evaluation, not a {type(curve).__name__}; draw several on one ax"
+        raise OptionError(msg)
     given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
     given["legend"], given["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.canvas import COLORS, GREEN, REFERENCE, checked_path, figure_of, finish, new_axes, plain_frame
+from streameval.plots.canvas import (
+    GREEN,
+    REFERENCE,
+    checked_path,
+    color,
+    dash,
+    figure_of,
+    finish,
+    new_axes,
+    plain_frame,
+)
 from streameval.plots.labels import CURVE, arrange, curves_on, mark
 from streameval.plots.placement import along
 from streameval.results import FEW_UNITS
@@ -156,16 +166,15 @@ class Drawing:
 
     def curve(self, area: float | None, name: str | None = None) -> None:
         """Draw the curve, shaded if requested; `name` names the area if it is not that of the whole curve."""
-        color = COLORS[self.earlier % len(COLORS)]
-        marker, label = self.style.get("marker"), self._entry(area, name)
-        self.ax.plot(
-            self.x, self.y, color=color, marker=marker, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3
-        )
+        line = color(self.earlier)
+        look: dict[str, Any] = {"color": line, "linestyle": dash(self.earlier), "marker": self.style.get("marker")}
+        label = self._entry(area, name)
+        self.ax.plot(self.x, self.y, **look, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3)
         if self.style.get("fill"):
-            self.ax.fill_between(self.x, self.y, color=color, alpha=0.12, linewidth=0)
+            self.ax.fill_between(self.x, self.y, color=line, alpha=0.12, linewidth=0)
         band = self.style.get("band")
         if band is not None:
-            self._shade(band, color)
+            self._shade(band, line)
 
     def _shade(self, band: Band, color: str) -> None:
         """Shade a band where it has intervals; the legend describes them, or states that there are none."""

@@ -297,10 +297,28 @@ def test_slices_have_their_rows() -> None:
     assert legend(ax) == [f"all rows: {everything().value('roc_auc', 'score'):.4f}"]
     with pytest.raises(OptionError, match=r"computed for score, other; say which with of="):
         plot_slices(everything(), "country", "roc_auc")
-    with pytest.raises(OptionError, match=r"no roc_auc by 'night'; there are: roc_auc by country"):
+    with pytest.raises(OptionError, match=r"no roc_auc by 'night'; there are slices by: country$"):
         plot_slices(everything(), "night", "roc_auc")
+    with pytest.raises(OptionError, match=r"no roc_au by 'country'; did you mean 'roc_auc'\? there are: roc_auc, "):
+        plot_slices(everything(), "country", "roc_au")
     with pytest.raises(OptionError, match="by was not given"):
         plot_slices(evaluate(DATA, score="score"), "country", "roc_auc")
+
+
+def test_curves_of_many_slices_look_different() -> None:
+    """Those of one colour are dashed apart; a list of curves is refused with what to do."""
+    data = pa.table({"label": [0, 1] * 40, "score": np.arange(80) * 7 % 80 / 80, "c": np.arange(80) // 4})
+    found = evaluate(data, score="score", by="c", metrics="roc_auc")
+    curves = [found.curve("roc", slice={"c": i}) for i in range(20)]
+    ax = None
+    for curve in curves:
+        ax = plot_curve(curve, ax=ax)
+    assert ax is not None
+    drawn = [line for line in ax.get_lines() if str(line.get_label()).startswith("score{")]
+    looks = {(line.get_color(), str(line.get_linestyle()), str(line._unscaled_dash_pattern)) for line in drawn}
+    assert len(looks) == len(drawn) == 20
+    with pytest.raises(OptionError, match="draws one curve of an evaluation, not a list; draw several on one ax"):
+        plot_curve(curves)
 
 
 def test_slices_with_intervals_and_without_values() -> None:
