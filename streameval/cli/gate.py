@@ -204,8 +204,9 @@ def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool,
     """Report what is unusual in nights of STORE, by default in those that fail or are undecided.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
-    of the last 7 good nights, largest change first. If the store keeps a unit, metrics are compared as well, with
-    intervals. The clusters and classes whose cost rose most follow.
+    of the last 7 good nights, largest change first. If the store keeps slices, those whose share or metric
+    moved most are listed as well; if it keeps a unit, metrics of all rows, with intervals. The clusters and classes
+    whose cost rose most follow.
     """
     from rich.console import Group
     from rich.text import Text

@@ -185,3 +185,9 @@ def test_usual_nights_without_a_column_take_its_costs_from_no_other(tmp_path):
     worst = next(one for one in found.costs if one.what.startswith("cluster_tight "))
     cluster = int(worst.what.split(" ")[1])
     assert worst.usual == median(rows.get(cluster, 0.0) for rows in known)
+
+
+def test_the_help_names_what_is_compared() -> None:
+    """Slices as well."""
+    told = " ".join(CliRunner().invoke(main, ["diagnose", "--help"]).output.split())
+    assert "If the store keeps slices, those whose share or metric moved most are listed as well" in told
