@@ -135,7 +135,12 @@ def _interval(estimate: Estimate, value: float, level: float, reason: str | None
 
 
 def _read(curve: Curve, x: Array) -> Array:
-    """The curve at some x: precision is that of the first point with at least this recall; others are interpolated."""
+    """The curve at some x: precision is that of the first point with at least this recall; others are interpolated.
+
+    NaN if the curve has no point, as a curve of clusters without rows.
+    """
+    if not curve.x.size:
+        return np.full(x.size, math.nan)
     if curve.name == "precision_recall":
         found: Array = curve.y[np.searchsorted(curve.x, x).clip(max=curve.x.size - 1)]
         return found

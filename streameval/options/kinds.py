@@ -160,7 +160,16 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
         msg = f"{name}={given!r} must be a name or a list of names"
         raise OptionError(msg)
     _refuse_empty(name, several)
+    for text in several:
+        _refuse_bytes(name, text)
     return tuple(dict.fromkeys(map(str, several)))
+
+
+def _refuse_bytes(name: str, text: str) -> None:
+    """Raise `OptionError` for a name with bytes that are no UTF-8, which no column has."""
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        msg = f"{name}={text!r} is not a text in UTF-8"
+        raise OptionError(msg)
 
 
 def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
@@ -266,6 +275,7 @@ def _column(name: str, given: Any) -> str | None:
     if given is not None and not isinstance(given, str):
         msg = f"{name}={given!r} must be the name of a column"
         raise OptionError(msg)
+    _refuse_bytes(name, given or "")
     return given or None
 
 

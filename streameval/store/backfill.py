@@ -9,10 +9,10 @@ from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError
 from streameval.options import active
 from streameval.states.codec import restated
-from streameval.states.scores.to_histogram import histogram_spec
 from streameval.store.nights.column_changes import narrowed
 from streameval.store.nights.facts import joined
 from streameval.store.nights.fold import fold_partitions, typed
+from streameval.store.nights.merge import spec_as_kept
 from streameval.store.nights.partitions import discover
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _restated(
     for kept in entry.states:
         specs = changed.get((kept.group, kept.of))
         if specs is not None:
-            old, new = (spec if kept.kind == spec.kind else histogram_spec(spec) for spec in specs)
+            old, new = (spec_as_kept(spec, kept) for spec in specs)
             state = restated(files.read(kept.file, engine.budget, old), new, engine.budget)
             file, size = files.write(state)
             kept = replace(kept, file=file, bytes=size)

@@ -131,8 +131,8 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     """
     states = []
     for kept in entry.states:
-        if kept.kind == ScoreSpec.kind and (kept.group, kept.of) in specs:
-            spec = specs[kept.group, kept.of]
+        spec = specs.get((kept.group, kept.of))
+        if kept.kind == ScoreSpec.kind and isinstance(spec, ScoreSpec):
             state = to_histogram(files.read(kept.file, budget, spec))
             kept = StoredState(kept.group, kept.of, histogram_spec(spec).kind, *files.write(state))
         states.append(kept)

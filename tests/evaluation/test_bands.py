@@ -169,3 +169,15 @@ def test_bands_from_the_grid_are_those_of_every_score(name: str) -> None:
     ratio = (coarse.upper - coarse.lower)[there] / (exact.upper - exact.lower)[there]
     assert np.abs(ratio - 1).max() < 0.2
     assert abs(np.median(ratio) - 1) < 0.01
+
+
+@pytest.mark.parametrize("unit", [None, "unit"])
+def test_a_single_cluster_has_a_curve_without_a_band(tmp_path, unit):
+    """A replicate without the cluster has no point; numpy raised a raw ValueError when a page was saved."""
+    table = pa.table({"label": [0, 1, 1], "cluster": [7, 7, 7], "unit": [1, 2, 3]})
+    found = evaluate(table, cluster="cluster", ci=0.9, unit=unit, threads=1)
+    [curve] = found.curves()
+    assert curve.band is not None
+    assert np.isnan(curve.band.lower).all()
+    found.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size

@@ -19,7 +19,7 @@ from streameval.evaluation.finalize import finalize_all
 from streameval.results import Scalar
 from streameval.states.facts import check_facts
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.wording import few, plural
 
@@ -31,10 +31,20 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.compaction import Compaction
-    from streameval.store.files.entries import Entry
+    from streameval.store.files.entries import Entry, StoredState
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["LazyStates", "PrefixMerge", "check_common", "columns_kept", "evaluated", "labels_of", "merged", "states_of"]
+__all__ = [
+    "LazyStates",
+    "PrefixMerge",
+    "check_common",
+    "columns_kept",
+    "evaluated",
+    "labels_of",
+    "merged",
+    "spec_as_kept",
+    "states_of",
+]
 
 
 class LazyStates(Mapping[tuple[str, str], Any]):
@@ -164,20 +174,26 @@ def _complete(w: MetricRequest, entries: Sequence[Entry]) -> bool:
 
 def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
     """The request with the available state: a histogram if a partition no longer has exact scores."""
-    kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
-    return w.remade(histogram_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
+    specs = {spec_as_kept(w.spec, kept) for entry in entries if (kept := entry.state(w.group, w.of))} - {w.spec}
+    histogram = next((spec for spec in specs if isinstance(spec, HistogramSpec)), None)
+    return w if histogram is None else w.remade(histogram, w.metrics)
 
 
 def merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
     """The state of a column over all partitions."""
-    kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
-    same = [state.file for state in kept if state.kind == w.spec.kind]
-    parts = files.read_all(same, engine.budget, w.spec, engine.each)
-    exact = [state.file for state in kept if state.kind != w.spec.kind]
-    if exact:
-        spec = ScoreSpec(**asdict(w.spec))
-        parts += engine.each(lambda name: to_histogram(files.read(name, engine.budget, spec)), exact, "bounded")
+    kept: dict[Any, list[str]] = {}
+    for entry in entries:
+        if state := entry.state(w.group, w.of):
+            kept.setdefault(spec_as_kept(w.spec, state), []).append(state.file)
+    parts = files.read_all(kept.pop(w.spec, []), engine.budget, w.spec, engine.each)
+    for spec, exact in kept.items():
+        parts += engine.each(partial(_histogram, files, engine.budget, spec), exact, "bounded")
     return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+
+
+def _histogram(files: Compaction, budget: Budget, spec: ScoreSpec, name: str) -> ScoreHistogram:
+    """The histogram of exact scores in a file."""
+    return to_histogram(files.read(name, budget, spec))
 
 
 class PrefixMerge:
@@ -205,8 +221,26 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
-            found.setdefault(spec if kept.kind == spec.kind else histogram_spec(spec), []).append(kept.file)
+            found.setdefault(spec_as_kept(spec, kept), []).append(kept.file)
     return list(found.items())
+
+
+def spec_as_kept(spec: Any, kept: StoredState) -> Any:
+    """The spec of a stored state: the configuration's, or for scores that of the histogram that vacuum made of them.
+
+    Raises
+    ------
+    FormatError
+        If it has the kind of another state.
+    """
+    if kept.kind == spec.kind:
+        return spec
+    if kept.kind == HistogramSpec.kind and isinstance(spec, ScoreSpec):
+        return histogram_spec(spec)
+    if kept.kind == ScoreSpec.kind and isinstance(spec, HistogramSpec):
+        return ScoreSpec(**asdict(spec))
+    msg = f"{kept.file}: the ledger has it as {kept.kind!r}, not {spec.kind!r}; restore the ledger from a backup"
+    raise FormatError(msg)
 
 
 def _with_absent(

@@ -8,6 +8,7 @@ import random
 import shutil
 import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -303,6 +304,28 @@ def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
     assert "no score_lr in 1 of 3 partitions" in store.evaluate().to_json()
     assert store.update(tmp_path / "data", verify=True).changed == (NIGHTS[0],)
     assert store.evaluate().to_json() == expected
+
+
+@pytest.mark.parametrize("kind", ["score_counts", "score_histogram", "cluster_counts", "x", ""])
+@pytest.mark.parametrize("of", ["score_lr", "cluster_loose"])
+def test_a_forged_kind_of_a_state_is_refused(tmp_path, kind, of):
+    """A spec was made of that of another state, with a raw TypeError."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update([land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW)
+    snapshot = store._context.ledger.read()
+    entry = snapshot.entries[NIGHTS[0]]
+    states = tuple(replace(state, kind=kind) if state.of == of else state for state in entry.states)
+    if states == entry.states:
+        return
+    forged = snapshot.entries | {NIGHTS[0]: replace(entry, states=states)}
+    store._context.ledger.commit(snapshot, snapshot.configuration, forged.values(), "forged")
+    metric = "agc" if of == "score_lr" else "aul"
+    for verb in (store.evaluate, partial(store.evaluate, metrics=metric), partial(store.history, metric)):
+        with pytest.raises(FormatError, match=r"; (restore the ledger|fold its partition again)"):
+            verb()
+    for change in (partial(store.vacuum, keep="0d", grace="0s"), partial(store.add, nan="drop", score="score_nb")):
+        with suppress(StreamevalError):
+            change()
 
 
 @pytest.mark.parametrize("kind", [math.nan, "", "x y", None, [1], {}, "decimal128(99, 2)", "timestamp[xx, tz=UTC]"])
