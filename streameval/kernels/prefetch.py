@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from streameval.kernels.jit import intrinsic
 
-__all__ = ["LINE", "byte_at", "eight_at", "eight_bytes", "float_at", "lowest_bit", "prefetch", "short_at", "word_at"]
+__all__ = [
+    "LINE",
+    "byte_at",
+    "eight_at",
+    "eight_bytes",
+    "float_at",
+    "half_at",
+    "lowest_bit",
+    "prefetch",
+    "short_at",
+    "word_at",
+]
 
 LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
@@ -144,6 +155,23 @@ def short_at(_typing, _address, _number):
     7
     """
     return _read_at(16)
+
+
+@intrinsic
+def half_at(_typing, _address, _number):
+    """Read a number of a contiguous array of 32-bit words given by its address, as `word_at`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     return half_at(np.uint64(values.ctypes.data), 1)
+    >>> one(np.array([9, 7, 5], np.uint32))
+    7
+    """
+    return _read_at(32)
 
 
 @intrinsic

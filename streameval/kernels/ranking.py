@@ -17,17 +17,17 @@ from streameval.kernels.jit import inlined, jit
 __all__ = [
     "UNIT",
     "area_counts",
-    "area_weights",
     "delong_counts",
     "dot_counts",
     "exact_parts",
     "informedness_counts",
     "informedness_weights",
     "precision_counts",
-    "precision_weights",
     "product_counts",
+    "ranked_weights",
     "sum_of_products",
     "thin",
+    "trapezoid_weights",
 ]
 
 UNIT = 1 << 62
@@ -196,26 +196,35 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
 
 
 @jit
-def area_weights(neg, pos, before_neg, total_neg):
-    """Σ p·(N − F − n/2) for weights, compensated."""
-    total, error = 0.0, 0.0
-    below, slip = total_neg - before_neg, 0.0
+def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
+    """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated, in one loop."""
+    area, area_slip, share, share_slip = 0.0, 0.0, 0.0, 0.0
+    below, below_slip = total_neg - before_neg, 0.0
+    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
+    negatives, neg_slip, positives, pos_slip = 0.0, 0.0, 0.0, 0.0
     for i in range(neg.size):
-        term = pos[i] * ((below + slip) - 0.5 * neg[i])
-        total, error = compensated(total, error, term)
-        below, slip = compensated(below, slip, -neg[i])
-    return total + error
+        n, p = neg[i], pos[i]
+        false, false_slip = compensated(false, false_slip, n)
+        negatives, neg_slip = compensated(negatives, neg_slip, n)
+        if p > 0.0:
+            area, area_slip = compensated(area, area_slip, p * ((below + below_slip) - 0.5 * n))
+            true, true_slip = compensated(true, true_slip, p)
+            positives, pos_slip = compensated(positives, pos_slip, p)
+            t, f = true + true_slip, false + false_slip
+            share, share_slip = compensated(share, share_slip, p * (t / (t + f)))
+        below, below_slip = compensated(below, below_slip, -n)
+    return area + area_slip, share + share_slip, negatives + neg_slip, positives + pos_slip
 
 
 @jit
-def precision_weights(neg, pos, before_neg, before_pos, trapezoid):
-    """Σ p·(T + p)/(T + p + F + n) for weights; with `trapezoid`, Σ p·(precision before + precision after)."""
+def trapezoid_weights(neg, pos, before_neg, before_pos):
+    """Σ p·(precision before + precision after) for weights, compensated."""
     total, error = 0.0, 0.0
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     for i in range(neg.size):
         term = 0.0
         t, f = true + true_slip, false + false_slip
-        if trapezoid and pos[i] > 0.0:
+        if pos[i] > 0.0:
             term = pos[i] * (t / (t + f) if t + f > 0.0 else 1.0)
         true, true_slip = compensated(true, true_slip, pos[i])
         false, false_slip = compensated(false, false_slip, neg[i])

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import compensated, two_sum
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import rank_f4
+from streameval.kernels.prefetch import float_at, half_at, word_at
 
 __all__ = [
     "by_group",
@@ -30,6 +31,7 @@ __all__ = [
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_ONE = np.uint64(1)
 
 
 @jit
@@ -103,56 +105,98 @@ def kept_words(words, counts, starts, added, marks, shift, low, kept, kept_count
     return n
 
 
+@inlined
+def _word_at(words, i, bits):
+    """A word of 32 or 64 bits of an array given by its address."""
+    return half_at(words, i) if bits == 32 else word_at(words, i)
+
+
 @jit
-def part_sizes(words, starts, low, groups):
-    """Items and pieces of each group, as an int64 array of shape (2, n_groups)."""
+def part_sizes(rows, bits, low, groups):
+    """Items and pieces of each group, as an int64 array of shape (2, n_groups); arguments as of `parted`."""
     sizes, last = np.zeros((2, groups), np.int64), np.full(groups, -1)
-    for j in range(starts.size - 1):
-        for i in range(starts[j], starts[j + 1]):
-            group = np.uint64(words[i] & low)
-            sizes[0, group] += 1
-            sizes[1, group] += last[group] != j
-            last[group] = j
+    for code in range(rows.starts.shape[1] - 1):
+        for r in range(rows.words.size):
+            words = rows.words[r]
+            for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
+                group = _word_at(words, i, bits) & low
+                sizes[0, group] += 1
+                sizes[1, group] += last[group] != code
+                last[group] = code
     return sizes
 
 
+@inlined
+def _settled(own):
+    """Add the compensated sum of a segment's rows to that of the segments before; returns whether that was inexact."""
+    high, rest = two_sum(own[0], own[1])
+    total, error = two_sum(own[2], high)
+    errors, further = two_sum(own[3], error)
+    own[2], error = two_sum(total, rest)
+    own[3], last = two_sum(errors, error)
+    own[0], own[1] = 0.0, 0.0
+    return (further != 0.0) | (last != 0.0)
+
+
 @jit
-def parted(words, counts, weights, starts, codes, added, shift, low, firsts, kept, kept_counts, kept_weights, pieces):
-    """Gather the rows of each group, in their order.
+def parted(rows, weights, codes, added, bits, low, shift, firsts, kept, kept_counts, kept_weights, pieces):
+    """Gather the rows of each group by code, and by segment within a code, in their order.
 
     Parameters
     ----------
-    words, counts, starts, added, shift, low : as `kept_words` takes them
-    weights : weight of each word; empty without weights
-    codes : uint32 array of shape (n_pieces,)
+    rows : `streameval.kernels.singletons.Addresses` of narrow, wide or long words
+    weights : uint64 array of shape (n_segments,), the addresses of the weights; 0 without weights
+    codes, added : uint32 and uint64 arrays of shape (n_codes,), what is added to the keys of each code
+    bits : size of a word; the mask `low` selects the group, and the key begins at bit `shift`
     firsts : int64 array of shape (2, n_groups), the first item and the first piece of each group
-    kept, kept_counts, kept_weights : outputs: keys, counts and weights; empty if there are no counts or weights
+    kept, kept_counts, kept_weights : outputs: keys (uint16 ones keep only their lower bits), counts and weights; empty
+        if there are no counts or weights
     pieces : outputs: code, first item (within the group), rows, and weight of each piece, arrays of shape (n_pieces,);
-        the last is as `streameval.kernels.segments.sum_pieces` has it
+        the last as in `streameval.states.keyed.layout.Segment`, with the exact sum of the segments' rounded sums
+
+    Returns
+    -------
+    bool, whether two floats can hold the weight of each piece; always true for a single segment
     """
-    kept_codes, kept_starts, rows, sums = pieces
-    cursor, last = firsts.copy(), np.full(firsts.shape[1], -1)
-    for j in range(codes.size):
-        for i in range(starts[j], starts[j + 1]):
-            group = np.uint64(words[i] & low)
-            at = np.uint64(cursor[0, group])
-            cursor[0, group] += 1
-            if last[group] != j:
-                last[group] = j
-                piece = np.uint64(cursor[1, group])
-                cursor[1, group] += 1
-                kept_codes[piece], kept_starts[piece] = codes[j], np.int64(at) - firsts[0, group]
-                rows[piece], sums[:, piece] = 0, 0.0
+    kept_codes, kept_starts, kept_rows, sums = pieces
+    groups, exact = firsts.shape[1], True
+    cursor, last, place = firsts.copy(), np.full(groups, -1), np.full(groups, -1)
+    own = np.zeros((groups, 4))  # compensated sum of a group's rows in one segment, then of those before
+    for code in range(codes.size):
+        for r in range(rows.words.size):
+            words, here = rows.words[r], code * rows.words.size + r
+            for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
+                word = _word_at(words, i, bits)
+                group = word & low
+                at = np.uint64(cursor[0, group])
+                cursor[0, group] += 1
+                if place[group] != here:
+                    place[group] = here
+                    if kept_weights.size:
+                        exact &= not _settled(own[group])
+                    if last[group] != code:
+                        piece = np.uint64(cursor[1, group])
+                        if kept_weights.size and last[group] >= 0:
+                            sums[0, piece - _ONE], sums[1, piece - _ONE] = two_sum(own[group, 2], own[group, 3])
+                            own[group, 2], own[group, 3] = 0.0, 0.0
+                        cursor[1, group] += 1
+                        kept_codes[piece], kept_starts[piece] = codes[code], np.int64(at) - firsts[0, group]
+                        kept_rows[piece], last[group] = 0, code
+                kept[at] = added[code] + (word >> shift)
+                if kept_counts.size:
+                    count = np.int64(word_at(rows.counts[r], i)) if rows.counts[r] else 1
+                    kept_counts[at] = count
+                    kept_rows[np.uint64(cursor[1, group] - 1)] += count
+                if kept_weights.size:
+                    weight = float_at(weights[r], i)
+                    kept_weights[at] = weight
+                    own[group, 0], own[group, 1] = compensated(own[group, 0], own[group, 1], weight)
+    for group in range(groups if kept_weights.size else 0):
+        if last[group] >= 0:
+            exact &= not _settled(own[group])
             piece = np.uint64(cursor[1, group] - 1)
-            kept[at] = added[j] + np.uint64(words[i] >> shift)
-            if counts.size:
-                kept_counts[at] = counts[i]
-                rows[piece] += counts[i]
-            if weights.size:
-                kept_weights[at] = weights[i]
-                sums[0, piece], sums[1, piece] = compensated(sums[0, piece], sums[1, piece], weights[i])
-    for piece in range(sums.shape[1]):
-        sums[0, piece], sums[1, piece] = two_sum(sums[0, piece], sums[1, piece])
+            sums[0, piece], sums[1, piece] = two_sum(own[group, 2], own[group, 3])
+    return exact
 
 
 @jit

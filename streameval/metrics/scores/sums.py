@@ -126,7 +126,7 @@ def pairs_won(part: ScorePart) -> Any:
             below = part.total.n - false
             won += _joined(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
         return won
-    return 2.0 * float(ranking.area_weights(part.n, part.p, part.before.n, part.total.n))
+    return 2.0 * part.ranked[0]
 
 
 def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
@@ -160,7 +160,6 @@ def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
 
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
-    at = part.n, part.p, part.before.n, part.before.p, trapezoid
     if integers(part.n):
         found = 0
         for n, p, false, true in _pieces(part):
@@ -171,7 +170,9 @@ def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
             rate = _share(after, rows + int(n[0]) + int(p[0])) + (_share(true, rows) if trapezoid else 0)
             found += int(p[0]) * rate
         return found << (not trapezoid)
-    return float(ranking.precision_weights(*at)) / (1 << trapezoid)
+    if not trapezoid:
+        return part.ranked[1]
+    return float(ranking.trapezoid_weights(part.n, part.p, part.before.n, part.before.p)) / 2
 
 
 def _share(part: int, whole: int) -> int:

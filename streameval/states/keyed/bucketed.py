@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,11 +69,6 @@ class Bucketed:
         """Stored items of each code, as an int64 array of shape (n_codes,)."""
         return self._spread("items")
 
-    @property
-    def sums(self) -> Array:
-        """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
-        return self._spread("sums")
-
     def items_in(self, start: int, stop: int) -> Array:
         """Stored items of each code of some buckets, as an int64 array of shape (2 * (stop - start),)."""
         return self._spread("items", 2 * start, 2 * stop)
@@ -82,15 +78,15 @@ class Bucketed:
 
         It is not cached: for many small states, such as slices, it would take more memory than their rows.
         """
-        codes, values = self._occurring(name)
+        codes, values = self.occurring(name)
         stop = self.layout.codes if stop is None else stop
         out = np.zeros(stop - start, values.dtype)
         a, b = np.searchsorted(codes, (start, stop)).tolist()
         out[codes[a:b] - start] = values[a:b]
         return out
 
-    def _occurring(self, name: str) -> tuple[Array, Array]:
-        """The codes that occur, ascending, and a column of the outline for them."""
+    def occurring(self, name: str) -> tuple[Array, Array]:
+        """The codes that occur, ascending, and a column of the outline for them: rows, items or (rounded) sums."""
         if self.full_outline is None:
             return self._codes, getattr(self, f"_{name}")
         return self.full_outline.codes, getattr(self.full_outline, name)
@@ -98,6 +94,8 @@ class Bucketed:
     @cached_property
     def _codes(self) -> Array:
         """The codes that occur, ascending."""
+        if self._apart:
+            return np.concatenate([segment.codes for segment in self.segments], dtype=np.int64)
         found = [segment.codes[np.diff(segment.starts) > 0] for segment in self.segments]
         if sum(codes.size for codes in found) * FEW < self.layout.codes:
             return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
@@ -105,6 +103,13 @@ class Bucketed:
         for codes in found:
             occurs[codes] = True
         return np.flatnonzero(occurs)
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether each code has one piece, and codes ascend from segment to segment, as in parts of another state."""
+        ends = [(int(each.codes[0]), int(each.codes[-1])) for each in self.segments if each.codes.size]
+        ascend = all(one[1] < other[0] for one, other in pairwise(ends))
+        return bool(ends) and ascend and all(np.diff(each.starts).all() for each in self.segments)
 
     @cached_property
     def _rows(self) -> Array:
@@ -116,6 +121,8 @@ class Bucketed:
 
     def _total(self, value: Callable[[Segment], Array]) -> Array:
         """Total over the segments for each code that occurs."""
+        if self._apart:
+            return np.concatenate([value(segment) for segment in self.segments], dtype=np.int64)
         few = sum(segment.codes.size for segment in self.segments) * FEW < self.layout.codes
         total = np.zeros(self._codes.size if few else self.layout.codes, np.int64)
         for segment in self.segments:
@@ -128,6 +135,9 @@ class Bucketed:
 
     @cached_property
     def _sums(self) -> Array:
+        """Weight of each code that occurs, correctly rounded."""
+        if self._apart and all(each.sums is not None for each in self.segments):
+            return np.concatenate([each.sums.sum(axis=0) for each in self.segments if each.sums is not None])
         total, errors = np.zeros((2, self.layout.codes))
         inexact = np.zeros(self.layout.codes, np.bool_)
         parts = [(each.codes, sums) for each in self.segments if each.sums is not None for sums in each.sums]

@@ -60,6 +60,7 @@ __all__ = ["KeyedCounts"]
 
 CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
+SORTED = 1 << 14  # items up to which such a bucket is sorted all the same if they have weights
 SLAB = 1 << 20  # rows gathered at a time
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
 _FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
@@ -126,7 +127,7 @@ class KeyedCounts(Bucketed):
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each; see `cut`."""
-        codes, counts = self._occurring("items")
+        codes, counts = self.occurring("items")
         buckets = codes >> 1
         first = np.flatnonzero(np.diff(buckets, prepend=-1))
         return cut(np.add.reduceat(counts, first) if first.size else counts, items, buckets[first])
@@ -178,7 +179,7 @@ class KeyedCounts(Bucketed):
         buckets, items, places = self.occupied(start, stop)
         rows, weights = places.at, places.weights
         for i, j in self._cuts(items):
-            if items[i] > DENSE:
+            if items[i] > SORTED:
                 yield weighed(rows, weights, i, int(buckets[i]))
             else:
                 yield weighed_sorted(rows, weights, i, items[i:j], buckets[i:j])

@@ -20,13 +20,14 @@ from streameval.budget import Budget
 from streameval.kernels import keys as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_f4
+from streameval.kernels.ranking import exact_parts
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals
-from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls, total_weight
+from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
 from streameval.states.scores.units import in_units, unit_of
@@ -223,20 +224,20 @@ class ScoreCounts(PlainState):
 
     def _span(self, stop: int) -> Totals:
         """Totals of the buckets before `stop`."""
-        rows = self.keyed.rows
-        neg, pos = (int(rows[label : 2 * stop : 2].sum()) for label in (0, 1))
+        codes, rows = self.keyed.occurring("rows")
+        end = int(np.searchsorted(codes, 2 * stop))
+        positive = (codes[:end] & 1).astype(np.bool_)
+        neg, pos = (int(rows[:end][side].sum()) for side in (~positive, positive))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        unit, sums = self._unit, self.keyed.sums
-        sides = (sums[label : 2 * stop : 2] for label in (0, 1))
-        weights = [math.ldexp(math.fsum(side[side > 0]), -unit) for side in sides]  # most buckets are empty
+        sums, unit = self.keyed.occurring("sums")[1][:end], self._unit
+        weights = [math.ldexp(_exact_sum(sums[side]), -unit) for side in (~positive, positive)]
         return Totals(neg, pos, weights[0], weights[1], weighted=True, unit=unit)
 
     @cached_property
     def _unit(self) -> int:
         """The unit of all weights, including those of missing scores; see `streameval.states.scores.units`."""
-        sums = self.keyed.sums
-        return unit_of(math.fsum((*sums[sums > 0], *self.nan_weights)))
+        return unit_of(_exact_sum(np.append(self.keyed.occurring("sums")[1], self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized independently, from the best scores to the worst."""
@@ -310,6 +311,11 @@ def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -
     return ScorePart(n, p, before, total, ends, counts=counts.neg + counts.pos, type=spec.type)
 
 
+def _exact_sum(values: Array) -> float:
+    """`math.fsum` of an array."""
+    return math.fsum(exact_parts(values))
+
+
 def _after(counts: Counts, part: ScorePart) -> Totals:
     """Totals of a part and of all groups above it."""
     before = part.before
@@ -317,8 +323,8 @@ def _after(counts: Counts, part: ScorePart) -> Totals:
         neg, pos = part.after
         return Totals(neg, pos, float(neg), float(pos))
     neg, pos = before.neg + int(counts.neg.sum()), before.pos + int(counts.pos.sum())
-    weights = before.neg_weight + total_weight(part.n), before.pos_weight + total_weight(part.p)
-    return Totals(neg, pos, *weights, weighted=True, unit=before.unit)
+    n, p = part.weights
+    return Totals(neg, pos, before.neg_weight + n, before.pos_weight + p, weighted=True, unit=before.unit)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.kernels.ranking import ranked_weights
 from streameval.kernels.thresholds import stride_levels
 from streameval.states.scores.lookup import ScoreLookup
+from streameval.states.scores.missing import total_weight
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -133,6 +135,20 @@ class ScorePart:
             n, p = self.levels[:, -1].tolist()
             return n, p
         return self.before.neg + int(self.n.sum()), self.before.pos + int(self.p.sum())
+
+    @property
+    def ranked(self) -> tuple[float, float, float, float]:
+        """Σ p·(N − F − n/2), Σ p·precision, and the sums of n and of p; only for groups measured by weights."""
+        at = self.n, self.p, self.before.n, self.before.p, self.total.n
+        found: tuple[float, float, float, float] = self.once("ranked", lambda: ranked_weights(*at))
+        return found
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The sums of n and of p, compensated; only for groups measured by weights."""
+        if "ranked" in self._made:
+            return self.ranked[2:]
+        return total_weight(self.n), total_weight(self.p)
 
     @property
     def bounds(self) -> Ends:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget, Computed
+from streameval.budget import Budget, Computed, fresh_array
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
@@ -152,7 +152,7 @@ class Interleaved(CodedGroups):
         kept, kept_counts = np.empty(words.size + 1, self.inner.layout.dtype), np.empty(counts.size + 1, np.int64)
         ends, rows = np.empty((2, segment.codes.size), np.int64)
         low, shift = self.words.low, kind(self.words.cell_bits)
-        added = self.words.bases(self.inner.type, segment)
+        added = self.words.bases(self.inner.type, segment.codes)
         n = kernels.kept_words(words, counts, segment.starts, added, marks, shift, low, kept, kept_counts, ends, rows)
         if not n:
             return None
@@ -167,33 +167,40 @@ class Interleaved(CodedGroups):
         """The inner state of each group, by name, in one pass over the rows."""
         budget = self.keyed.holding(budget)
         segments: dict[int, list[Segment]] = {}
-        for each in self.keyed.segments:
-            for group, own in self._parted(each, budget):
+        most = self.keyed.most(budget)
+        for start, stop in self.keyed.intervals(most):
+            rows = self.keyed.range(start, stop)
+            parts = self._parted(rows, budget) if rows.items.sum() < 2 * most else None  # else a single, large bucket
+            if parts is None:
+                each = (KeyedCounts(rows.layout, (segment,)) for segment in rows.segments)
+                parts = [part for one in each for part in self._parted(one, budget) or ()]
+            for group, own in parts:
                 segments.setdefault(group, []).append(own)
         return {
             name: self._inner(tuple(segments.get(code, ())), facts)
             for name, code, facts in zip(*self.named_codes(), self.table.facts, strict=True)
         }
 
-    def _parted(self, segment: Segment, budget: Budget) -> Iterator[tuple[int, Segment]]:
-        """The rows of each group of a segment, as a segment of the inner state."""
-        words, kind = segment.words.read(), self.keyed.layout.dtype.type
-        counts = segment.counts.read() if segment.counts else NO_COUNTS
-        weights = segment.weights.read() if segment.weights else NO_WEIGHTS
-        low, shift = self.words.low, kind(self.words.cell_bits)
-        sizes = kernels.part_sizes(words, segment.starts, low, len(self.group_codes))
+    def _parted(self, rows: KeyedCounts, budget: Budget) -> list[tuple[int, Segment]] | None:
+        """The rows of each group as one segment of the inner state, each of which is a part of the same arrays.
+
+        Returns None if two floats cannot hold the weights of the pieces, which never happens to a single segment.
+        """
+        buckets, _, places = rows.occupied(0, rows.layout.buckets)
+        codes = (2 * buckets[:, np.newaxis] + np.arange(2)).ravel().astype(np.uint32)
+        bits, low, groups = rows.layout.bits, np.uint64(self.words.low), len(self.group_codes)
+        sizes = kernels.part_sizes(places.at, bits, low, groups)
         ends = np.cumsum(sizes, axis=1)
-        items = np.empty(words.size, self.inner.layout.dtype), np.empty_like(counts), np.empty_like(weights)
-        codes, starts, rows = (np.empty(ends[1, -1], kind) for kind in (np.uint32, np.int64, np.int64))
-        sums, columns = np.empty((2, codes.size)), (words, counts, weights, segment.starts, segment.codes)
-        added, pieces = self.words.bases(self.inner.type, segment), (codes, starts, rows, sums)
-        kernels.parted(*columns, added, shift, low, ends - sizes, *items, pieces)
-        for group in np.flatnonzero(sizes[0]).tolist():
-            at, its = (slice(stop - size, stop) for stop, size in zip(ends[:, group], sizes[:, group], strict=True))
-            kept, kept_counts, kept_weights = (column[at].copy() for column in items)
-            own = codes[its].copy(), np.append(starts[its], kept.size)
-            facts = rows[its].copy() if counts.size else None, sums[:, its].copy() if weights.size else None
-            yield group, Segment.held(budget, *own, *facts, kept, kept[:0], kept_counts, kept_weights)
+        size, pieces = ends[:, -1].tolist()
+        kept = fresh_array((size,), self.inner.layout.dtype)
+        counts = fresh_array((size if rows.counted else 0,), np.int64)
+        weights = fresh_array((size if rows.layout.weighted else 0,), np.float64)
+        found = np.empty(pieces, np.uint32), *np.empty((2, pieces), np.int64), np.empty((2, pieces))
+        added, shift = self.words.bases(self.inner.type, codes), np.uint64(self.words.cell_bits)
+        columns = (places.at, places.weights, codes, added, bits, low, shift, ends - sizes, kept, counts, weights)
+        if not kernels.parted(*columns, found):
+            return None
+        return list(_divided(budget, sizes, ends, found, (kept, counts, weights)))
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
         """The same groups in the other layouts: some apart, others under composite keys."""
@@ -215,6 +222,23 @@ class Interleaved(CodedGroups):
         """Each segment with the rank keys and the group codes of its words."""
         for each in self.keyed.segments:
             yield each, *self.words.keys_and_cells(self.inner.type, each)
+
+
+def _divided(
+    budget: Budget, sizes: Array, ends: Array, pieces: tuple[Array, ...], columns: tuple[Array, ...]
+) -> Iterator[tuple[int, Segment]]:
+    """The groups that `streameval.kernels.grouped.interleave.parted` gathered, as segments; columns may be empty."""
+    codes, starts, rows, sums = pieces
+    unspilled = sum(column.nbytes for column in pieces)
+    words, counts, weights = columns
+    held = budget.hold(words, unspilled)
+    others = [budget.hold(column) if column.size else None for column in (counts, weights)]
+    for group in np.flatnonzero(sizes[0]).tolist():
+        at, its = (slice(stop - size, stop) for stop, size in zip(ends[:, group], sizes[:, group], strict=True))
+        facts = rows[its] if counts.size else None, sums[:, its] if weights.size else None
+        further = (column and column.part(at.start, at.stop) for column in others)
+        place = codes[its], np.append(starts[its], sizes[0, group])
+        yield group, Segment(*place, *facts, held.part(at.start, at.stop), None, *further)
 
 
 class InterleavedBuilder(CodedBuilder):

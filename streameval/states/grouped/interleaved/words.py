@@ -81,9 +81,9 @@ class Words:
         """The words of the inner state for the words of a segment: the 16 bits above the cell."""
         return segment.words.computed(partial(_upper, self.cell_bits), np.uint16)
 
-    def bases(self, kind: str, segment: Segment) -> Array:
-        """For each piece, the number to add to the keys in its words, as a uint64 array."""
-        return np.zeros(segment.codes.size, np.uint64)
+    def bases(self, kind: str, codes: Array) -> Array:
+        """For each code, the number to add to the keys in the words of its rows, as a uint64 array."""
+        return np.zeros(codes.size, np.uint64)
 
     def wide_words(self, segment: Segment, start: int = 0, stop: int | None = None) -> Array:
         """The words `start` to `stop` of a segment as wide words."""
@@ -147,9 +147,9 @@ class _LongWords(Words):
         """The whole keys."""
         return Computed(segment.words.shape, np.dtype(np.uint64), partial(whole_keys, kind, segment))
 
-    def bases(self, kind: str, segment: Segment) -> Array:
+    def bases(self, kind: str, codes: Array) -> Array:
         """The bases of the buckets."""
-        found: Array = bases(kind)[segment.codes >> 1]
+        found: Array = bases(kind)[codes >> 1]
         return found
 
     def keys_and_cells(self, kind: str, segment: Segment) -> tuple[Array, Array]:

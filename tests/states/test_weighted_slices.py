@@ -1,0 +1,85 @@
+"""Weighted slices: each group is extracted as the state of its rows, to the last bit, whatever the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from strategies import difference
+
+from streameval.budget import Budget
+from streameval.metrics.finalize import computed
+from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
+from streameval.states.grouped import By, GroupedSpec
+from streameval.states.protocol import Batch
+from streameval.states.scores.counts import ScoreSpec
+
+ROWS, GROUPS = 6_000, 7
+METRICS = [RocAuc(), AveragePrecision(), PrAuc()]
+WEIGHTS = ["ordinary", "wild", "beyond two floats"]
+
+
+def _rows(kind: str, spread: str, digits: int) -> tuple[np.ndarray, np.ndarray, dict[str, pa.Array]]:
+    """Labels, weights and columns."""
+    rng = np.random.default_rng(digits)
+    label = (rng.random(ROWS) < 0.3).astype(np.uint8)
+    score = np.round(rng.standard_normal(ROWS) + label, digits).astype(kind)
+    weight = rng.gamma(2.0, 1.0, ROWS)
+    if spread == "wild":
+        weight *= 10.0 ** rng.integers(-9, 9, ROWS)
+    if spread == "beyond two floats":  # the sum of a piece needs three
+        weight *= np.array([1e-75, 1.0, 1e75])[rng.integers(0, 3, ROWS)]
+    return label, weight, {"score": pa.array(score), "group": pa.array(rng.integers(0, GROUPS, ROWS))}
+
+
+def _folded(spec: Any, label: np.ndarray, weight: np.ndarray, columns: dict[str, pa.Array], budget: Budget) -> Any:
+    """The state of the rows, in several segments."""
+    builder = spec.builder(budget, 700)
+    for some in np.array_split(np.arange(label.size), 3):
+        taken = {name: column.take(pa.array(some)) for name, column in columns.items()}
+        builder.update(Batch(label[some], weight[some], taken))
+    return builder.state()
+
+
+@pytest.mark.parametrize("digits", [1, 4])
+@pytest.mark.parametrize("spread", WEIGHTS)
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_each_slice_is_the_state_of_its_rows(kind: str, spread: str, digits: int) -> None:
+    """Its table, its totals and its metrics; also one by one."""
+    label, weight, columns = _rows(kind, spread, digits)
+    inner = ScoreSpec("score", kind, weighted=True)
+    grouped = _folded(GroupedSpec(inner, By(("group",))), label, weight, columns, Budget())
+    assert grouped.interleaved is not None
+    for group, state in zip(grouped.groups(), grouped.several(grouped.groups()), strict=True):
+        here = columns["group"].to_numpy() == group[0]
+        taken = {name: column.filter(pa.array(here)) for name, column in columns.items()}
+        rows = _folded(inner, label[here], weight[here], taken, Budget())
+        assert not difference(state, grouped.only(group))
+        assert not difference(state, rows)
+        assert state.totals() == grouped.only(group).totals() == rows.totals()
+        assert computed(state, METRICS) == computed(rows, METRICS)
+
+
+def test_the_pieces_of_a_slice_are_joined_unless_their_sum_needs_more_than_two_floats() -> None:
+    """A slice has one segment, or as many as all rows have."""
+    inner, segments = ScoreSpec("score", "f4", weighted=True), {}
+    for spread in WEIGHTS:
+        grouped = _folded(GroupedSpec(inner, By(("group",))), *_rows("f4", spread, 4), Budget())
+        segments[spread] = {len(state.keyed.segments) for state in grouped.several(grouped.groups())}
+    assert segments["ordinary"] == {1}
+    assert min(segments["beyond two floats"]) > 1
+
+
+def test_weighted_slices_are_spilled(tmp_path: Any) -> None:
+    """The arrays that slices share count in the budget, and results are the same when they are spilled."""
+    spec = GroupedSpec(ScoreSpec("score", "f4", weighted=True), By(("group",)))
+    rows = _rows("f4", "ordinary", 4)
+    roomy, small = Budget(), Budget(120_000, tmp_path)
+    states = []
+    for budget in (roomy, small):
+        grouped = _folded(spec, *rows, budget)
+        states.append(grouped.several(grouped.groups(), budget))
+    assert small.spilled > rows[1].nbytes
+    assert [computed(one, METRICS) for one in states[0]] == [computed(one, METRICS) for one in states[1]]
