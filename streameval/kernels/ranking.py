@@ -24,6 +24,9 @@ __all__ = [
     "informedness_weights",
     "precision_counts",
     "product_counts",
+    "ranked_end",
+    "ranked_start",
+    "ranked_step",
     "ranked_weights",
     "sum_of_products",
     "thin",
@@ -195,25 +198,43 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
     return best, where, best_true, best_false
 
 
+@inlined
+def ranked_start(before_neg, before_pos, total_neg):
+    """The state of the sums of `ranked_weights` before the first group: seven compensated sums."""
+    ranks = (total_neg - before_neg, 0.0, before_neg, 0.0, before_pos, 0.0)
+    return (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *ranks)
+
+
+@inlined
+def ranked_step(sums, n, p):
+    """The state after another group."""
+    area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip, below, below_slip, F, F_slip, T, T_slip = sums
+    F, F_slip = compensated(F, F_slip, n)
+    neg, neg_slip = compensated(neg, neg_slip, n)
+    if p > 0.0:  # no term of the other groups changes a sum
+        area, area_slip = compensated(area, area_slip, p * ((below + below_slip) - 0.5 * n))
+        T, T_slip = compensated(T, T_slip, p)
+        pos, pos_slip = compensated(pos, pos_slip, p)
+        true, false = T + T_slip, F + F_slip
+        share, share_slip = compensated(share, share_slip, p * (true / (true + false)))
+    below, below_slip = compensated(below, below_slip, -n)
+    return area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip, below, below_slip, F, F_slip, T, T_slip
+
+
+@inlined
+def ranked_end(sums):
+    """What `ranked_weights` returns."""
+    area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip = sums[:8]
+    return area + area_slip, share + share_slip, neg + neg_slip, pos + pos_slip
+
+
 @jit
 def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
     """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated, in one loop."""
-    area, area_slip, share, share_slip = 0.0, 0.0, 0.0, 0.0
-    below, below_slip = total_neg - before_neg, 0.0
-    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
-    negatives, neg_slip, positives, pos_slip = 0.0, 0.0, 0.0, 0.0
+    sums = ranked_start(before_neg, before_pos, total_neg)
     for i in range(neg.size):
-        n, p = neg[i], pos[i]
-        false, false_slip = compensated(false, false_slip, n)
-        negatives, neg_slip = compensated(negatives, neg_slip, n)
-        if p > 0.0:
-            area, area_slip = compensated(area, area_slip, p * ((below + below_slip) - 0.5 * n))
-            true, true_slip = compensated(true, true_slip, p)
-            positives, pos_slip = compensated(positives, pos_slip, p)
-            t, f = true + true_slip, false + false_slip
-            share, share_slip = compensated(share, share_slip, p * (t / (t + f)))
-        below, below_slip = compensated(below, below_slip, -n)
-    return area + area_slip, share + share_slip, negatives + neg_slip, positives + pos_slip
+        sums = ranked_step(sums, neg[i], pos[i])
+    return ranked_end(sums)
 
 
 @jit

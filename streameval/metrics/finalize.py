@@ -31,7 +31,9 @@ def partials(
     rows: list[list[Any]] = []
     bases: list[Any] = []
     asked: _Asked | None = None
-    for part in chain.from_iterable(state.parts(piece, budget) for piece in _needed(state, shard, metrics)):
+    ranks = all(metric.only_ranks for metric in metrics)
+    parts = getattr(state, "ranked_parts", state.parts) if ranks else state.parts  # scores with weights have others
+    for part in chain.from_iterable(parts(piece, budget) for piece in _needed(state, shard, metrics)):
         due = [metric.basis(part) for metric in metrics]
         if asked is None or due != bases:  # hardly ever after the first part; comparing is faster than hashing
             bases, asked = due, _Asked.of(due, part)

@@ -115,6 +115,8 @@ class Metric(Basis):
     scores : ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing; None if
         it reads all
     drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
+    only_ranks : whether the metric reads no more of the parts of exact scores than a
+        `streameval.states.scores.parts.RankedPart` has
     assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
     options : fields whose values options set: name of the field by name of the option
     of_all_rows : the metric of all rows that a metric of a sample estimates, whose replicates it shares; None for other
@@ -139,6 +141,10 @@ class Metric(Basis):
     @property
     def drawn(self) -> Metric | None:  # noqa: D102
         return None
+
+    @property
+    def only_ranks(self) -> bool:  # noqa: D102
+        return False
 
     @property
     def assignment_cells(self) -> int | None:  # noqa: D102

@@ -10,16 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import compensated
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
 from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
+from streameval.kernels.ranking import ranked_end, ranked_start, ranked_step
 
-__all__ = ["SUMS", "sum_words", "weigh_words"]
+__all__ = ["SUMS", "rank_words", "sum_words", "weigh_words"]
 
 SUMS = 4  # columns of a table of weights: compensated sums of negatives and of positives
 
-_FEW = 48  # rows of a bucket that is sorted by insertion
+_FEW = 24  # rows of a bucket that is sorted by insertion
+_SOME = 512  # rows of a bucket that is sorted by one digit, then by insertion
+_DIGIT = np.uint32(DIGIT)
 _ONE, _PLACE_BITS, _WORD_BITS = np.uint64(1), np.uint32(16), np.uint64(16)
 _PLACE = np.uint32(0xFFFF)
 
@@ -50,6 +53,64 @@ def sum_words(rows, weights, b, keys, table, neg, pos):
         table[word, :] = 0
 
 
+@inlined
+def _by_one_digit(order, spare, size, places):
+    """Sort some words, which are distinct, by the 8 leading bits of their spread, then by insertion."""
+    low = high = order[0]
+    for i in range(1, size):
+        low, high = min(low, order[i]), max(high, order[i])
+    shift = np.uint32(0)
+    while (high - low) >> shift > _DIGIT:
+        shift += np.uint32(1)
+    places[:] = 0
+    for i in range(size):
+        places[np.uint64((order[i] - low) >> shift)] += 1
+    end = 0
+    for digit in range(places.size):
+        end, places[digit] = end + places[digit], end
+    for i in range(size):
+        digit = np.uint64((order[i] - low) >> shift)
+        spare[np.uint64(places[digit])] = order[i]
+        places[digit] += 1
+    order[:size] = spare[:size]
+    insert(order, 0, size, np.uint32(0))
+
+
+@inlined
+def _bucket(rows, weights, code, order, spare, places, own, counts):
+    """Sort the words of a small bucket with their places in it, and copy their weights, and their counts if needed.
+
+    Returns the items of the bucket, and those of its negatives, which come first.
+    """
+    size = middle = 0
+    for label in range(2):
+        middle = size
+        for r in range(rows.words.size):
+            for i in range(rows.starts[r, code + label], rows.starts[r, code + label + 1]):
+                order[size] = (np.uint32(short_at(rows.words[r], i)) << _PLACE_BITS) | np.uint32(size)
+                own[size] = float_at(weights[r], i)
+                if counts.size:
+                    counts[size] = word_at(rows.counts[r], i) if rows.counts[r] else _ONE
+                size += 1
+    if size <= _FEW:
+        insert(order, 0, size, _PLACE_BITS)
+    elif size <= _SOME:
+        _by_one_digit(order, spare, size, places[0])
+    else:
+        by_two_digits(order, spare, 0, size, _PLACE_BITS, places)
+    return size, middle
+
+
+@inlined
+def _scratch(rows, items):
+    """The arrays that `_bucket` fills; no counts if each item is one row."""
+    most, counted = items.max(), False
+    for r in range(rows.counts.size):
+        counted |= rows.counts[r] != 0
+    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
+    return order, spare, places, np.empty(most), np.empty(most if counted else 0, np.int64)
+
+
 @jit
 def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight, pos_weight):
     """Count the distinct keys of some small buckets in ascending order, and sum their weights by label.
@@ -67,25 +128,10 @@ def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight
     -------
     int64, the number of distinct keys
     """
-    most = items.max()
-    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
-    own, counts = np.empty(most), np.empty(most, np.int64)
+    order, spare, places, own, counts = _scratch(rows, items)
     n = 0
     for b in range(items.size):
-        size = middle = 0
-        for label in range(2):
-            middle = size
-            for r in range(rows.words.size):
-                code = 2 * (first + b) + label
-                for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
-                    order[size] = (np.uint32(short_at(rows.words[r], i)) << _PLACE_BITS) | np.uint32(size)
-                    own[size] = float_at(weights[r], i)
-                    counts[size] = word_at(rows.counts[r], i) if rows.counts[r] else _ONE
-                    size += 1
-        if size <= _FEW:
-            insert(order, 0, size, _PLACE_BITS)
-        else:
-            by_two_digits(order, spare, 0, size, np.uint32(16), places)
+        size, middle = _bucket(rows, weights, 2 * (first + b), order, spare, places, own, counts)
         high = np.uint64(buckets[b]) << _WORD_BITS
         i = 0
         while i < size:
@@ -94,11 +140,12 @@ def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight
             total_neg = slip_neg = total_pos = slip_pos = 0.0
             while i < size and order[i] >> _PLACE_BITS == word:
                 at = np.int64(order[i] & _PLACE)
+                count = counts[at] if counts.size else 1
                 if at < middle:
-                    rows_neg += counts[at]
+                    rows_neg += count
                     total_neg, slip_neg = compensated(total_neg, slip_neg, own[at])
                 else:
-                    rows_pos += counts[at]
+                    rows_pos += count
                     total_pos, slip_pos = compensated(total_pos, slip_pos, own[at])
                 i += 1
             keys[n] = high | np.uint64(word)
@@ -106,3 +153,34 @@ def weigh_words(rows, weights, items, buckets, first, keys, neg, pos, neg_weight
             neg_weight[n], pos_weight[n] = total_neg + slip_neg, total_pos + slip_pos
             n += 1
     return n
+
+
+@jit
+def rank_words(rows, weights, items, first, before_neg, before_pos, all_neg):
+    """What `streameval.kernels.ranking.ranked_weights` returns for the keys that `weigh_words` finds, and their rows.
+
+    Returns
+    -------
+    area, share, neg_weight, pos_weight : floats
+    neg, pos : numbers of rows
+    """
+    order, spare, places, own, counts = _scratch(rows, items)
+    sums = ranked_start(before_neg, before_pos, all_neg)
+    neg = pos = 0
+    for b in range(items.size):
+        size, middle = _bucket(rows, weights, 2 * (first + b), order, spare, places, own, counts)
+        neg += counts[:middle].sum() if counts.size else middle
+        pos += counts[middle:size].sum() if counts.size else size - middle
+        i = 0
+        while i < size:
+            word = order[i] >> _PLACE_BITS
+            total_neg = slip_neg = total_pos = slip_pos = 0.0
+            while i < size and order[i] >> _PLACE_BITS == word:
+                at = np.int64(order[i] & _PLACE)
+                if at < middle:
+                    total_neg, slip_neg = compensated(total_neg, slip_neg, own[at])
+                else:
+                    total_pos, slip_pos = compensated(total_pos, slip_pos, own[at])
+                i += 1
+            sums = ranked_step(sums, total_neg + slip_neg, total_pos + slip_pos)
+    return ranked_end(sums), (neg, pos)

@@ -49,6 +49,7 @@ class Gini(Metric):
 
     name: str = "gini"
     counts_nan: ClassVar[bool] = True
+    only_ranks: ClassVar[bool] = True
 
     def basis(self, part: ScorePart) -> RocAuc:
         """The pairs won."""

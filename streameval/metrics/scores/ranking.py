@@ -40,6 +40,7 @@ from streameval.metrics.scores.sums import (
 from streameval.metrics.scores.undefined import NO_POSITIVES, ONE_CLASS
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved
+from streameval.states.scores.parts import RankedPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +67,9 @@ class RocAuc(Metric):
 
     name: str = "roc_auc"
     counts_nan: ClassVar[bool] = True
+    only_ranks: ClassVar[bool] = True
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any]:
+    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any]:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
         return pairs_won(part), doubt(part)
 
@@ -152,14 +154,15 @@ class AveragePrecision(Metric):
     """
 
     name: str = "average_precision"
+    only_ranks: ClassVar[bool] = True
 
-    def partial(self, part: ScorePart) -> _Bounds:
+    def partial(self, part: ScorePart | RankedPart) -> _Bounds:
         """Σ p·precision.
 
         It is least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
         integral ∫ (T + k)/(T + k + F + n) dk over k from 0 to p. It is greatest where the positives come first, tied.
         """
-        if part.exact:
+        if isinstance(part, RankedPart) or part.exact:
             found = precision_sum(part, trapezoid=False)
             return _Bounds(found, found, 0.0)
         n, p, F, T = _Columns.of(part)

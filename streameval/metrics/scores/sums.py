@@ -22,12 +22,12 @@ from streameval.kernels import gain, ranking, thresholds
 from streameval.kernels.exact import HELD, integer
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.missing import total_weight
+from streameval.states.scores.parts import RankedPart, ScorePart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.states.protocol import Totals
-    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 __all__ = [
@@ -118,9 +118,9 @@ def running(values: Array, start: Any) -> Array:
     return sums
 
 
-def pairs_won(part: ScorePart) -> Any:
+def pairs_won(part: ScorePart | RankedPart) -> Any:
     """Twice the pairs in which the positive comes first, ties as halves: Σ p·(2(N − F) − n)."""
-    if integers(part.n):
+    if isinstance(part, ScorePart) and integers(part.n):
         won = 0
         for n, p, false, _ in _pieces(part):
             below = part.total.n - false
@@ -141,9 +141,9 @@ def mean(sums: Any, size: Any, bits: int = BITS) -> float:
     return float(sums / (size << bits if isinstance(size, int) else size))
 
 
-def doubt(part: ScorePart, keep: int | None = None) -> Any:
+def doubt(part: ScorePart | RankedPart, keep: int | None = None) -> Any:
     """Σ p·n over open bins: the pairs of a positive and a negative in the same bin, among the first `keep` groups."""
-    if part.exact:
+    if isinstance(part, RankedPart) or part.exact:
         return 0
     found = part.open[:keep]
     n, p = part.n[:keep][found], part.p[:keep][found]
@@ -155,11 +155,13 @@ def product(one: Array, other: Array) -> Any:
     return ranking.sum_of_products(one, other) if integers(one) else exact_sum(one * other)
 
 
-def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
+def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
     """Σ p·precision, at the group or, with `trapezoid`, the mean of the precision before and after it.
 
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
+    if isinstance(part, RankedPart):
+        return part.ranked[1]
     if integers(part.n):
         found = 0
         for n, p, false, true in _pieces(part):

@@ -15,7 +15,7 @@ from streameval.states.keyed.layout import Interval, Layout, cut
 if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.grouping import Columns
+    from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
 __all__ = [

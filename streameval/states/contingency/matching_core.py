@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import ClassCells, Keys, Mapper
-    from streameval.states.keyed.grouping import Columns
-    from streameval.states.keyed.layout import Interval
+    from streameval.states.keyed.layout import Columns, Interval
     from streameval.typing import Array
 
 __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]

@@ -29,21 +29,21 @@ from streameval.kernels import segments as kernels
 from streameval.states.keyed.bucketed import Bucketed, check_items
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import (
-    Columns,
     Counts,
     Labelled,
     Unsorted,
+    Weighed,
     aligned,
     distinct,
     grouped,
     tallied,
     weighed,
-    weighed_sorted,
     words_counted,
 )
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
+    Columns,
     Interval,
     Segment,
     cut,
@@ -134,24 +134,34 @@ class KeyedCounts(Bucketed):
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
-        for stretch in self.stretches(interval, budget):
+        for stretch in self.grouped_or_weighed(interval, budget):
+            if isinstance(stretch, Weighed):
+                yield from stretch.counts()
+            else:
+                yield stretch
+
+    def grouped_or_weighed(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Weighed]:
+        """As `grouped`, but the rows of small buckets with weights are yielded in place."""
+        for stretch in self.rows_or_counts(interval, budget):
             if isinstance(stretch, Labelled):
                 yield from stretch.counts(0 if self.layout.partial else _ROOM)
+            elif isinstance(stretch, Unsorted):
+                yield from stretch.counts()
             else:
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
         """As `grouped`, but words without counts are yielded unsorted, many at a time, for callers that count them."""
         for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Unsorted):
+            if isinstance(stretch, Unsorted | Weighed):
                 yield from stretch.counts()
             else:
                 yield stretch
 
     def rows_or_counts(
         self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Unsorted]:
-        """As `stretches`, but rows of several words are yielded unsorted as well."""
+    ) -> Iterator[Counts | Labelled | Unsorted | Weighed]:
+        """As `stretches`, but rows of several words and rows of small buckets with weights are not counted either."""
         start, stop = interval
         budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
@@ -174,15 +184,14 @@ class KeyedCounts(Bucketed):
             else:
                 yield from self._gathered(start + i, start + j, items[i:j])
 
-    def _weighed(self, start: int, stop: int) -> Iterator[Counts]:
-        """As `_gathered`, but 16-bit words with weights are counted in place."""
+    def _weighed(self, start: int, stop: int) -> Iterator[Counts | Weighed]:
+        """As `_gathered`, but 16-bit words with weights are left in place."""
         buckets, items, places = self.occupied(start, stop)
-        rows, weights = places.at, places.weights
         for i, j in self._cuts(items):
             if items[i] > SORTED:
-                yield weighed(rows, weights, i, int(buckets[i]))
+                yield weighed(places.at, places.weights, i, int(buckets[i]))
             else:
-                yield weighed_sorted(rows, weights, i, items[i:j], buckets[i:j])
+                yield Weighed(places, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
         """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget."""

@@ -17,27 +17,27 @@ import numpy as np
 from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
-from streameval.kernels.keyed.weights import SUMS, sum_words, weigh_words
+from streameval.kernels.keyed.weights import SUMS, rank_words, sum_words, weigh_words
 from streameval.kernels.keyed.words import WORDS, tally_words
-from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streameval.kernels.singletons import Addresses
+    from streameval.states.keyed.layout import Columns, SegmentAddresses
+    from streameval.typing import Array
 
 __all__ = [
-    "Columns",
     "Counts",
     "Labelled",
     "Unsorted",
+    "Weighed",
     "aligned",
     "distinct",
     "grouped",
     "taken_out",
     "tallied",
     "weighed",
-    "weighed_sorted",
     "words_counted",
 ]
 
@@ -45,8 +45,6 @@ _TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because
 _SUMS: list[Array] = []  # spare tables of zeros for weights
 _ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
 _RUN = 1 << 8  # rows with equal words above which their next words are sorted like first words
-
-Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +139,41 @@ class Unsorted:
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts."""
         yield grouped(self.neg, self.pos, bucket=self.bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Rows with weights in small buckets of 16-bit words, at their addresses.
+
+    Attributes
+    ----------
+    places : SegmentAddresses of all buckets of an interval
+    first : the first of these buckets, as an index in `places`
+    items : int64 array of shape (n_buckets,), the items of each of these buckets
+    buckets : int64 array of shape (n_buckets,), the upper bits of their keys
+    """
+
+    places: SegmentAddresses
+    first: int
+    items: Array
+    buckets: Array
+
+    def counts(self) -> Iterator[Counts]:
+        """Distinct keys with their counts; weights are added in the order of the segments, as in `weighed`."""
+        size = int(self.items.sum())
+        columns = *_empty_counts(size), *np.empty((2, size))
+        n = weigh_words(self.places.at, self.places.weights, self.items, self.buckets, self.first, *columns)
+        keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
+        yield Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)
+
+    def ranked(
+        self, before_neg: float, before_pos: float, total_neg: float
+    ) -> tuple[tuple[float, float, float, float], tuple[int, int]]:
+        """`streameval.kernels.ranking.ranked_weights` of the distinct keys, which are not stored; rows by label."""
+        at = self.places.at, self.places.weights, self.items, self.first
+        found: tuple[tuple[float, float, float, float], tuple[int, int]]
+        found = rank_words(*at, before_neg, before_pos, total_neg)
+        return found
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
@@ -314,15 +347,3 @@ def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
     sum_words(own, weights, 0, counts.keys, table, *sums)
     _SUMS.append(table)
     return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
-
-
-def weighed_sorted(rows: Addresses, weights: Array, at: int, items: Array, buckets: Array) -> Counts:
-    """As `weighed`, for several small buckets, of which the first is at index `at` of the addresses.
-
-    `items` has the number of items of each of the `buckets`.
-    """
-    size = int(items.sum())
-    columns = *_empty_counts(size), *np.empty((2, size))
-    n = weigh_words(rows, weights, items, buckets, at, *columns)
-    keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
-    return Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.singletons import Addresses
+from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.budget import Budget, Buffer
-    from streameval.states.keyed.grouping import Columns
-    from streameval.typing import Array
 
 __all__ = [
     "FEW",
     "NO_COUNTS",
     "NO_WEIGHTS",
     "BucketCounts",
+    "Columns",
     "Interval",
     "Layout",
     "Segment",
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Interval = tuple[int, int]  # of buckets
+Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 FEW = 16  # if segments have fewer than one piece for 16 codes, no arrays over all codes are allocated
 NO_COUNTS = np.empty(0, np.int64)  # each item is one row

@@ -24,11 +24,12 @@ from streameval.kernels.ranking import exact_parts
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.grouping import Weighed
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
-from streameval.states.scores.parts import Ends, ScorePart
+from streameval.states.scores.parts import Ends, RankedPart, ScorePart
 from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
 from streameval.states.scores.units import in_units, unit_of
 
@@ -225,9 +226,10 @@ class ScoreCounts(PlainState):
     def _span(self, stop: int) -> Totals:
         """Totals of the buckets before `stop`."""
         codes, rows = self.keyed.occurring("rows")
-        end = int(np.searchsorted(codes, 2 * stop))
+        end = int(codes.searchsorted(2 * stop))
         positive = (codes[:end] & 1).astype(np.bool_)
-        neg, pos = (int(rows[:end][side].sum()) for side in (~positive, positive))
+        pos = int(rows[:end][positive].sum())
+        neg = int(rows[:end].sum()) - pos
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
         sums, unit = self.keyed.occurring("sums")[1][:end], self._unit
@@ -265,7 +267,24 @@ class ScoreCounts(PlainState):
             for counts in self.groups(interval, budget):
                 part = score_part(counts, before, total, self.spec)
                 yield part
-                before = _after(counts, part)
+                before = _after(part, int(counts.neg.sum()), int(counts.pos.sum()))
+
+    def ranked_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ScorePart | RankedPart]:
+        """As `parts`, for metrics that only rank: the groups of rows with weights are not stored."""
+        total, before = self.totals(), self._span(shard[0])
+        if not total.weighted or total.unit:
+            yield from self.parts(shard, budget)
+            return
+        for rows in self.keyed.grouped_or_weighed(shard, budget):
+            part: ScorePart | RankedPart
+            if isinstance(rows, Weighed):
+                ranked, found = rows.ranked(before.neg_weight, before.pos_weight, total.neg_weight)
+                part = RankedPart(ranked, before, total)
+            else:
+                part = score_part(rows, before, total, self.spec)
+                found = int(rows.neg.sum()), int(rows.pos.sum())
+            yield part
+            before = _after(part, *found)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""
@@ -316,13 +335,12 @@ def _exact_sum(values: Array) -> float:
     return math.fsum(exact_parts(values))
 
 
-def _after(counts: Counts, part: ScorePart) -> Totals:
-    """Totals of a part and of all groups above it."""
+def _after(part: ScorePart | RankedPart, neg: int, pos: int) -> Totals:
+    """Totals of a part, which has these rows, and of all groups above it."""
     before = part.before
+    neg, pos = before.neg + neg, before.pos + pos
     if not before.weighted:
-        neg, pos = part.after
         return Totals(neg, pos, float(neg), float(pos))
-    neg, pos = before.neg + int(counts.neg.sum()), before.pos + int(counts.pos.sum())
     n, p = part.weights
     return Totals(neg, pos, before.neg_weight + n, before.pos_weight + p, weighted=True, unit=before.unit)
 

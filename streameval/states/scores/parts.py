@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = ["Ends", "ScorePart", "known", "leading"]
+__all__ = ["Ends", "RankedPart", "ScorePart", "known", "leading"]
 
 Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
 
@@ -191,6 +191,27 @@ class ScorePart:
     def swapped(self) -> ScorePart:
         """The same groups with the classes exchanged."""
         return replace(self, n=self.p, p=self.n, before=_swapped(self.before), total=_swapped(self.total))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedPart:
+    """What metrics with `only_ranks` need from consecutive groups of rows with weights, without the groups themselves.
+
+    Attributes
+    ----------
+    ranked : see `ScorePart.ranked`
+    before, total : see `ScorePart`
+    """
+
+    ranked: tuple[float, float, float, float]
+    before: Totals
+    total: Totals
+    exact: bool = True
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The sums of n and of p."""
+        return self.ranked[2:]
 
 
 def _swapped(t: Totals) -> Totals:
