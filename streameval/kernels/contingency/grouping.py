@@ -76,24 +76,41 @@ def _find(word, rest, i, columns, keys, slots, bits):
     return at
 
 
+@inlined
+def _find_or_last(word, rest, i, columns, keys, last, slots, bits):
+    """As `_find`, and the key's number, which is `last` if the key is new; ``keys[last]`` must be the key itself.
+
+    No branch depends on whether the key is new. That is faster if many keys have few rows.
+    """
+    mask = np.uint64((1 << bits) - 1)
+    at = np.uint64(_hashed(word, rest, i, columns, bits))
+    k = np.uint64(slots[at]) if slots[at] >= 0 else last
+    while not (keys[k, 0] == word and _equal(keys, k, rest, i, 0, columns)):
+        at = (at + np.uint64(1)) & mask
+        k = np.uint64(slots[at]) if slots[at] >= 0 else last
+    return at, k
+
+
+@inlined
+def _write(word, rest, i, columns, keys, k):
+    """Write the words of row i as key k."""
+    keys[k, 0] = word
+    for c in range(columns):
+        keys[k, np.uint64(1 + c)] = rest[i, np.uint64(c)]
+
+
+@inlined
+def _crowded(keys, slots, bits):
+    """Whether a table with this many keys must grow."""
+    return 4 * keys > (1 << bits) and (1 << bits) < slots.size
+
+
 @jit
 def _cleared(slots, rows, bits):
     """Clear the table for a bucket; it shrinks if the bucket has few rows. Returns the bits of a slot."""
     while bits > _FIRST_BITS and (1 << bits) > 4 * rows:
         bits -= 1
     slots[: 1 << bits] = -1
-    return bits
-
-
-@jit
-def _insert(word, rest, i, columns, keys, first, k, slots, at, bits):
-    """Store new key k in slot `at`; the keys of this bucket begin at `first`. Returns the bits of a slot."""
-    slots[at] = k
-    keys[k, 0] = word
-    for c in range(columns):
-        keys[k, 1 + c] = rest[i, c]
-    if 4 * (k + 1 - first) > (1 << bits) and (1 << bits) < slots.size:
-        bits = _grown(keys, columns, first, k + 1, slots, bits)
     return bits
 
 
@@ -116,19 +133,19 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
     words. `further` is a tuple because the compiler knows its length and unrolls the loop over it, which halves the
     time.
     """
-    columns, count, bits = len(further), np.int64(0), np.int64(_FIRST_BITS)
+    columns, count, bits = len(further), np.uint64(0), np.int64(_FIRST_BITS)
     for b in range(starts.size - 1):
-        first, bits = count, _cleared(slots, starts[b + 1] - starts[b], bits)
+        first, bits = np.int64(count), _cleared(slots, starts[b + 1] - starts[b], bits)
         for i in range(starts[b], starts[b + 1]):
-            at = _find(words[i], rest, i, columns, keys, slots, bits)
-            k = slots[at]
-            if k < 0:
-                k = count
-                bits = _insert(words[i], rest, i, columns, keys, first, k, slots, at, bits)
-                found[k] = i
-                count += 1
+            _write(words[i], rest, i, columns, keys, count)
+            found[count] = i
+            at, k = _find_or_last(words[i], rest, i, columns, keys, count, slots, bits)
+            slots[at] = k
             numbers[i] = k
-    return count
+            count += np.uint64(k == count)
+            if _crowded(np.int64(count) - first, slots, bits):
+                bits = _grown(keys, columns, first, np.int64(count), slots, bits)
+    return np.int64(count)
 
 
 @jit
@@ -251,36 +268,37 @@ def group_classes(
     ``maxima[k]`` and its words ``keys[k]``; for other cell i, its class ``numbers[i]`` and its counts ``n[i]`` and
     ``c[i]``.
     """
-    columns, found, bits = len(further), np.int64(0), np.int64(_FIRST_BITS)
+    columns, found, bits = len(further), np.uint64(0), np.int64(_FIRST_BITS)
     for b in range(starts.size - 1):
         rows = class_starts[b + 1] - class_starts[b] + starts[b + 1] - starts[b]
-        first, bits = found, _cleared(slots, rows, bits)
+        first, bits = np.int64(found), _cleared(slots, rows, bits)
         for i in range(class_starts[b], class_starts[b + 1]):
-            at = _find(classes[i], class_rest, i, columns, keys, slots, bits)
-            k = slots[at]
-            if k < 0:
-                k = found
-                bits = _insert(classes[i], class_rest, i, columns, keys, first, k, slots, at, bits)
-                totals[k], singles[k], maxima[k] = 0, 0, 1
-                found += 1
+            _write(classes[i], class_rest, i, columns, keys, found)
+            totals[found] = singles[found] = maxima[found] = 0
+            at, k = _find_or_last(classes[i], class_rest, i, columns, keys, found, slots, bits)
+            slots[at] = k
+            found += np.uint64(k == found)
             singles[k] += class_counts[i] if class_counts.size else np.int64(1)
+            maxima[k] = 1
+            if _crowded(np.int64(found) - first, slots, bits):
+                bits = _grown(keys, columns, first, np.int64(found), slots, bits)
         for i in range(starts[b], starts[b + 1]):
-            at = _find(others[i], rest, i, columns, keys, slots, bits)
-            k = slots[at]
-            if k < 0:
-                k = found
-                bits = _insert(others[i], rest, i, columns, keys, first, k, slots, at, bits)
-                totals[k], singles[k], maxima[k] = 0, 0, 0
-                found += 1
+            _write(others[i], rest, i, columns, keys, found)
+            totals[found] = singles[found] = maxima[found] = 0
+            at, k = _find_or_last(others[i], rest, i, columns, keys, found, slots, bits)
+            slots[at] = k
+            found += np.uint64(k == found)
             word = rest[i, columns]
             n[i] = word >> _HALF if packed else word
             c[i] = word & _LOW if packed else rest[i, columns + 1]
             numbers[i] = k
             totals[k] += n[i] * counts[i] if counts.size else n[i]
             maxima[k] = max(maxima[k], n[i])
-        for k in range(first, found):
+            if _crowded(np.int64(found) - first, slots, bits):
+                bits = _grown(keys, columns, first, np.int64(found), slots, bits)
+        for k in range(first, np.int64(found)):
             totals[k] += singles[k]
-    return found
+    return np.int64(found)
 
 
 @jit
