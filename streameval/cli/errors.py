@@ -64,6 +64,10 @@ class Commands(click.Group):
                 return super().make_context(*args, **extra)
         except KeyboardInterrupt:
             self._interrupt.tell()
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # of help, which is printed here
+            _fail(_reason(error), 1)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -79,7 +83,7 @@ class Commands(click.Group):
         except BrokenPipeError:
             raise  # the reader has closed the pipe; click exits quietly
         except OSError as error:
-            _fail(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error), 1)
+            _fail(_reason(error), 1)
         except Exception:
             if self._interrupt.heard:  # Python 3.11 turns an interrupt in __set_name__ into a RuntimeError
                 self._interrupt.tell()
@@ -129,6 +133,12 @@ def _usage_masked() -> Iterator[None]:
         yield
     except click.UsageError as error:
         raise click.UsageError(masked(error.format_message()), error.ctx) from None
+
+
+def _reason(error: OSError) -> str:
+    """The message of an error of the operating system, with its file if it has one."""
+    text = error.strerror or str(error)
+    return text if error.filename is None else f"{error.filename}: {text}"
 
 
 def _fail(text: str, status: int) -> NoReturn:

@@ -58,7 +58,7 @@ def joined(entry: Entry, other: Entry) -> str:
     if "nulls" not in one:
         return entry.facts
     nulls = {file["file"]: file["nulls"] for file in more.get("files", ())}
-    files = [file | {"nulls": nulls.get(file["file"], {}) | file["nulls"]} for file in one["files"]]
+    files = [file | {"nulls": nulls.get(file["file"], {}) | file["nulls"]} for file in one.get("files", ())]
     return json.dumps(one | {"nulls": more.get("nulls", {}) | one["nulls"], "files": files})
 
 

@@ -306,6 +306,17 @@ def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
     assert store.evaluate().to_json() == expected
 
 
+def test_a_column_is_added_to_nights_whose_facts_have_no_files(tmp_path):
+    """The counts by file are those of the column alone; it was a raw KeyError."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
+    snapshot = store._context.ledger.read()
+    forged = replace(snapshot.entries[NIGHTS[0]], facts=json.dumps({"nulls": {"label": 0}}))
+    store._context.ledger.commit(snapshot, snapshot.configuration, [forged], "forged")
+    assert store.add(score="score_nb").changed == (NIGHTS[0],)
+    assert store.evaluate().value("roc_auc", of="score_nb") > 0
+
+
 @pytest.mark.parametrize("kind", ["score_counts", "score_histogram", "cluster_counts", "x", ""])
 @pytest.mark.parametrize("of", ["score_lr", "cluster_loose"])
 def test_a_forged_kind_of_a_state_is_refused(tmp_path, kind, of):
