@@ -16,7 +16,7 @@ processors, on which the ratios are:
 - duckdb60, duckdb_mean, polars60, polars_mean: exact ROC AUC of each country, and its mean over users, checked against
   ours, which compute average precision as well
 
-Prints a table, or JSON.
+Prints a table, or JSON, and each time to standard error once it is measured: a peer may run out of memory.
 
     python benchmarks/slices.py --rows 100_000_000
     python benchmarks/slices.py --rows 100_000_000 --only whole by60 by3
@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -201,6 +202,7 @@ def main() -> None:
             case()
             seconds.append((time.perf_counter() - start, processors() - before))
         times[name], computed[name] = map(min, zip(*seconds, strict=True))
+        print(f"{name}: {times[name]:.2f} s", file=sys.stderr, flush=True)  # before a peer that runs out of memory
     for peer in ("duckdb", "polars"):
         for country, auc in found.get(f"{peer}60", {}).items():
             assert abs(found["by60"].value("roc_auc", slice={"country": country}) - auc) < 1e-9, (peer, country)
