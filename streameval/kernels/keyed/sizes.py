@@ -105,6 +105,8 @@ def _tally(
     columns, found, mixed, clean, direct, half = len(further), 0, 0, _ZERO, False, _ZERO
     for b in range(first, items.size >> 1):
         total = items[2 * b] + items[2 * b + 1]
+        if not total:
+            continue
         if total > LARGEST or _rows_in(rows, b, total) >= _FULL:
             return b, found, mixed
         source, bucket, stop = rows, b, total

@@ -195,7 +195,8 @@ class Interleaved(CodedGroups):
         kept = fresh_array((size,), self.inner.layout.dtype)
         counts = fresh_array((size if rows.counted else 0,), np.int64)
         weights = fresh_array((size if rows.layout.weighted else 0,), np.float64)
-        found = np.empty(pieces, np.uint32), *np.empty((2, pieces), np.int64), np.empty((2, pieces))
+        numbers = (np.empty(pieces, kind) for kind in (np.uint32, np.int64, np.int64))
+        found = *numbers, np.empty((2, pieces))
         added, shift = self.words.bases(self.inner.type, codes), np.uint64(self.words.cell_bits)
         columns = (places.at, places.weights, codes, added, bits, low, shift, ends - sizes, kept, counts, weights)
         if not kernels.parted(*columns, found):
@@ -229,8 +230,9 @@ def _divided(
 ) -> Iterator[tuple[int, Segment]]:
     """The groups that `streameval.kernels.grouped.interleave.parted` gathered, as segments; columns may be empty."""
     codes, starts, rows, sums = pieces
-    unspilled = sum(column.nbytes for column in pieces)
     words, counts, weights = columns
+    unspilled = codes.nbytes + starts.nbytes + starts.itemsize * int((sizes[0] > 0).sum())  # each has an end as well
+    unspilled += rows.nbytes * bool(counts.size) + sums.nbytes * bool(weights.size)
     held = budget.hold(words, unspilled)
     others = [budget.hold(column) if column.size else None for column in (counts, weights)]
     for group in np.flatnonzero(sizes[0]).tolist():
