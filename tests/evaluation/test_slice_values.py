@@ -128,3 +128,16 @@ def test_edges_cut_decimals(kind: pa.DataType, encoded: bool) -> None:
     ):
         found = evaluate(data, score="score", by=f"x={edges}", metrics="roc_auc")
         assert {one.slice[f"x={edges}"]: one.rows for one in found.results if one.slice} == expected
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@pytest.mark.parametrize("kind", [pa.decimal32(5, 2), pa.decimal64(9, 2)])
+def test_slices_of_short_decimals_are_those_of_longer_ones(kind: pa.DataType, encoded: bool) -> None:
+    """Arrow cannot hash them."""
+    column = pa.array([Decimal("1.50"), Decimal("2.50"), None, Decimal("1.50")], pa.decimal128(5, 2))
+    short = column.cast(kind)
+    if encoded:
+        short = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), short.slice(0, 3))
+    one, other = (evaluate(rows(each), score="score", by="x", metrics="roc_auc").results for each in (column, short))
+    assert [(each.slice, each.rows) for each in one] == [(each.slice, each.rows) for each in other]
+    assert one[1].slice == {"x": Decimal("1.50")}

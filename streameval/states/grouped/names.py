@@ -88,8 +88,11 @@ def slice_type(kind: pa.DataType, column: str, file: str) -> str:
 
 
 def hashable(array: pa.Array) -> pa.Array:
-    """The array in a type that Arrow can hash: float32 for float16."""
-    return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+    """The array in a type that Arrow can hash: float32 for float16, decimal128 for shorter decimals."""
+    kind = array.type
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return array.cast(pa.decimal128(kind.precision, kind.scale))
+    return array.cast(pa.float32()) if pa.types.is_float16(kind) else array
 
 
 _TAGS: tuple[tuple[bytes, tuple[Any, ...]], ...] = (
@@ -118,8 +121,9 @@ def tagged(values: pa.Array, tag: bytes) -> pa.Array:
     """Each value as tagged text."""
     if tag == b"n":
         return nulls(len(values))
+    values = hashable(values)
     if tag == b"f":
-        values = pc.add(hashable(values), pa.scalar(0.0, hashable(values).type))  # −0.0 becomes 0.0
+        values = pc.add(values, pa.scalar(0.0, values.type))  # −0.0 becomes 0.0
     text = values if tag == b"x" else values.cast(pa.string())
     joined = pc.binary_join_element_wise(binary(tag), text.cast(pa.large_binary()), binary(b""))
     return pc.fill_null(joined, binary(b"n"))

@@ -211,9 +211,9 @@ def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> No
     """Raise `FormatError` if a column has a null, or a count that is none."""
     for name, column in columns:
         if column.null_count:
-            msg = f"a row has no value of {name!r}"
+            msg = f"a row has no value for {name!r}"
             raise FormatError(msg)
         least, most = pc.min_max(column).as_py().values() if pa.types.is_integer(column.type) else (0, 0)
         if len(column) and not 0 <= least <= most < _MOST:
-            msg = f"a row has the value {least if least < 0 else most} of {name!r}"
+            msg = f"a row has the value {least if least < 0 else most} for {name!r}"
             raise FormatError(msg)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Configuration", "slices_group"]
 
 _MANY_SLICES = (
-    "slice by a column of fewer values, or raise the store's limit: max_slices (--max-slices) of its first update or "
-    "of add"
+    "slice by a column of fewer values, or raise the store's limit with add (--max-slices), or set it in the first "
+    "update"
 )
 _OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions

@@ -1,4 +1,4 @@
-"""Weighted slices: each group is extracted as the state of its rows, to the last bit, whatever the weights."""
+"""Weighted slices: each group is extracted as the state of its rows: to the last bit, if the budget holds all."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
     """Alone, or with the slices that exceed it; no night is folded for it, and the remedies name it."""
     store = Store(tmp_path / "s")
     store.update(data, **COLUMNS, max_slices=2)
-    with pytest.raises(OptionError, match=r"more than max_slices=2; .* raise the store's limit: .* or of add$"):
+    with pytest.raises(OptionError, match=r"more than max_slices=2; .*limit with add .* in the first update$"):
         store.add(data=data, by="country")
     for verb in (partial(store.update, data), store.evaluate):
         with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
@@ -268,7 +268,7 @@ def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="max_slices=3 contradicts"):
         store.update(data, max_slices=3)
     store.add(max_slices=2)
-    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* or of add$"):
+    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* in the first update$"):
         store.evaluate(by="country")
 
 
