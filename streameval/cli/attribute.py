@@ -77,7 +77,7 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, stayed, title_of
+    from streameval.report.losses import IN_DATA, READ_ONCE, conclusion, hashed, stayed, title_of
 
     parts: list[RenderableType] = []
     for name, rows in found.tables().items():
@@ -97,7 +97,7 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
 
 def _tabled(rows: pa.Table, found: Attribution) -> RenderableType:
     """Render one table."""
-    from streameval.report.attribution import listed
+    from streameval.report.losses import listed
 
     texts = listed(rows, found, examples=cut)
     return table([name for name, _ in texts.heads], texts.rows, [name for name, number in texts.heads if number])

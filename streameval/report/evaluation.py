@@ -22,8 +22,8 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.report.attribution import Attributed
     from streameval.report.elements import Block, Table
+    from streameval.report.losses import Attributed
     from streameval.report.rules import Judged
     from streameval.report.terminal import Found
     from streameval.report.values import Meaning

@@ -36,7 +36,7 @@ from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
-from streameval.report.attribution import conclusion, listed
+from streameval.report.losses import conclusion, listed
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 

@@ -15,7 +15,7 @@ import pytest
 
 from streameval import Store, attribute, evaluate
 from streameval.errors import OptionError
-from streameval.report.attribution import conclusion, listed
+from streameval.report.losses import conclusion, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
