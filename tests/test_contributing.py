@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -36,3 +38,24 @@ def test_every_hook_is_of_a_pinned_tool() -> None:
 def test_the_guide_names_paths_that_exist(path: str) -> None:
     """From the root or from the package."""
     assert any((folder / path).exists() for folder in (ROOT, ROOT / "streameval"))
+
+
+def test_the_top_level_holds_nothing_else() -> None:
+    """What a tool leaves behind, such as a profile, is not committed with the rest."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    listed = subprocess.run([git, "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    top = {name.partition("/")[0] for name in listed.stdout.splitlines()}
+    plain = {name for name in top if not name.startswith(".")}
+    assert plain == {
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "benchmarks",
+        "notebooks",
+        "pyproject.toml",
+        "streameval",
+        "tests",
+    }
+    assert top - plain == {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}

@@ -126,36 +126,36 @@ class Metric(Basis):
     if TYPE_CHECKING:  # a property here would be the default of a field of this name
 
         @property
-        def name(self) -> str: ...  # noqa: D102
+        def name(self) -> str: ...  # noqa: D102 - the class documents it
 
     reads: ClassVar[str | None] = None
 
     @property
-    def counts_nan(self) -> bool:  # noqa: D102
+    def counts_nan(self) -> bool:  # noqa: D102 - the class documents it
         return False
 
     @property
-    def scores(self) -> Sequence[tuple[float, float]] | None:  # noqa: D102
+    def scores(self) -> Sequence[tuple[float, float]] | None:  # noqa: D102 - the class documents it
         return None
 
     @property
-    def drawn(self) -> Metric | None:  # noqa: D102
+    def drawn(self) -> Metric | None:  # noqa: D102 - the class documents it
         return None
 
     @property
-    def only_ranks(self) -> bool:  # noqa: D102
+    def only_ranks(self) -> bool:  # noqa: D102 - the class documents it
         return False
 
     @property
-    def assignment_cells(self) -> int | None:  # noqa: D102
+    def assignment_cells(self) -> int | None:  # noqa: D102 - the class documents it
         return None
 
     @property
-    def options(self) -> Mapping[str, str]:  # noqa: D102
+    def options(self) -> Mapping[str, str]:  # noqa: D102 - the class documents it
         return {}
 
     @property
-    def of_all_rows(self) -> Metric | None:  # noqa: D102
+    def of_all_rows(self) -> Metric | None:  # noqa: D102 - the class documents it
         return None
 
     def basis(self, part: Any) -> Any:
