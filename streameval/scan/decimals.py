@@ -25,7 +25,7 @@ def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[Any, Any]:
     """
     step = Decimal((0, (1,), -kind.scale))
     most = _EXACT.multiply(step, Decimal(10**kind.precision - 1))
-    if abs(number) > most:
+    if number.copy_abs() > most:  # `abs` would round to 28 digits
         end = pa.scalar(most.copy_sign(number), kind)
         return (end, None) if number > 0 else (None, end)
     down, up = (pa.scalar(number.quantize(step, rounding, _EXACT), kind) for rounding in (ROUND_FLOOR, ROUND_CEILING))
