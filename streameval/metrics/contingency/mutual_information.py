@@ -14,10 +14,11 @@ inequality MI is 0 or at least 1/(2·N⁴), and the precision chosen is finer th
 shards changes no bit of these values. Fractional float64 cells carry the rounding of their margins, about 1e-15 nats.
 
 **Expected mutual information** sums over distinct pairs (class size, cluster size) with multiplicities. Those with a
-small mean, almost all, are taken together by a series of falling factorials in double-double numbers. Each other pair
-is summed over the part of the hypergeometric range that matters. The part left out is below 2^-55 of each pair's term:
-the ratio of successive terms falls, so a geometric series bounds it. Wide ranges are summed over each h-th count, whose
-error the characteristic function bounds by e^-46. The mean of a pair is right to 4e-15. See
+small mean, almost all, are taken together by a series of falling factorials in double-double numbers. For the others,
+a few sizes with weights stand for the many sizes of an octave, and each pair is summed over the part of the
+hypergeometric range that matters. The part left out is below 2^-55 of each pair's term: the ratio of successive terms
+falls, so a geometric series bounds it. Wide ranges are summed over each h-th count, whose error the characteristic
+function bounds by e^-46. The mean of a pair is right to 4e-15. See
 `streameval.kernels.contingency.expected`.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -322,6 +323,20 @@ def test_expectation_of_small_groups_beside_a_huge_one(big: int) -> None:
     assert found == pytest.approx(want, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "n"), [(300, 300, 3200), (900, 560, 20000), (1500, 1000, 50000), (900, 1000, 19000)]
+)
+def test_counts_are_left_out_only_if_zero_is_improbable(a: int, b: int, n: int) -> None:
+    """The deviance is not smooth at 0: with means of 25 to 35, each second count was a mean off by 5e-11."""
+    from streameval.kernels.contingency import expected as kernels
+    from streameval.kernels.exact import divide_pairs, two_product
+
+    mh, ml = divide_pairs(*two_product(float(a), float(b)), float(n), 0.0)
+    sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
+    given = float(max(a, b)), float(min(a, b)), float(n - max(a, b)), mh, ml
+    assert kernels._summed(*given, sigma) == pytest.approx(exact_expectation(a, b, n), rel=2e-13, abs=0)
+
+
 SIZES = st.dictionaries(st.integers(1, 3000) | st.integers(1, 10**7), st.integers(1, 10**6), min_size=1, max_size=12)
 
 
@@ -342,6 +357,31 @@ def test_series_of_the_expectation_equals_the_sum_over_pairs(a: Any, b: Any, mor
     assert expected_information(*tables, float(total), logs, information._newton_series()) == pytest.approx(
         one_by_one, rel=1e-13
     )
+
+
+SPANS = st.tuples(st.integers(1, 10**5), st.floats(1.001, 8), st.integers(20, 300))
+
+
+@settings(deadline=None, max_examples=50)
+@given(SPANS, SPANS, st.integers(0, 10**9), st.randoms(use_true_random=False))
+@example((8192, 2.0, 300), (16384, 2.0, 300), 10**7, Random(0))
+@example((128, 1.99, 127), (10**5, 8.0, 300), 0, Random(0))
+def test_many_sizes_of_an_octave_act_like_a_few(one: Any, other: Any, more: int, rng: Random) -> None:
+    """The rule with few nodes gives what the pairs of all sizes give, for narrow and wide octaves, and any weights."""
+    from streameval.kernels.contingency.expected import expected_information
+    from streameval.metrics.contingency import mutual_information as information
+
+    sides = []
+    for low, ratio, count in (one, other):
+        high = int(low * ratio) + count
+        values = np.array(sorted(rng.sample(range(low, high + 1), count)))
+        sides.append(Sizes(values, np.array([rng.randint(1, 1000) ** rng.randint(1, 2) for _ in range(count)])))
+    total = max(int(side.total) for side in sides) + more
+    tables = [information._size_table(side, total, exact=True) for side in sides]
+    logs = tuple(float(x[0]) for x in information._log_pairs(np.array([total])))
+    pairs = expected_information(*tables, float(total), logs, np.empty((2, 0)))
+    found = expected_information(*tables, float(total), logs, information._newton_series())
+    assert found == pytest.approx(pairs, rel=2e-14)
 
 
 @settings(deadline=None)
