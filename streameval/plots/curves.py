@@ -23,14 +23,13 @@ import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.plots.drawing import AxesText, Drawing, Style, share, vectors
+from streameval.results import Curve
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-
-    from streameval.results import Curve
 
 __all__ = ["plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
 
@@ -246,9 +245,7 @@ def plot_curve(
     >>> plot_curve(Curve("roc", "score", x, x, 1 - x, 0.5)).get_legend().get_texts()[0].get_text()
     'score (AUC = 0.5000)'
     """
-    if not hasattr(curve, "of"):
-        msg = f"plot_curve draws one curve of an evaluation, not a {type(curve).__name__}; draw several on one ax"
-        raise OptionError(msg)
+    _refuse_others(curve)
     given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
     given["legend"], given["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":
@@ -275,3 +272,10 @@ def plot_curve(
     remedy = f"draw it with {own}" if own else "there are roc, precision_recall, gain and lift"
     msg = f"plot_curve does not draw a curve named {curve.name!r}; {remedy}"
     raise OptionError(msg)
+
+
+def _refuse_others(given: object) -> None:
+    """Raise `OptionError` for what is not a curve."""
+    if not isinstance(given, Curve):
+        msg = f"plot_curve draws one Curve of an evaluation, not {type(given).__name__}; draw several on one ax"
+        raise OptionError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from streameval.errors import OptionError
@@ -67,16 +68,15 @@ def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | N
     if isinstance(found, Evaluated):
         columns = [of] if of is not None else found.columns(_FAMILIES.get(name, "score"))
         return [found.curve(name, column) for column in columns] or [found.curve(name)]
-    found = [found] if isinstance(found, Curve) else found
-    curves = list(found)
+    curves = list(found) if isinstance(found, Iterable) else [found]
     _no_column(of)
     if not curves:
         msg = f"there is no curve to draw; give {name} curves, or an evaluation"
         raise OptionError(msg)
     for curve in curves:
-        if getattr(curve, "name", None) != name:
-            given = getattr(curve, "name", curve)
-            msg = f"a curve named {given!r} is not a {name} curve; take evaluation.curve({name!r})"
+        if not isinstance(curve, Curve) or curve.name != name:
+            given = f"a curve named {curve.name!r}" if isinstance(curve, Curve) else type(curve).__name__
+            msg = f"{given} is not a {name} curve; take evaluation.curve({name!r})"
             raise OptionError(msg)
     return curves
 

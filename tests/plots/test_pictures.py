@@ -317,8 +317,17 @@ def test_curves_of_many_slices_look_different() -> None:
     drawn = [line for line in ax.get_lines() if str(line.get_label()).startswith("score{")]
     looks = {(line.get_color(), str(line.get_linestyle()), str(line._unscaled_dash_pattern)) for line in drawn}
     assert len(looks) == len(drawn) == 20
-    with pytest.raises(OptionError, match="draws one curve of an evaluation, not a list; draw several on one ax"):
+    with pytest.raises(OptionError, match="draws one Curve of an evaluation, not list; draw several on one ax"):
         plot_curve(curves)
+
+
+@pytest.mark.parametrize("plot", [plot_curve, plot_reliability, plot_corp, plot_purity_by_size, plot_thresholds])
+def test_what_is_no_curve_is_refused(plot: Any) -> None:
+    """A distribution and a value have some of the attributes of a curve; they raised a raw AttributeError."""
+    found = everything()
+    for thing in (found.distribution("score"), found.results[0], None):
+        with pytest.raises(OptionError, match=type(thing).__name__):
+            plot(thing)
 
 
 def test_slices_with_intervals_and_without_values() -> None:
