@@ -191,7 +191,7 @@ def _csv(table: pa.Table) -> bytes:
     import pyarrow.csv as csv
 
     for i, field in enumerate(table.schema):
-        if pa.types.is_binary(field.type):  # as in JSON: bytes that are no text are escaped
+        if pa.types.is_binary(field.type):  # as in JSON: bytes that are not valid UTF-8 are escaped
             values = table.column(i).to_pylist()
             texts = [None if value is None else value.decode("utf-8", "backslashreplace") for value in values]
             table = table.set_column(i, field.name, pa.array(texts, pa.string()))

@@ -166,9 +166,9 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
 
 
 def _refuse_bytes(name: str, text: str) -> None:
-    """Raise `OptionError` for a name with bytes that are no UTF-8, which no column has."""
+    """Raise `OptionError` for a name with bytes that are not valid UTF-8, since no column has such a name."""
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        msg = f"{name}={text!r} is not a text in UTF-8"
+        msg = f"{name}={text!r} is not valid UTF-8; check the encoding of the command or file that names it"
         raise OptionError(msg)
 
 

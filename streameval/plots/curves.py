@@ -235,7 +235,7 @@ def plot_curve(
     Raises
     ------
     OptionError
-        If `curve` is no curve or has another name, an argument does not apply to it or is out of range, or `save_to`
+        If `curve` is not a Curve or has another name, an argument does not apply to it or is out of range, or `save_to`
         cannot be written.
 
     Examples

@@ -192,7 +192,7 @@ def test_a_bare_level_before_the_data_is_told_from_a_bad_level(data: str) -> Non
     "words", [("attribute", "--score", "s", "--by", "id", "--score", "t"), ("evaluate", "--label", "s", "--label", "t")]
 )
 def test_two_columns_where_there_is_one_are_refused(data: str, words: tuple[str, ...], tmp_path: Path) -> None:
-    """The last was taken without a word; the same column twice is no contradiction."""
+    """The last was silently taken; the same column twice is not a contradiction."""
     verb, option, *_ = words
     done = run(verb, data, *words[1:])
     assert (done.exit_code, f"{option} takes one column, not 's' and 't'" in done.stderr) == (2, True), done.stderr

@@ -65,7 +65,7 @@ def test_a_store_filters_by_integers_beyond_int64(tmp_path: Path) -> None:
 
 
 def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None:
-    """Bytes that are no text are escaped in CSV as in JSON; an empty value is not blank among the worst slices."""
+    """Bytes that are not valid UTF-8 are escaped as in JSON; an empty value is not blank among the worst slices."""
     data = rows(pa.array([b"\x00\xff", b"", b"ab", None]), 40)
     found = evaluate(data, score="score", by="x", metrics="roc_auc")
     found.save(tmp_path / "found.csv")

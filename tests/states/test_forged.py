@@ -166,7 +166,7 @@ def test_what_is_not_the_name_of_a_group_ends_with_an_error(name: bytes) -> None
     "name", [b"", b"2:sa", b"2:sa2:sb2:sc", b"2:sa2:zb", b"2:sa2:ix", b"2:sa2:d.", b"2:sa2:s\xff", b"2:sa9:s"]
 )
 def test_what_is_not_the_name_of_a_slice_is_refused_by_its_columns(name: bytes) -> None:
-    """Too few parts, too many, and parts that are no values."""
+    """Too few parts, too many, and parts that are not values."""
     with pytest.raises(ValueError, match=r"is not the name of a slice by country, device$"):
         By(("country", "device")).group(name)
 

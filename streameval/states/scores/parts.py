@@ -129,14 +129,6 @@ class ScorePart:
         return found
 
     @property
-    def after(self) -> tuple[int, int]:
-        """Negatives and positives of these groups and all above; only for groups measured by counts."""
-        if "levels" in self._made:
-            n, p = self.levels[:, -1].tolist()
-            return n, p
-        return self.before.neg + int(self.n.sum()), self.before.pos + int(self.p.sum())
-
-    @property
     def ranked(self) -> tuple[float, float, float, float]:
         """Σ p·(N − F − n/2), Σ p·precision, and the sums of n and of p; only for groups measured by weights."""
         at = self.n, self.p, self.before.n, self.before.p, self.total.n
@@ -206,7 +198,6 @@ class RankedPart:
     ranked: tuple[float, float, float, float]
     before: Totals
     total: Totals
-    exact: bool = True
 
     @property
     def weights(self) -> tuple[float, float]:

@@ -7,6 +7,7 @@ forged ledger is refused by the name of the partition.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -202,13 +203,14 @@ def entries_of(rows: pa.Table) -> dict[str, Entry]:
     columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
     found = {entry.partition: entry for entry in map(Entry, *(columns[name] for name in rows.column_names))}
     if len(found) < rows.num_rows:
-        msg = "two rows are of one partition"
+        name, _ = Counter(columns["partition"]).most_common(1)[0]
+        msg = f"two rows are of partition {name!r}"
         raise FormatError(msg)
     return found
 
 
 def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> None:
-    """Raise `FormatError` if a column has a null, or a count that is none."""
+    """Raise `FormatError` if a column has a null, or a count is negative or too large."""
     for name, column in columns:
         if column.null_count:
             msg = f"a row has no value for {name!r}"

@@ -275,7 +275,7 @@ def test_forged_facts_of_a_night_are_refused(store, change):
         ({"rows": 2**63 - 1}, "the value 9223372036854775807 for 'rows'"),
         ({"rows": 7}, "damaged"),
         ({"states": None}, "no value for 'states'"),
-        ({"partition": NIGHTS[1]}, "two rows are of one partition"),
+        ({"partition": NIGHTS[1]}, f"two rows are of partition {NIGHTS[1]!r}"),
     ],
     ids=str,
 )

@@ -226,10 +226,10 @@ def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_p
 def test_classes_may_be_named_before_clusters(data, tmp_path):
     """As other options that need clusters; the first update, and others, raised a raw KeyError."""
     store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
-    with pytest.raises(OptionError, match=r"classes='.udce9' is not a text in UTF-8"):  # bytes from a shell
+    with pytest.raises(OptionError, match=r"classes='.udce9' is not valid UTF-8;"):  # bytes from a shell
         store.update(data / NIGHTS[0], score="score_lr", classes="\udce9")
     store.update(data / NIGHTS[0], score="score_lr", classes="campaign")
-    with pytest.raises(OptionError, match=r"sketch='.udce9' is not a text in UTF-8"):
+    with pytest.raises(OptionError, match=r"sketch='.udce9' is not valid UTF-8;"):
         store.add(sketch="\udce9")
     assert store.evaluate().to_dict()["results"]
     assert store.add(classes="campaign").joined == ()
