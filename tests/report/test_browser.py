@@ -72,15 +72,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "cluster": ["cluster_loose", "cluster_tight"],
     }
     metrics = ["ranking", "gain", "lift", "calibration", "adjusted_*", "tpr@*"]
-    made = {
+    made: dict[str, Any] = {
         "evaluation": evaluate(DATA, **asked, classes="campaign", by="source", at="fpr=0.01", metrics=metrics),
         "attribution": attribute(DATA, cluster="cluster_loose", classes="campaign", label="label"),
         "empty": evaluate(pa.table({"label": [1], "score": [np.nan]}), score="score", nan="drop", metrics="roc_auc"),
     }
     store = Store(folder / "store")
     store.update(DATA, score="score_lr", cluster="cluster_loose")
-    made["check"] = store.check("roc_auc[score_lr] >= 0.99", since="2026-01-01")  # type: ignore[assignment]
-    made["history"] = store.history("roc_auc", "score_lr")  # type: ignore[assignment]
+    made["check"] = store.check("roc_auc[score_lr] >= 0.99", since="2026-01-01")
+    made["history"] = store.history("roc_auc", "score_lr")
     made["store"] = store.evaluate()
     made["slices"] = evaluate(
         shops(), score="a_long_name_of_a_score_column_v12", by="page", against="rest", ci=0.95, metrics="ranking"

@@ -468,7 +468,7 @@ def test_what_cannot_be_split_is_refused() -> None:
             GroupedSpec(inner, key)
     for columns, message in (((), "tuple of columns"), ("a", "tuple of columns"), (("a", "a"), "names 'a' twice")):
         with pytest.raises(OptionError, match=message):
-            By(columns)  # type: ignore[arg-type]
+            By(columns)
     with pytest.raises(OptionError, match="blocks are not between"):
         Blocks(count=1)
     nested = pa.array([[1]])

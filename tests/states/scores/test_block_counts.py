@@ -20,7 +20,7 @@ def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weig
     scores = np.concatenate([rng.random(3000), np.full(3000, 0.25), rng.normal(size=3000) * 1e3, [np.nan] * 50])
     label, unit = rng.integers(0, 2, scores.size).astype(np.uint8), rng.integers(0, 500, scores.size)
     weight = rng.random(scores.size) if weighted else None
-    builder = BlockSpec("s", "f8", weighted, "half", "unit", blocks, bins).builder(None, 0)  # type: ignore[arg-type]
+    builder = BlockSpec("s", "f8", weighted, "half", "unit", blocks, bins).builder(None, 0)
     for at in np.array_split(np.arange(scores.size), 3):
         columns = {"s": pa.array(scores[at], from_pandas=False), "unit": pa.array(unit[at])}
         builder.update(Batch(label[at], None if weight is None else weight[at], columns))
@@ -43,7 +43,7 @@ def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weig
 def test_runs_of_prefixes_do_not_pile_up_in_the_hash_table(scale: float) -> None:
     """Prefixes come in runs, one for each sign and power of two: slots by their lower bits made searches very long."""
     scores = np.random.default_rng(3).normal(scale / 2, scale, 200_000)
-    builder = BlockSpec("s", "f8", unit=None).builder(None, 0)  # type: ignore[arg-type]
+    builder = BlockSpec("s", "f8", unit=None).builder(None, 0)
     builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"s": pa.array(scores)}))
     free = np.flatnonzero(builder._finder == builder.spec.bins)
     assert builder._finder.size - free.size == builder._used[0] > 1000

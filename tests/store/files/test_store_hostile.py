@@ -192,7 +192,7 @@ def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
 def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypatch, index):
     """The nights are read instead; nothing loops, and no file outside is opened; the next update mends it."""
     monkeypatch.setattr("streameval.store.files.compaction.FAN", 2)
-    names = [[s.file for s in e.states if s.of == "score_lr"][0] for e in store.partitions()]  # noqa: RUF015
+    names = [next(s.file for s in e.states if s.of == "score_lr") for e in store.partitions()]
     if index == "{names}":
         index = sealed({"files": [{"file": "../../outside.parquet", "stands_for": names[:2]}]})
     (tmp_path / "store" / "merged" / "index.json").write_text(index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,9 +48,9 @@ def store(data: Path, tmp_path: Path) -> Store:
     return made
 
 
-def values(found: object) -> list[tuple[object, ...]]:
+def values(found: Any) -> list[tuple[object, ...]]:
     """What must be equal to the last bit."""
-    return [(r.metric, r.of, r.slice, repr(r.value), r.rows, r.positives) for r in found.results]  # type: ignore[attr-defined]
+    return [(r.metric, r.of, r.slice, repr(r.value), r.rows, r.positives) for r in found.results]
 
 
 def test_the_values_are_those_of_the_files_with_the_filter(store: Store, data: Path) -> None:
