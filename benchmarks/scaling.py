@@ -2,12 +2,15 @@
 
     python benchmarks/scaling.py                        # 10⁶ … 10⁹ rows; simulates 24 GB in /var/tmp first
     python benchmarks/scaling.py --most 100000000       # stop at 10⁸
+    python benchmarks/scaling.py --shape zipf1.2        # clusters of a shape of shapes.py: 25 GB
 
 Exact AUC, AP and AUL of simulated messages in one call, `approx` AUC beside it, and the bare scan of the same columns
 by the same workers. Each is warmed up on the smallest data; peak memory is the high-water mark of a worker process.
 
 The workers have half of this machine's memory each, of which the states of all folds may take most: at 10⁹ rows they
 are 10 GB, so that nothing is spilled on 24 GiB. With less, `--memory-limit` and `--memory`, they are spilled.
+
+Then 10⁸ rows on one worker of one thread and on two: the same call, and a first night of a store.
 
 The model: a row costs a worker thread the seconds measured at the largest size, and its share of the states crosses the
 network once, of W workers all but 1/W. Assumed are storage and a network that keep up, workers like these, and files
@@ -18,25 +21,33 @@ from __future__ import annotations
 
 import argparse
 import resource
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
+from shapes import IDS, make_shape
 
-from streameval import evaluate
+from streameval import Store, evaluate
 from streameval.engine.cluster.engine import FOLDS_PER_GB
 from streameval.engine.cluster.exchange import count_tasks
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 
-EXACT = {"score": "score_a", "cluster": "cluster", "metrics": ["roc_auc", "average_precision", "aul"]}
-APPROX = {"score": "score_a", "metrics": "roc_auc", "approx": True}
-SLOPE = 1.05
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORK: dict[str, dict[str, Any]] = {
+    "exact": {"cluster": "cluster", "metrics": ["roc_auc", "average_precision", "aul"]},
+    "approx": {"metrics": "roc_auc", "approx": True},
+}
+SLOPE, SPEED_UP = 1.05, 0.65
+COMPARED = 10**8  # rows of the night that one worker and two fold
 EMPTY = 5000  # tasks that measure the scheduler
 
 
@@ -66,23 +77,61 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure(client: Client, folder: Path, memory: str | None) -> dict[str, float]:
-    """Seconds of each case, the better of two, with columns that the previous case brought into the page cache."""
-    cases: dict[str, Any] = {
-        "scan of two": lambda: scan(client, folder, ["label", "score_a"]),
-        "approx": lambda: evaluate(folder, client=client, memory=memory, **APPROX),
-        "scan": lambda: scan(client, folder, ["label", "score_a", "cluster"]),
-        "exact": lambda: evaluate(folder, client=client, memory=memory, **EXACT),
+def timed(call: Callable[[], Any]) -> float:
+    """Seconds of a call, the better of two."""
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def measure(client: Client, folder: Path, score: str, memory: str | None) -> dict[str, float]:
+    """Seconds of each case, with columns that the previous case brought into the page cache."""
+    run: dict[str, Any] = {"score": score, "client": client, "memory": memory}
+    return {
+        "scan of two": timed(lambda: scan(client, folder, ["label", score])),
+        "approx": timed(lambda: evaluate(folder, **WORK["approx"], **run)),
+        "scan": timed(lambda: scan(client, folder, ["label", score, "cluster"])),
+        "exact": timed(lambda: evaluate(folder, **WORK["exact"], **run)),
     }
-    found = {}
-    for name, call in cases.items():
-        times = []
-        for _ in range(2):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        found[name] = min(times)
-    return found
+
+
+def compare(folder: Path, warm: Path, score: str, options: dict[str, Any], memory: str | None) -> None:
+    """Print the seconds of one worker and of two: a call, and a first night of a store."""
+    columns = {"score": score, "cluster": "cluster"}
+
+    def night(client: Client, data: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+            one = Path(place) / "data" / "night=2026-01-01"
+            one.mkdir(parents=True)
+            for i, file in enumerate(sorted(data.rglob("*.parquet"))):
+                (one / f"{i}.parquet").hardlink_to(file)
+            Store(Path(place) / "store", client=client, memory=memory).update(one.parent, **columns)
+
+    found = []
+    for workers in (1, 2):
+        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+            night(client, warm)
+            measure(client, warm, score, memory)
+            call = timed(lambda c=client: evaluate(folder, **WORK["exact"], score=score, client=c, memory=memory))
+            found.append((call, timed(lambda c=client: night(c, folder))))
+    print("\n| 10⁸ rows | one worker, s | two workers, s | ratio |\n|---|---|---|---|")
+    for name, one, two in zip(("exact AUC + AP + AUL", "a night of a store"), *found, strict=True):
+        met = "met" if two <= SPEED_UP * one else "missed"
+        print(f"| {name} | {one:.2f} | {two:.2f} | {two / one:.2f} (target ≤ {SPEED_UP}: {met}) |", flush=True)
+
+
+def folder_of(data: Path, shape: str | None, rows: int) -> Path:
+    """The folder with this many rows, which is written unless it exists."""
+    parts = max(4, rows // 10**7)
+    if shape:
+        return Path(make_shape(shape, data, rows, parts)[0]).parent
+    folder = data / str(rows)
+    if not folder.exists():
+        simulate(folder, rows=rows, partitions=parts, singletons=0.7)
+    return folder
 
 
 def draw(rows: list[int], times: list[dict[str, float]], path: Path) -> None:
@@ -122,28 +171,29 @@ def main() -> None:
     """Make the data, measure, fit, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("/var/tmp/streameval-scaling"))
+    parser.add_argument("--shape", choices=sorted(IDS), help="clusters of this shape; by default simulated messages")
     parser.add_argument("--most", type=int, default=1_000_000_000)
     parser.add_argument("--memory", default="9GiB", help="budget of each worker")
     parser.add_argument("--memory-limit", default="auto", help="of each worker; by default half of the memory there is")
     parser.add_argument("--figure", type=Path, default=Path(__file__).parent / "figures" / "scaling.png")
     given = parser.parse_args()
     sizes = [10**k for k in range(6, 13) if 10**k <= given.most]
-    for rows in sizes:
-        if not (given.data / str(rows)).exists():
-            simulate(given.data / str(rows), rows=rows, partitions=max(4, rows // 10**7), singletons=0.7)
-    times, options = [], {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(memory_limit=given.memory_limit, **options) as cluster, Client(cluster) as client:
-        measure(client, given.data / str(sizes[0]), given.memory)
+    folders = [folder_of(given.data, given.shape, rows) for rows in sizes]
+    score = "score" if given.shape else "score_a"
+    times = []
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": given.memory_limit}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        measure(client, folders[0], score, given.memory)
         task = task_seconds(client)
         print(
             "| rows | exact, s | M rows/s | MB/s | approx AUC, s | × scan of its 2 columns | scan of all 3 columns, s "
             "| peak of a worker, MiB |"
         )
         print("|---|---|---|---|---|---|---|---|")
-        for rows in sizes:
-            found = measure(client, given.data / str(rows), given.memory)
+        for rows, folder in zip(sizes, folders, strict=True):
+            found = measure(client, folder, score, given.memory)
             times.append(found)
-            planned = explain(given.data / str(rows), client=client, memory=given.memory, **EXACT)
+            planned = explain(folder, score=score, client=client, memory=given.memory, **WORK["exact"])
             speed, rate = rows / found["exact"] / 1e6, planned.bytes / found["exact"] / 1e6
             most = max(client.run(peak).values()) >> 20
             print(
@@ -161,7 +211,10 @@ def main() -> None:
             print(f"slope from {least:,} rows on: {slope:.3f} (target ≤ {SLOPE}: {met})")
     state_bytes = sum(state.bytes for state in planned.states) / sizes[-1]
     model(sizes[-1], times[-1]["exact"], 2, state_bytes, planned.bytes / sizes[-1], task)
-    draw(sizes, times, given.figure)
+    if given.shape is None:
+        draw(sizes, times, given.figure)
+    if COMPARED in sizes:
+        compare(folders[sizes.index(COMPARED)], folders[0], score, options, given.memory)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.engine.fold import Folded, Plan
@@ -88,6 +90,9 @@ class Engine(Protocol):
 
     def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
         """Summarise a contingency table, and pass its clusters and classes to watchers, which `watch` creates."""
+
+    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Serialise a state as `streameval.states.codec.dump`, part by part in parallel; any engine gives the same."""
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
         """Number of ranges, and number of tasks by name, that a run will need.

@@ -26,11 +26,14 @@ from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
 from streameval.metrics.contingency.assignment import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember
+from streameval.states import codec
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from streameval.engine.protocol import Job, Watched
     from streameval.metrics.protocol import Metric
@@ -156,6 +159,10 @@ class ThreadEngine:
             return found
 
         return map_tasks(one, items, name, self.threads)
+
+    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Serialise a state; its parts are packed on all threads."""
+        return codec.dump(state, self.each)
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""

@@ -35,9 +35,11 @@ from streameval._version import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.cells import one_by_one
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts
 from streameval.states.grouped.state import GroupedSpec
+from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
@@ -51,9 +53,20 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from streameval.states.contingency.cells import Mapper
     from streameval.states.protocol import State, StoredSpec
 
-__all__ = ["KINDS", "dump", "load", "load_together", "restated"]
+__all__ = [
+    "KINDS",
+    "divided",
+    "dump",
+    "load",
+    "load_together",
+    "or_empty",
+    "restated",
+    "schema_of",
+    "stored_batches",
+]
 
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec
@@ -73,6 +86,7 @@ KINDS: dict[str, type[StoredSpec]] = {
     )
 }
 _PREFIX = "streameval."
+_TOGETHER = 4  # parts of a state that are packed at a time, of about a million items each
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +110,15 @@ def _schema(spec: StoredSpec) -> pa.Schema:
     return spec.packing.schema if spec.packing else spec.schema
 
 
-def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def dump(state: State, each: Mapper = one_by_one) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Serialise a state as Arrow batches.
 
     Parameters
     ----------
     state : State
         A state of a kind in `KINDS`.
+    each : callable
+        Maps a function over parts of the state, several at a time.
 
     Returns
     -------
@@ -111,6 +127,12 @@ def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     iterator of pyarrow.RecordBatch
         At least one batch; generated lazily, since a state may be larger than memory.
     """
+    schema = schema_of(state)
+    return schema, or_empty(chain.from_iterable(_windows(divided(state).values(), schema, each)), schema)
+
+
+def schema_of(state: State) -> pa.Schema:
+    """The schema of every batch of a stored state, with the metadata; an outline has that of its state."""
     spec, totals = state.spec, state.totals()
     facts = {
         "kind": spec.kind,
@@ -119,16 +141,48 @@ def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         "rows": json.dumps([totals.neg, totals.pos]),
         "header": json.dumps(state.header(), sort_keys=True),
     }
-    schema = _schema(spec).with_metadata({_PREFIX + name: value for name, value in facts.items()})
-    return schema, _batches(state, schema)
+    return _schema(spec).with_metadata({_PREFIX + name: value for name, value in facts.items()})
 
 
-def _batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The state's batches under the schema; one empty batch if it has none."""
-    empty, packing = True, state.spec.packing
+def divided(state: State) -> dict[str, list[State]]:
+    """States whose rows, one after another, are those of the state: by the name of a run, then by shard.
+
+    Only an additive state is divided.
+    """
+    runs = state.runs()
+    if not (state.spec.additive and runs):
+        return {"": [state]}
+    rest = {name: counts.range(0, 0) for name, counts in runs.items()}
+    return {
+        name: [state.with_runs(rest | {name: counts.range(*shard)}) for shard in buckets(state)]
+        for name, counts in runs.items()
+    }
+
+
+def stored_batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The stored batches of a state, or of a part of it, under the schema of the whole."""
+    packing = state.spec.packing
     for table in state.to_arrow():
-        empty, batch = False, packing.pack(table) if packing else table
+        batch = packing.pack(table) if packing else table
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
+
+
+def _windows(runs: Iterable[Sequence[State]], schema: pa.Schema, each: Mapper) -> Iterator[Iterable[pa.RecordBatch]]:
+    """The batches of all parts, a bounded number of parts at a time."""
+    for parts in runs:
+        if len(parts) == 1:
+            yield stored_batches(parts[0], schema)
+            continue
+        for start in range(0, len(parts), _TOGETHER):
+            yield from each(lambda part: list(stored_batches(part, schema)), parts[start : start + _TOGETHER], "store")
+
+
+def or_empty(found: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches; one empty batch if there are none."""
+    empty = True
+    for batch in found:
+        empty = False
+        yield batch
     if empty:
         yield pa.RecordBatch.from_pylist([], schema)
 

@@ -32,12 +32,15 @@ from streameval.engine.scratch import STATE_SHARE, warn_of_finished, warn_of_lit
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
+from streameval.states import codec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.engine.cluster.connection import Connection
@@ -259,6 +262,27 @@ class ClusterEngine:
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
+
+    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Serialise a state: ranges are packed on workers, the table of a state that is not additive on one of them."""
+        ranges = self._where(state)
+        if ranges is None:
+            return self.local.dump(state)
+        schema = codec.schema_of(state)
+        return schema, codec.or_empty(self._batches(state, ranges, schema), schema)
+
+    def _batches(self, state: Any, ranges: Ranges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The stored batches of a state whose rows are on workers."""
+        parts: list[tuple[str | None, list[Any]]] = [(None, ranges.futures)]
+        if state.spec.additive:
+            parts = [(run, [future]) for run in state.runs() for future in ranges.futures]
+        key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
+        for i, (run, futures) in enumerate(parts):
+            one = dask.delayed(partial(work.dump, wanted=wanted, run=run, resources=self._resources(1)), pure=False)
+            nodes.append(one(futures, ranges.outlines, dask_key_name=key("store", i)))
+        due = self.connection.submit(nodes)[::-1]
+        while due:
+            yield from self.connection.gather([due.pop()])[0]
 
     def _where(self, state: Any) -> Ranges | None:
         """The ranges with the rows of a state; None if the rows are in this process."""

@@ -20,10 +20,13 @@ from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
 from streameval.scan import LazySource, read
+from streameval.states import codec
 from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Resources",
     "call",
+    "dump",
     "finalize",
     "fold",
     "join",
@@ -182,11 +186,39 @@ def finalize(
     """
     found = []
     for holder, spec, shards, metrics in wanted:
-        state = restored(outlines.states[holder], ranges[holder])
-        state = state if spec == holder else state.total(resources.budget)
+        state = _of(spec, restored(outlines.states[holder], ranges[holder]), resources)
         taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
         found.append([partials(state, shard, taken, resources.budget) for shard in shards])
     return found
+
+
+def dump(
+    ranges: Sequence[Part | Range],
+    outlines: Folded,
+    wanted: tuple[Any, Any, pa.Schema],
+    run: str | None,
+    resources: Resources,
+) -> list[pa.RecordBatch]:
+    """Stored batches of one state in some ranges.
+
+    Parameters
+    ----------
+    ranges : rows of the ranges, by spec
+    outlines : outlines of the full states
+    wanted : the spec of the state that holds the rows, the state's spec, and the schema of the batches
+    run : the name of the run to take; None takes the table as a whole
+    resources : memory and spill settings
+    """
+    holder, spec, schema = wanted
+    rows = joined([found[holder] for found in map(_rows, ranges) if holder in found])
+    state = _of(spec, outlines.states[holder].with_runs(rows), resources)
+    parts = [state] if run is None else codec.divided(state)[run]
+    return [batch for part in parts for batch in codec.stored_batches(part, schema)]
+
+
+def _of(spec: Any, state: Any, resources: Resources) -> Any:
+    """The state of a spec, from the state that holds its rows: this one, or the one derived from it."""
+    return state if spec == state.spec else state.total(resources.budget)
 
 
 def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:

@@ -15,7 +15,7 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import eight_bytes
 
-__all__ = ["measure", "pack", "unpack"]
+__all__ = ["measure", "pack", "piece_starts", "unpack"]
 
 _ON = 255  # this byte continues a difference in the next byte
 _NARROW = 1 << 16  # differences below this may be cheaper byte by byte
@@ -28,6 +28,23 @@ def _bytes_of(value):
     while width < 8 and value >> np.uint64(8 * width):
         width += 1
     return width
+
+
+@jit
+def piece_starts(codes, most):
+    """The first item of each piece, then the end; a piece begins where the code changes, and after `most` items."""
+    count, first = 0, 0
+    for i in range(codes.size):
+        if i == 0 or codes[i] != codes[i - 1] or i - first == most:
+            count, first = count + 1, i
+    starts = np.empty(count + 1, np.int64)
+    count, first = 0, 0
+    for i in range(codes.size):
+        if i == 0 or codes[i] != codes[i - 1] or i - first == most:
+            starts[count] = i
+            count, first = count + 1, i
+    starts[count] = codes.size
+    return starts
 
 
 @jit

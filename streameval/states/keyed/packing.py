@@ -108,7 +108,7 @@ class Packing:
         self, codes: Array, words: Array, counts: Array, further: list[Array], *, repeat: bool
     ) -> pa.RecordBatch:
         """Pieces of items of one label, all with few rows (`repeat` if their words are repeated) or all with many."""
-        starts = _starts(codes)
+        starts = kernels.piece_starts(codes, ITEMS)
         widths, plain, word_bytes, count_bytes = kernels.measure(words, counts, starts, repeat)
         ends = [np.concatenate(([0], np.cumsum(sizes))) for sizes in (word_bytes, count_bytes)]
         packed = [np.empty(int(end[-1]), np.uint8) for end in ends]
@@ -175,15 +175,6 @@ class Packing:
                 sums = sum_pieces(weights, bounds) if self.layout.weighted else None
                 rows_of = rows[here] if count.size else None
                 yield Segment.held(budget, codes[here], bounds, rows_of, sums, words, rest, count, weights)
-
-
-def _starts(codes: Array) -> Array:
-    """The first item of each piece, then the end; a piece begins where the code changes, and after `ITEMS` items."""
-    if not codes.size:
-        return np.zeros(1, np.int64)
-    first = np.flatnonzero(np.diff(codes, prepend=-1))
-    within = np.arange(codes.size) - np.repeat(first, np.diff(np.append(first, codes.size)))
-    return np.append(np.flatnonzero(within % ITEMS == 0), codes.size)
 
 
 def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:

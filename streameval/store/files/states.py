@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval.errors import FormatError, SpillError
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.protocol import State
     from streameval.store.files.location import Location
+    from streameval.typing import Array
+
+    Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 __all__ = ["StateFiles"]
 
@@ -64,15 +69,21 @@ class StateFiles(PublishedFiles):
         super().__init__(location)
         self._remedy, self._gone = remedy, gone
 
-    def write(self, state: State) -> tuple[str, int]:
+    def write(self, state: State, dump: Callable[[State], Dumped] = codec.dump) -> tuple[str, int]:
         """Write a state; returns the name of its file and the size in bytes.
+
+        Parameters
+        ----------
+        state : State
+        dump : callable
+            Serialises the state, as `streameval.engine.protocol.Engine.dump`.
 
         Raises
         ------
         StoreError
             If the store cannot be written.
         """
-        return self.publish(lambda sink: _write(state, sink))
+        return self.publish(lambda sink: _write(*dump(state), sink))
 
     def read(self, name: str, budget: Budget | None = None, due: Any = None) -> Any:
         """The state of a file.
@@ -144,9 +155,8 @@ def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return file.schema_arrow, (batch for group in groups for batch in group.to_batches())
 
 
-def _write(state: State, sink: BinaryIO) -> None:
-    """Write a state as Parquet."""
-    schema, batches = codec.dump(state)
+def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: BinaryIO) -> None:
+    """Write the batches of a state as Parquet."""
     with pq.ParquetWriter(sink, schema, write_statistics=False, **_layout(schema)) as writer:
         for table in _gathered(batches, schema):
             writer.write_table(table)
@@ -164,11 +174,35 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The batches, combined to about `GROUP_BYTES` each."""
+    """Tables of about `GROUP_BYTES` each, at least one.
+
+    Rows are in the same table however the batches divide them, which depends on memory and workers: equal states are
+    equal files.
+    """
     held: list[pa.RecordBatch] = []
+    size = tables = 0
     for batch in batches:
-        held.append(batch.replace_schema_metadata(schema.metadata))
-        if sum(part.nbytes for part in held) >= GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held = []
-    yield pa.Table.from_batches(held, schema)
+        rest = batch.replace_schema_metadata(schema.metadata)
+        ends = size + np.cumsum(sum(map(_row_bytes, rest.columns)))
+        while rest.num_rows and ends[-1] >= GROUP_BYTES:
+            stop = int(np.searchsorted(ends, GROUP_BYTES)) + 1
+            yield pa.Table.from_batches([*held, rest.slice(0, stop)], schema).combine_chunks()
+            rest, ends, held, tables = rest.slice(stop), ends[stop:] - ends[stop - 1], [], tables + 1
+            size = 0
+        if rest.num_rows:
+            held.append(rest)
+            size = int(ends[-1])
+    if held or not tables:
+        yield pa.Table.from_batches(held, schema).combine_chunks()
+
+
+def _row_bytes(column: pa.Array) -> Array:
+    """Bytes of each row of a column, as an int64 array of shape (n,)."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        found: Array = pc.binary_length(column).to_numpy().astype(np.int64)
+    elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        found = pc.list_value_length(column).to_numpy().astype(np.int64) * kind.value_type.byte_width
+    else:
+        found = np.full(len(column), -(-kind.bit_width // 8))
+    return found

@@ -2,9 +2,10 @@
 
 Each partition is folded separately, by the engine that evaluates raw files, and its states are written immediately, so
 that memory holds only the states of the partitions that are being folded. Partitions are folded on the threads of this
-process, or each as one task on a worker of a Dask client. A worker writes the state files to the location of the store,
-which all machines must share, and returns the row for the ledger; the client commits. A task that runs twice, because a
-worker died, publishes its files twice; vacuum deletes the unreferenced ones.
+process, or each as one task on a worker of a Dask client. Such a worker writes the state files to the location of the
+store, which all machines must share, and returns the row for the ledger; the client commits. A task that runs twice,
+because a worker died, publishes its files twice; vacuum deletes the unreferenced ones. Large partitions that are fewer
+than the workers are folded by all of them, and this process writes the files.
 """
 
 from __future__ import annotations
@@ -116,6 +117,17 @@ class Workers:
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)
         return cls(connection, limit, None if spill is None else str(spill))
 
+    def share(self, rows: Sequence[int]) -> bool:
+        """Whether all workers together should fold each partition, because few are large; `rows` are their rows."""
+        most = max(rows, default=0)
+        return len(rows) < self.connection.workers and most >= TASK_ROWS * self.connection.threads
+
+    def engine(self, local: ThreadEngine) -> Engine:
+        """The engine that folds a partition on all workers."""
+        from streameval.engine.cluster import ClusterEngine
+
+        return ClusterEngine(self.connection, local, self.memory, self.spill)
+
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
     """The configuration with key types wide enough for all these partitions, except those that cannot be read.
@@ -146,8 +158,8 @@ def fold_partitions(
 ) -> tuple[list[Night], list[Bad]]:
     """Fold partitions and write their states; a partition that cannot be folded does not stop the others.
 
-    In this process, small partitions are folded in parallel, one per thread, and large ones one after the other, each
-    on all threads.
+    Small partitions are folded in parallel, each by one thread or worker. Large ones are folded one after the other,
+    each by all threads, or by all workers if there are fewer partitions than workers.
 
     Parameters
     ----------
@@ -170,7 +182,9 @@ def fold_partitions(
     full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
     rows, alone = [found.rows for _, found in full], replace(engine, threads=1)
     folding, nights = _Folding(configuration, files, skip), list[Night | Bad]()
-    if workers and full:
+    if workers and workers.share(rows):
+        nights = [folding.fold(one, workers.engine(engine)) for one in full]
+    elif workers and full:
         engine.begin(sum(rows))
         nights = _on_workers(workers, full, folding, engine)
     elif sum(rows) < SMALL:
@@ -326,7 +340,8 @@ class _Folding:
         if fingerprint(partition.files)[0] != partition.fingerprint:
             msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
             raise DataError(msg)
-        written = tuple(StoredState(w.group, w.of, w.spec.kind, *self.files.write(folded.states[w.spec])) for w in kept)
+        files = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
+        written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
         evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
         pairs = [(w, folded.states[w.spec]) for w in wanted]
         facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))

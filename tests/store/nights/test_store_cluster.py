@@ -10,12 +10,16 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from nightly import FEW, NIGHTS, OPTIONS, correct, land
 
 from streameval import Store
 from streameval.cli import main
+from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options.table import OPTIONS as OPTIONS_TABLE
 from streameval.store import evaluate as evaluating
@@ -73,6 +77,29 @@ def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Pat
     assert there.evaluate().to_json() == here.evaluate().to_json()
     assert there.history("roc_auc", "score_lr").to_json() == here.history("roc_auc", "score_lr").to_json()
     assert there.update(data).unchanged == 7
+
+
+def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path) -> None:
+    """All pack scores, clusters and cells, and one the slices; the files are those of a thread with little memory."""
+    rows = 4 * TASK_ROWS
+    rng = np.random.default_rng(5)
+    label = rng.random(rows) < 0.2
+    cluster = rng.integers(0, rows // 2, rows)
+    columns = {
+        "label": label,
+        "score": rng.normal(label).astype("f4"),
+        "cluster": pa.array(cluster, mask=rng.random(rows) < 0.3),
+        "campaign": pa.array(cluster // 3, mask=rng.random(rows) < 0.1),
+        "country": pa.array(rng.choice(["DE", "FR"], rows)),
+    }
+    night = tmp_path / "data" / "night=2026-01-01"
+    night.mkdir(parents=True)
+    pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=TASK_ROWS // 4)
+    asked = {"score": "score", "cluster": "cluster", "classes": "campaign", "nulls": "singleton", "by": "country"}
+    there, here = Store(tmp_path / "there", client=client), Store(tmp_path / "here", threads=1, memory="300MB")
+    for store in (there, here):
+        assert store.update(night.parent, **asked).rows == rows
+    assert kept(there) == kept(here)
 
 
 def test_every_kind_of_state_travels_and_few_nights_take_more_threads(client: Any, data: Path, tmp_path: Path) -> None:
