@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.prefetch import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ __all__ = [
     "spill_directory",
 ]
 
-_LARGE_PAGE = 1 << 21  # bytes; smaller arrays are not aligned
+_LARGE_PAGE = 1 << 21  # bytes
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` unlinks spill files, so no name can be guessed; /tmp is often in memory
 _PAGES = Path("/proc/self/statm")
@@ -110,7 +111,7 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An uninitialised array that is aligned to large pages.
+    """An uninitialised array that is aligned to large pages, or to cache lines if it is smaller than a large page.
 
     NumPy requests large pages for allocations of 4 MiB and more. The first write to a large page takes a quarter of the
     time of the small pages that it replaces, and rows scattered over it miss the translation cache (TLB) less often.
@@ -125,11 +126,10 @@ def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
     """
     dtype = np.dtype(dtype)
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < _LARGE_PAGE:
-        return np.empty(shape, dtype)
-    missing = -nbytes % _LARGE_PAGE  # bytes of the last page
-    room = np.empty(nbytes + _LARGE_PAGE + (missing if 2 * missing <= _LARGE_PAGE else 0), np.uint8)
-    start = -room.ctypes.data % _LARGE_PAGE
+    page = _LARGE_PAGE if nbytes >= _LARGE_PAGE else LINE
+    missing = -nbytes % page  # bytes of the last page
+    room = np.empty(nbytes + page + (missing if 2 * missing <= page else 0), np.uint8)
+    start = -room.ctypes.data % page
     found: Array = room[start : start + nbytes].view(dtype).reshape(shape)
     return found
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import MIX
-from streameval.kernels.prefetch import LINE, prefetch
+from streameval.kernels.prefetch import LINE, stream_line, streamed
 
 __all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "count_pairs", "scatter_ids", "slots_of_rows"]
 
@@ -93,19 +93,53 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
 
 
 @jit
-def scatter_ids(words, rest, further, shift, cursor, out, out_rest):
-    """Write the mixed word and the further words of each row at the cursor of its bucket; advances the cursors."""
-    columns = len(further)
+def scatter_ids(words, rest, further, shift, starts, lines, out, out_rest):
+    """Write the mixed word and the further words of each row to its bucket, which begins at ``starts[bucket]``.
+
+    The last rows of each bucket are gathered in a line of its own, from where they are written eight at a time.
+
+    Parameters
+    ----------
+    lines : uint64 array of 8 · (1 + n_further) items for each bucket, for gathering rows
+    out, out_rest : uint64 arrays of shape (n,) and (n, n_further) that begin with a cache line
+    """
+    columns, cursor, more = len(further), starts.copy(), out_rest.reshape(-1)
+    width = np.uint64(_LINE_WORDS * (1 + columns))
     for i in range(words.size):
         word = words[i] * _MIX
         bucket = word >> shift
-        at = cursor[bucket]
+        line, at = bucket * width, cursor[bucket]
+        slot = np.uint64(at & (_LINE_WORDS - 1))
+        if slot == 0 and at > starts[bucket]:  # the line was filled a while ago, so that it is read without delay
+            _write_line(lines, line, starts[bucket], at - _LINE_WORDS, columns, out, more)
         cursor[bucket] = at + 1
-        out[np.uint64(at)] = word
-        if at & (_LINE_WORDS - 1) == 0:
-            prefetch(out, at + _LINE_WORDS)
-        if columns:
-            if (at * columns) & (_LINE_WORDS - 1) < columns:
-                prefetch(out_rest, at * columns + _LINE_WORDS)
-            for c in range(columns):
-                out_rest[np.uint64(at), c] = rest[i, c]
+        lines[line + slot] = word
+        for c in range(columns):
+            lines[line + np.uint64(_LINE_WORDS) + slot * np.uint64(columns) + np.uint64(c)] = rest[i, c]
+    for bucket in range(starts.size):
+        first = (cursor[bucket] - 1) & ~(_LINE_WORDS - 1)
+        for at in range(max(first, starts[bucket]), cursor[bucket]):
+            _write_row(lines, np.uint64(bucket) * width, at, columns, out, more)
+    streamed()
+
+
+@inlined
+def _write_line(lines, line, start, first, columns, out, more):
+    """Write the eight gathered rows from row `first` on; those before `start` belong to the previous bucket."""
+    if first >= start:
+        stream_line(out, first, lines, line)
+        for c in range(columns):
+            stream_line(more, first * columns + c * _LINE_WORDS, lines, line + (1 + c) * _LINE_WORDS)
+    else:
+        for at in range(start, first + _LINE_WORDS):
+            _write_row(lines, line, at, columns, out, more)
+
+
+@inlined
+def _write_row(lines, line, at, columns, out, more):
+    """Write one gathered row."""
+    slot = np.uint64(at & (_LINE_WORDS - 1))
+    out[np.uint64(at)] = lines[line + slot]
+    for c in range(columns):
+        given = line + np.uint64(_LINE_WORDS) + slot * np.uint64(columns) + np.uint64(c)
+        more[np.uint64(at) * np.uint64(columns) + np.uint64(c)] = lines[given]

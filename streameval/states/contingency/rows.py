@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from streameval.budget import fresh_array
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.rows import (
     SLOT_BITS,
@@ -24,6 +25,7 @@ from streameval.kernels.keyed.rows import (
     slots_of_rows,
 )
 from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.prefetch import LINE
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.ids import SHIFT
@@ -299,7 +301,8 @@ def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array,
     """
     words, rest = read_only(words), read_only(rest)
     starts = np.concatenate(([0], np.cumsum(sizes)))
-    out, more = np.empty(words.size, np.uint64), np.empty(rest.shape, np.uint64)
-    scatter_ids(words, rest, tuple(range(rest.shape[1])), SHIFT, starts[:-1].copy(), out, more)
+    out, more = fresh_array(words.shape, np.uint64), fresh_array(rest.shape, np.uint64)
+    lines = fresh_array((ID_BUCKETS * LINE * (1 + rest.shape[1]) // 8,), np.uint64)
+    scatter_ids(words, rest, tuple(range(rest.shape[1])), SHIFT, starts[:-1], lines, out, more)
     found = np.flatnonzero(sizes)
     return (2 * found).astype(np.uint32), np.append(starts[found], words.size), out, more
