@@ -66,6 +66,7 @@ def _scores(table: pa.Table) -> None:
     """Everything that reads scores."""
     scores = ["f4", "f8", "i8"]
     evaluate(table, score=scores, truncate=[0.1, 100], at=["fpr=0.01", "recall=0.9", "k=1000", "threshold=0.5"])
+    evaluate(table, score=scores, metrics="roc_auc")
     evaluate(table, score="share", metrics="*", truncate=0.1)
     evaluate(table, score="narrow", metrics="calibration")
     evaluate(table, score=scores[:2], weight="weight", at="fpr=0.01", truncate=0.1)

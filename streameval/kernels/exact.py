@@ -23,6 +23,7 @@ __all__ = [
     "compare_products",
     "compensated",
     "divide_pairs",
+    "halves",
     "integer",
     "multiply_add",
     "multiply_pairs",
@@ -152,3 +153,14 @@ def integer(words: tuple[int, int]) -> int:
     5
     """
     return (int(words[0]) << 64) | int(words[1])
+
+
+def halves(sums: tuple[int, int]) -> int:
+    """Σ of products with words, from those with the upper and the lower halves of the words.
+
+    Examples
+    --------
+    >>> halves((3, 5)) - 3 * 2**32
+    5
+    """
+    return (int(sums[0]) << 32) + int(sums[1])

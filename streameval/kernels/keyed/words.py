@@ -11,11 +11,11 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 
-__all__ = ["WORDS", "tally_words"]
+__all__ = ["SPARSE", "WORDS", "tally_words"]
 
 WORDS = 1 << 16
 
-_SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
+SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
 _ZERO, _ONE, _LOW, _HALF = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
 _BITS, _INSIDE, _WORD_BITS = np.uint64(6), np.uint64(63), np.uint64(16)
 
@@ -53,7 +53,7 @@ def tally_words(rows, items, bucket, first, table, seen, keys, neg, pos):
                 for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
                     table[short_at(words, i)] += (word_at(counts, i) if counts else _ONE) << shift
         high = np.uint64(bucket + b) << _WORD_BITS
-        if items[b] >= _SPARSE:
+        if items[b] >= SPARSE:
             for k in range(table.size):
                 both = table[k]
                 keys[n] = high | np.uint64(k)

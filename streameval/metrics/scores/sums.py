@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels import gain, ranking, thresholds
-from streameval.kernels.exact import HELD, integer
+from streameval.kernels.exact import HELD, halves, integer
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.missing import total_weight
 from streameval.states.scores.parts import RankedPart, ScorePart
@@ -120,11 +120,13 @@ def running(values: Array, start: Any) -> Array:
 
 def pairs_won(part: ScorePart | RankedPart) -> Any:
     """Twice the pairs in which the positive comes first, ties as halves: Σ p·(2(N − F) − n)."""
-    if isinstance(part, ScorePart) and integers(part.n):
+    if isinstance(part, RankedPart):
+        return part.sums.won
+    if integers(part.n):
         won = 0
         for n, p, false, _ in _pieces(part):
             below = part.total.n - false
-            won += _joined(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
+            won += halves(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
         return won
     return 2.0 * part.ranked[0]
 
@@ -161,12 +163,12 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
     if isinstance(part, RankedPart):
-        return part.ranked[1]
+        return part.sums.precision
     if integers(part.n):
         found = 0
         for n, p, false, true in _pieces(part):
             if n.size != 1:
-                found += _joined(ranking.precision_counts(n, p, false, true, trapezoid))
+                found += halves(ranking.precision_counts(n, p, false, true, trapezoid))
                 continue
             after, rows = true + int(p[0]), true + false
             rate = _share(after, rows + int(n[0]) + int(p[0])) + (_share(true, rows) if trapezoid else 0)
@@ -383,8 +385,3 @@ def last_within(part: ScorePart, bound: Any) -> int | None:
 def integers(values: Array) -> bool:
     """Whether a column holds counts."""
     return values.dtype.kind == "i"
-
-
-def _joined(halves: tuple[int, int]) -> int:
-    """Σ of products with words, from those with the upper and the lower halves of the words."""
-    return (int(halves[0]) << 32) + int(halves[1])

@@ -32,14 +32,12 @@ from streameval.states.keyed.grouping import (
     Counts,
     Labelled,
     Unsorted,
-    Weighed,
     aligned,
     distinct,
     grouped,
     tallied,
-    weighed,
-    words_counted,
 )
+from streameval.states.keyed.in_place import Short, Weighed, weighed
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
@@ -134,34 +132,38 @@ class KeyedCounts(Bucketed):
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
-        for stretch in self.grouped_or_weighed(interval, budget):
-            if isinstance(stretch, Weighed):
-                yield from stretch.counts()
-            else:
-                yield stretch
-
-    def grouped_or_weighed(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Weighed]:
-        """As `grouped`, but the rows of small buckets with weights are yielded in place."""
         for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Labelled):
+            if isinstance(stretch, Counts):
+                yield stretch
+            elif isinstance(stretch, Labelled):
                 yield from stretch.counts(0 if self.layout.partial else _ROOM)
-            elif isinstance(stretch, Unsorted):
+            else:
                 yield from stretch.counts()
+
+    def grouped_or_ranked(
+        self, interval: Interval, budget: Budget | None = None
+    ) -> Iterator[Counts | Labelled | Short | Weighed]:
+        """As `grouped`, but rows whose areas can be summed without their distinct keys are not counted."""
+        for stretch in self.rows_or_counts(interval, budget):
+            if isinstance(stretch, Unsorted):
+                yield from stretch.counts()
+            elif isinstance(stretch, Labelled) and stretch.counted:
+                yield from stretch.counts(_ROOM)
             else:
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
         """As `grouped`, but words without counts are yielded unsorted, many at a time, for callers that count them."""
         for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Unsorted | Weighed):
-                yield from stretch.counts()
-            else:
+            if isinstance(stretch, Counts | Labelled):
                 yield stretch
+            else:
+                yield from stretch.counts()
 
     def rows_or_counts(
         self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Unsorted | Weighed]:
-        """As `stretches`, but rows of several words and rows of small buckets with weights are not counted either."""
+    ) -> Iterator[Counts | Labelled | Short | Unsorted | Weighed]:
+        """As `stretches`, but rows of several words and 16-bit words are not counted either."""
         start, stop = interval
         budget = self.holding(budget)
         own, most = self.items_in(start, stop), self.most(budget)
@@ -171,8 +173,7 @@ class KeyedCounts(Bucketed):
             return
         fits = self.layout.bits == 16 and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
         if fits and not self.layout.weighted:
-            places = self.places(start, stop)
-            yield from words_counted(places.at, start, most // _ITEMS_A_KEY)
+            yield Short(self.places(start, stop), start, most // _ITEMS_A_KEY)
             return
         for i, j in cut(items, most):
             if self.layout.bits == 64 and j - i == 1 and items[i] > most:

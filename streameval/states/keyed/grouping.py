@@ -2,48 +2,44 @@
 
 The method depends on the items. Words without counts are sorted for both labels together, with the label in a bit that
 the bucket makes redundant; keys of several words are sorted as rows that end with the label. Words with counts or
-weights are sorted for each label, and the results aligned. 16-bit words are counted in a table; if they have weights
-and the bucket is small, they are sorted in place.
+weights are sorted for each label, and the results aligned. 16-bit words are counted in a table, most of them in place
+(`streameval.states.keyed.in_place`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
+from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
-from streameval.kernels.keyed.weights import SUMS, rank_words, sum_words, weigh_words
-from streameval.kernels.keyed.words import WORDS, tally_words
+from streameval.states.keyed.ranked import RankSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streameval.kernels.singletons import Addresses
-    from streameval.states.keyed.layout import Columns, SegmentAddresses
+    from streameval.states.keyed.layout import Columns
+    from streameval.states.keyed.ranked import Ranked
     from streameval.typing import Array
 
 __all__ = [
     "Counts",
     "Labelled",
     "Unsorted",
-    "Weighed",
     "aligned",
     "distinct",
+    "empty_counts",
     "grouped",
+    "no_rest",
     "taken_out",
     "tallied",
-    "weighed",
-    "words_counted",
 ]
 
-_TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
-_SUMS: list[Array] = []  # spare tables of zeros for weights
-_ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
 _RUN = 1 << 8  # rows with equal words above which their next words are sorted like first words
 
 
@@ -97,7 +93,7 @@ class Labelled:
         spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
         for first, last in _together(self.bounds, 0 if self.counted else room):
             start, stop = int(self.bounds[first]), int(self.bounds[last])
-            bucket, columns, n = int(self.buckets[first]), _empty_counts(stop - start), 0
+            bucket, columns, n = int(self.buckets[first]), empty_counts(stop - start), 0
             more = None
             for begin, end in pairwise(self.bounds[first : last + 1].tolist()):
                 words = self.words[begin:end]
@@ -107,12 +103,21 @@ class Labelled:
                 n += kernels.tally_sorted(words, np.uint64(self.top), *(column[n:] for column in columns))
             keys, neg, pos = (column[:n] for column in columns)
             if more is None or not more.keys.size:
-                yield Counts(keys, _no_rest(keys), neg, pos, bucket=bucket)
+                yield Counts(keys, no_rest(keys), neg, pos, bucket=bucket)
                 continue
             keys = np.concatenate((keys, more.keys))
             order = np.argsort(keys, kind="stable")  # of two sorted lists
             neg, pos = np.concatenate((neg, more.neg)), np.concatenate((pos, more.pos))
-            yield Counts(keys[order], _no_rest(keys), neg[order], pos[order], bucket=bucket)
+            yield Counts(keys[order], no_rest(keys), neg[order], pos[order], bucket=bucket)
+
+    def ranked(self, above: tuple[Any, Any], negatives: Any) -> Ranked:
+        """`Ranked` of the distinct keys, which are not stored; only without `counted`."""
+        spare = np.empty(np.diff(self.bounds).max(initial=0), np.uint64)
+        for begin, end in pairwise(self.bounds.tolist()):
+            sort_words(self.words[begin:end], spare)
+        sums = RankSums(above, negatives)
+        rank_sorted(self.words, sums.above, sums.twice, sums.sums)
+        return sums.ranked()
 
     def counted_words(self) -> tuple[Array, Array]:
         """The keys of `counted` as words with label 0, and the index of the first one of each stretch."""
@@ -139,41 +144,6 @@ class Unsorted:
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts."""
         yield grouped(self.neg, self.pos, bucket=self.bucket)
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """Rows with weights in small buckets of 16-bit words, at their addresses.
-
-    Attributes
-    ----------
-    places : SegmentAddresses of all buckets of an interval
-    first : the first of these buckets, as an index in `places`
-    items : int64 array of shape (n_buckets,), the items of each of these buckets
-    buckets : int64 array of shape (n_buckets,), the upper bits of their keys
-    """
-
-    places: SegmentAddresses
-    first: int
-    items: Array
-    buckets: Array
-
-    def counts(self) -> Iterator[Counts]:
-        """Distinct keys with their counts; weights are added in the order of the segments, as in `weighed`."""
-        size = int(self.items.sum())
-        columns = *_empty_counts(size), *np.empty((2, size))
-        n = weigh_words(self.places.at, self.places.weights, self.items, self.buckets, self.first, *columns)
-        keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
-        yield Counts(keys, _no_rest(keys), neg, pos, neg_weight, pos_weight)
-
-    def ranked(
-        self, before_neg: float, before_pos: float, total_neg: float
-    ) -> tuple[tuple[float, float, float, float], tuple[int, int]]:
-        """`streameval.kernels.ranking.ranked_weights` of the distinct keys, which are not stored; rows by label."""
-        at = self.places.at, self.places.weights, self.items, self.first
-        found: tuple[tuple[float, float, float, float], tuple[int, int]]
-        found = rank_words(*at, before_neg, before_pos, total_neg)
-        return found
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:
@@ -260,12 +230,12 @@ def _order_rest(words: Array, rest: Array, order: Array) -> None:
     kernels.order_rest(words[first:], rest, order[first:])
 
 
-def _empty_counts(keys: int) -> tuple[Array, Array, Array]:
+def empty_counts(keys: int) -> tuple[Array, Array, Array]:
     """Arrays for keys, their negatives and their positives."""
     return np.empty(keys, np.uint64), np.empty(keys, np.int64), np.empty(keys, np.int64)
 
 
-def _no_rest(keys: Array) -> Array:
+def no_rest(keys: Array) -> Array:
     """An array of further words for keys that have none."""
     return np.empty((keys.size, 0), np.uint64)
 
@@ -308,42 +278,6 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
                 kernels.tally_weights(words, weight, sums, errors)
     keys, neg, pos = kernels.harvest(table, np.uint64(bucket << 16), items)
     if not weighted:
-        return Counts(keys, _no_rest(keys), neg, pos)
+        return Counts(keys, no_rest(keys), neg, pos)
     found = keys & np.uint64(0xFFFF)
-    return Counts(keys, _no_rest(keys), neg, pos, *(sums[found] + errors[found] for sums, errors in weights))
-
-
-def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
-    """Distinct 32-bit keys of the buckets from `bucket` on, whose 16-bit words are at the addresses `rows`.
-
-    Yields about `room` keys at a time, and at least those of one bucket.
-    """
-    try:
-        table, seen = _TABLES.pop()
-    except IndexError:  # other threads hold them all
-        table, seen = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
-    items, done = np.diff(rows.starts[:, ::2]).sum(axis=0), 0
-    most = min(max(room, WORDS), _ROOM, int(items.clip(max=WORDS).sum()))
-    while done < items.size:
-        columns = _empty_counts(most + 1)
-        done, n = tally_words(rows, items, bucket, done, table, seen, *columns)
-        keys, neg, pos = (column[:n] for column in columns)
-        yield Counts(keys, _no_rest(keys), neg, pos)
-    _TABLES.append((table, seen))
-
-
-def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
-    """Distinct 32-bit keys of one bucket, with weights; the bucket is at index `at` of the addresses.
-
-    Weights are added in the order of the segments, as in `tallied`.
-    """
-    own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * at : 2 * at + 3]))
-    [counts] = words_counted(own, bucket, WORDS)
-    sums = np.empty((2, counts.keys.size))
-    try:
-        table = _SUMS.pop()
-    except IndexError:  # other threads hold them all
-        table = np.zeros((WORDS, SUMS))
-    sum_words(own, weights, 0, counts.keys, table, *sums)
-    _SUMS.append(table)
-    return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
+    return Counts(keys, no_rest(keys), neg, pos, *(sums[found] + errors[found] for sums, errors in weights))

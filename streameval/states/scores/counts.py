@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels import keys as kernels
+from streameval.kernels.exact import HELD
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_f4
 from streameval.kernels.ranking import exact_parts
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.grouping import Weighed
+from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals
@@ -36,7 +37,6 @@ from streameval.states.scores.units import in_units, unit_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
 __all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays", "score_part"]
@@ -270,19 +270,20 @@ class ScoreCounts(PlainState):
                 before = _after(part, int(counts.neg.sum()), int(counts.pos.sum()))
 
     def ranked_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ScorePart | RankedPart]:
-        """As `parts`, for metrics that only rank: the groups of rows with weights are not stored."""
+        """As `parts`, for metrics that only rank: most groups are not stored."""
         total, before = self.totals(), self._span(shard[0])
-        if not total.weighted or total.unit:
+        if total.unit if total.weighted else total.pos >= HELD:
             yield from self.parts(shard, budget)
             return
-        for rows in self.keyed.grouped_or_weighed(shard, budget):
+        for rows in self.keyed.grouped_or_ranked(shard, budget):
             part: ScorePart | RankedPart
-            if isinstance(rows, Weighed):
-                ranked, found = rows.ranked(before.neg_weight, before.pos_weight, total.neg_weight)
-                part = RankedPart(ranked, before, total)
-            else:
+            if isinstance(rows, Counts):
                 part = score_part(rows, before, total, self.spec)
                 found = int(rows.neg.sum()), int(rows.pos.sum())
+            else:
+                ranked = rows.ranked((before.n, before.p), total.n)
+                part = RankedPart(ranked, before, total)
+                found = ranked.neg, ranked.pos
             yield part
             before = _after(part, *found)
 

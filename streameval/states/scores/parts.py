@@ -27,6 +27,7 @@ from streameval.states.scores.types import compared
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval.states.keyed.ranked import Ranked
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
@@ -187,22 +188,22 @@ class ScorePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPart:
-    """What metrics with `only_ranks` need from consecutive groups of rows with weights, without the groups themselves.
+    """What metrics with `only_ranks` need from consecutive groups of equal score, without the groups themselves.
 
     Attributes
     ----------
-    ranked : see `ScorePart.ranked`
+    sums : Ranked
     before, total : see `ScorePart`
     """
 
-    ranked: tuple[float, float, float, float]
+    sums: Ranked
     before: Totals
     total: Totals
 
     @property
     def weights(self) -> tuple[float, float]:
         """The sums of n and of p."""
-        return self.ranked[2:]
+        return self.sums[2:4]
 
 
 def _swapped(t: Totals) -> Totals:

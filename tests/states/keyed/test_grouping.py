@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.states.keyed.counts import DENSE
-from streameval.states.keyed.grouping import Counts, Labelled, tallied, weighed
+from streameval.states.keyed.grouping import Counts, Labelled, tallied
+from streameval.states.keyed.in_place import weighed
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 6 * DENSE

@@ -1,0 +1,191 @@
+"""Areas of the curves from sorted words or from a table of words, without the groups of equal score.
+
+The sums are those of `streameval.kernels.ranking.area_counts` and `precision_counts`: only groups with positives have a
+term. Rows are counted from the best score down, so the rows and positives at the begin and at the end of such a group
+give its negatives and its positives, and those above. Whether a row ends a group with positives is unpredictable, so
+one loop collects these groups some hundred at a time without a branch; another one, which is vectorized, adds up their
+terms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.words import SPARSE
+from streameval.kernels.prefetch import lowest_bit, short_at, word_at
+from streameval.kernels.ranking import UNIT
+
+__all__ = ["HALF_BUCKETS", "place_words", "rank_buckets", "rank_sorted"]
+
+HALF_BUCKETS = 1 << 15  # buckets of 16-bit words that 32 bits tell apart, with the word and the label
+
+_UNIT = float(UNIT)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_ZERO, _ONE, _BITS, _INSIDE = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+_KEY_BITS, _ONE_HALF = np.uint64(17), np.uint64(HALF_BUCKETS - 1)
+_GROUPS_AT_ONCE = 1 << 9
+
+
+@inlined
+def _scratch():
+    """Rows before and after each collected group, and positives after it, preceded by those before the first."""
+    room = _GROUPS_AT_ONCE + 1
+    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room + 1, np.int64)
+
+
+@inlined
+def _add_up(groups, found, twice, sums):
+    """Add the terms of the first groups to the sums; `twice` is twice the number of all negatives."""
+    begin, end, hits = groups
+    area, area_low, share, share_low = sums[0], sums[1], sums[2], sums[3]
+    for k in range(np.int64(found)):
+        pos = np.uint64(hits[k + 1] - hits[k])
+        factor = np.uint64(twice - (begin[k] - hits[k]) - (end[k] - hits[k + 1]))
+        area += pos * (factor >> _HALF)
+        area_low += pos * (factor & _LOW)
+        rate = np.uint64(np.int64(hits[k + 1] / end[k] * _UNIT))  # processors convert floats to signed words
+        share += pos * (rate >> _HALF)
+        share_low += pos * (rate & _LOW)
+    sums[0], sums[1], sums[2], sums[3] = area, area_low, share, share_low
+
+
+@jit
+def rank_sorted(words, above, twice, sums):
+    """Add the terms of sorted `labelled` words to the sums.
+
+    Parameters
+    ----------
+    words : uint32 or uint64 array of shape (n,): the key, and the label in the lowest bit
+    above : int64 array of shape (2,), rows and positives above; those of the words are added
+    twice : twice the number of all negatives
+    sums : uint64 array of shape (4,): the sums of `area_counts` and of `precision_counts`
+    """
+    if not words.size:
+        return
+    groups = begin, end, hits = _scratch()
+    rows, true, one, word = above[0], above[1], words.dtype.type(1), words[0]
+    first, before = rows, true  # of the group
+    for start in range(1, words.size, _GROUPS_AT_ONCE):
+        found = _ZERO
+        hits[0] = before
+        for i in range(start, min(start + _GROUPS_AT_ONCE, words.size)):
+            after = words[i]
+            true += np.int64(word & one)
+            rows += 1
+            begin[found], end[found], hits[found + _ONE] = first, rows, true
+            last = (word ^ after) > one
+            found += np.uint64(last & (true != before))
+            before = true if last else before
+            first = rows if last else first
+            word = after
+        _add_up(groups, found, twice, sums)
+    true += np.int64(word & one)
+    begin[0], end[0], hits[0], hits[1] = first, rows + 1, before, true
+    _add_up(groups, true != before, twice, sums)
+    above[0], above[1] = rows + 1, true
+
+
+@jit
+def place_words(rows, tallied, bucket, out):
+    """Copy the 16-bit words of consecutive buckets from all segments, without the buckets that are tallied.
+
+    Parameters
+    ----------
+    rows : `streameval.kernels.singletons.Addresses` of the buckets
+    tallied : bool array of shape (n_buckets,)
+    bucket : number of the first bucket
+    out : uint32 array: the bucket, without its highest bit, the word, and the label in the lowest bit
+    """
+    n = _ZERO
+    for b in range(tallied.size):
+        if tallied[b]:
+            continue
+        for label in range(2):
+            high = np.uint32(((np.uint64(bucket + b) & _ONE_HALF) << _KEY_BITS) | np.uint64(label))
+            for r in range(rows.words.size):
+                words, first = rows.words[r], rows.starts[r, 2 * b + label]
+                size = rows.starts[r, 2 * b + label + 1] - first
+                taken = out[n : n + np.uint64(size)]
+                for i in range(size):
+                    taken[i] = np.uint32(short_at(words, first + i) << _ONE) | high
+                n += np.uint64(size)
+
+
+@jit
+def rank_buckets(rows, items, tallied, bucket, words, table, seen, above, twice, sums):
+    """Add the terms of consecutive buckets of 16-bit words to the sums, as `rank_sorted`.
+
+    Parameters
+    ----------
+    rows : `streameval.kernels.singletons.Addresses` of the buckets
+    items : int64 array of shape (n_buckets,), the items of each bucket
+    tallied : bool array of shape (n_buckets,); items with counts must be in buckets that are tallied
+    bucket : number of the first bucket
+    words : the words that `place_words` copied, sorted within each half of all buckets
+    table, seen : as `streameval.kernels.keyed.words.tally_words` takes them
+    """
+    first = b = np.int64(0)
+    while b < items.size:
+        if tallied[b]:
+            _tally(rows, b, table, above, twice, sums, items[b], seen)
+            b += 1
+            continue
+        size, half = np.int64(0), (bucket + b) // HALF_BUCKETS
+        while b < items.size and not tallied[b] and (bucket + b) // HALF_BUCKETS == half:
+            size += items[b]
+            b += 1
+        rank_sorted(words[first : first + size], above, twice, sums)
+        first += size
+
+
+@jit
+def _tally(rows, b, table, above, twice, sums, items, seen):
+    """Count the words of one bucket in the table, and add the terms of its keys to the sums."""
+    for label in range(2):  # negatives are added to the lower half of an entry, positives to the upper half
+        shift = _HALF * np.uint64(label)
+        for r in range(rows.words.size):
+            words, counts = rows.words[r], rows.counts[r]
+            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
+                table[short_at(words, i)] += (word_at(counts, i) if counts else _ONE) << shift
+    groups = begin, end, hits = _scratch()
+    row, true = above[0], above[1]
+    if items >= SPARSE:
+        for start in range(0, table.size, _GROUPS_AT_ONCE):
+            found = _ZERO
+            hits[0] = true
+            for k in range(start, start + _GROUPS_AT_ONCE):
+                both = table[k]
+                table[k] = 0
+                pos = np.int64(both >> _HALF)
+                begin[found] = row
+                row += np.int64(both & _LOW) + pos
+                true += pos
+                end[found], hits[found + _ONE] = row, true
+                found += np.uint64(pos != 0)
+            _add_up(groups, found, twice, sums)
+        above[0], above[1] = row, true
+        return
+    for r in range(rows.words.size):
+        words = rows.words[r]
+        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
+            word = short_at(words, i)
+            seen[word >> _BITS] |= _ONE << (word & _INSIDE)
+    for k in range(seen.size):
+        bits = seen[k]
+        seen[k] = 0
+        found = _ZERO
+        hits[0] = true
+        while bits:
+            word = (np.uint64(k) << _BITS) | lowest_bit(bits)
+            bits &= bits - _ONE
+            both = table[word]
+            table[word] = 0
+            pos = np.int64(both >> _HALF)
+            begin[found] = row
+            row += np.int64(both & _LOW) + pos
+            true += pos
+            end[found], hits[found + _ONE] = row, true
+            found += np.uint64(pos != 0)
+        _add_up(groups, found, twice, sums)
+    above[0], above[1] = row, true
