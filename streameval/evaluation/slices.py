@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,14 @@ class SlicedStates:
     states: Mapping[Any, Any]
     wanted: Sequence[MetricRequest]
 
+    @cached_property
+    def _named(self) -> dict[tuple[By, Any], dict[str, Any]]:
+        return {}
+
+    def named(self, key: By, group: Any) -> dict[str, Any]:
+        """The values of a slice by column, one object for all of its results."""
+        return self._named.setdefault((key, group), dict(zip(key.columns, group, strict=True)))
+
     def grouped(self, wanted: MetricRequest, key: By) -> Any:
         """The state of a request by the groups of a slicing."""
         return self.slicing.grouped(self.states, wanted.spec, key)
@@ -73,14 +82,13 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
         grouped = [(w, states.get(w)) for w in sliced.wanted]
         found = []
         for start in range(0, len(groups), _CHUNK):
-            found += _finalized(engine, grouped, groups[start : start + _CHUNK], own, cut, weighted=weighted)
+            found += _finalized(sliced, key, grouped, groups[start : start + _CHUNK], own, cut, weighted=weighted)
         found.sort(key=lambda slice_: -slice_[0])
-        for _, group, scalars in found:
-            named = dict(zip(key.columns, group, strict=True))
-            yield from (replace(scalar, slice=named) for scalar in scalars)
+        for _, scalars in found:
+            yield from scalars
 
 
-_Found = tuple[int, list[Scalar]]  # rows of a slice, those left out included, and its results
+_Found = tuple[int, list[Scalar]]  # rows of a slice, those left out included, and its results with its name
 
 Swept = dict[MetricRequest, dict[Any, dict[Any, _Found]]]
 """What one sweep finalized, by slicing and group; all rows are slicing and group None."""
@@ -102,21 +110,25 @@ def sweep(sliced: SlicedStates) -> Swept:
             cut = values.pop() if w.family.sweep_metrics else {}
             for (k, name), (_, own) in group_sweep.groups.items():
                 key = None if (k, name) == WHOLE else slicing.keys[k]
+                group = key and key.group(name)
+                named = None if key is None else sliced.named(key, group)
                 by_metric = [by_name[k, name] for by_name in values]
-                swept[key][key and key.group(name)] = _swept(w, own, by_metric, cut.get((k, name)))
+                swept[key][group] = _swept(w, own, by_metric, named, cut.get((k, name)))
         else:
             found |= {w: swept} if group_sweeps else {}
     return found
 
 
-def _swept(w: MetricRequest, state: Any, values: Sequence[Any], cut: int | None) -> _Found:
+def _swept(
+    w: MetricRequest, state: Any, values: Sequence[Any], named: dict[str, Any] | None, cut: int | None
+) -> _Found:
     """The rows of all rows or of a slice, and the results."""
     counted = w.family.counted(w, state)
     share = None if cut is None else cut / max(1, counted.rows)
     made = (scalar(metric, value) for metric, value in zip(w.metrics, values, strict=True))
     rows, positives = counted.rows, counted.positives
-    found = [replace(each, of=w.of, rows=rows, positives=positives, cut_share=share) for each in made]
-    return _rows(counted), found
+    facts: dict[str, Any] = {"of": w.of, "rows": rows, "positives": positives, "slice": named, "cut_share": share}
+    return _rows(counted), [replace(each, **facts) for each in made]
 
 
 def whole_results(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept) -> Iterator[Scalar]:
@@ -131,38 +143,49 @@ def _rows(counted: Counted) -> int:
 
 
 def _finalized(
-    engine: Engine,
+    sliced: SlicedStates,
+    key: By,
     grouped: Sequence[tuple[MetricRequest, Any]],
     groups: Sequence[Any],
     swept: Mapping[MetricRequest, Mapping[Any, _Found]],
     cut: Mapping[MetricRequest, Mapping[Any, int]],
     *,
     weighted: bool,
-) -> list[tuple[int, Any, list[Scalar]]]:
-    """For each of some slices its rows, its group, and its results in the order of the requests."""
-    due = [(w, state, [group for group in groups if group not in swept.get(w, ())]) for w, state in grouped]
-    jobs = [(w, one) for w, state, rest in due if rest for one in state.several(rest, engine.budget)]
+) -> list[_Found]:
+    """For each of some slices its rows, and its results in the order of the requests."""
+    engine, known = sliced.engine, [swept.get(w, {}) for w, _ in grouped]
+    due = zip(grouped, ([group for group in groups if group not in has] for has in known), strict=True)
+    jobs = [(w, one) for (w, state), rest in due if rest for one in state.several(rest, engine.budget)]
     engine.budget.release_spares()
-    values = finalize(engine, jobs)
-    alone = iter(jobs)
-    found: list[tuple[int, Any, list[Scalar]]] = [(0, group, []) for group in groups]
-    for w, _ in grouped:
+    values, alone = finalize(engine, jobs), iter(jobs)
+    found: list[_Found] = [(0, []) for _ in groups]
+    for (w, _), has in zip(grouped, known, strict=True):
+        shared = cut.get(w, {})
         for i, group in enumerate(groups):
-            known = swept.get(w, {}).get(group)
-            more, own = known or _alone(*next(alone), values, weighted=weighted)
-            rows, _, scalars = found[i]
-            shared = cut.get(w, {}).get(group)
-            if shared is not None:
-                own = [replace(scalar, cut_share=shared / max(1, scalar.rows)) for scalar in own]
-            found[i] = max(rows, more), group, [*scalars, *own]
+            more, own = has.get(group) or _alone(
+                *next(alone), values, sliced.named(key, group), shared.get(group), weighted=weighted
+            )
+            rows, others = found[i]
+            found[i] = max(rows, more), others + own
     return found
 
 
-def _alone(wanted: MetricRequest, state: Any, values: Iterator[Scalar], *, weighted: bool) -> _Found:
+def _alone(
+    wanted: MetricRequest,
+    state: Any,
+    values: Iterator[Scalar],
+    named: dict[str, Any],
+    cut: int | None,
+    *,
+    weighted: bool,
+) -> _Found:
     """The rows of a slice that was finalized on its own, and its results."""
     counted = wanted.family.counted(wanted, state)
     own = [next(values) for _ in wanted.metrics]
-    return _rows(counted), usable(wanted, state, own) if weighted else own
+    made = usable(wanted, state, own) if weighted else own
+    shares = (None if cut is None else cut / max(1, each.rows) for each in made)
+    found = (replace(each, slice=named, cut_share=share) for each, share in zip(made, shares, strict=True))
+    return _rows(counted), list(found)
 
 
 def usable(wanted: MetricRequest, state: Any, values: Sequence[Scalar]) -> list[Scalar]:

@@ -1,6 +1,7 @@
 """Count the clusters of all rows and of every group by size, bucket by bucket, directly from the segments.
 
-A row is a cell, the key of a cluster with a group (`streameval.kernels.blocks.clusters`). As in
+A row is a cell, the key of a cluster with the code of a group, which takes the lowest bits of the last word
+(`streameval.kernels.blocks.clusters`) or all of it. As in
 `streameval.kernels.keyed.sizes`, a row that is alone in its slot is a singleton, of all rows and of its group. The
 others are counted in a hash table of clusters, each with the group of its rows, or `_SHARED` if several groups have
 rows in it. Rows of shared clusters are counted again, by cluster and group; these are the rows of cut clusters.
@@ -10,16 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.prefetch import word_at
 
 __all__ = ["tally_groups"]
 
-_CELL = np.uint64((1 << BLOCK_BITS) - 1)  # mask of the bits of the last word that tell groups apart
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
-_ONE, _HALF, _WORD_BITS = np.uint64(1), np.uint64(32), np.uint64(64)
+_NONE, _ONE, _HALF, _WORD_BITS = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(64)
 _MARKS = 4  # least number of slots per marked row
 _PATIENCE = 32  # mean probes per row; more suggest that keys were chosen to collide
 _SHARED = np.uint64(0)  # no group; groups are numbered from 1
@@ -42,32 +41,32 @@ def _items_of(starts, code, stop):
 
 
 @inlined
-def _mark(rows, b, shift, marks):
+def _mark(rows, b, known, shift, marks):
     """Count the items of each slot, up to 2; an item with a count counts as several."""
     for r in range(rows.starts.shape[0]):
         words, again = rows.words[r], np.uint8(rows.counts[r] != 0)
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-            slot = (word_at(words, i) << _ONE) >> shift
+            slot = (word_at(words, i) << known) >> shift
             marks[slot] = np.uint8(1) + (np.uint8(marks[slot] != 0) | again)
 
 
 @inlined
-def _keep(rows, owners, b, columns, shift, marks, kept, tags, alone):
+def _keep(rows, owners, b, columns, code_bits, known, shift, marks, kept, tags, alone):
     """Count the items of a bucket that are alone in their slots; write the others to `kept`, and return how many."""
     n = np.uint64(0)
     for r in range(rows.starts.shape[0]):
         words, rest, counts = rows.words[r], rows.rest[r], rows.counts[r]
         for label in range(2):
             for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
-                word = word_at(words, i)
-                last = word_at(rest, i) if columns else word
-                kept[n, 0] = ((word << _ONE) if columns else (word & ~_CELL)) | _ONE
+                word = last = word_at(words, i)
+                kept[n, 0] = ((word << _ONE) if columns else (word & ~code_bits)) | _ONE
                 kept[n, 1] = word_at(counts, i) if counts else _ONE
                 for c in range(columns):
-                    kept[n, 2 + c] = last & ~_CELL
-                tag = 2 * owners[last & _CELL] + label
+                    last = word_at(rest, i * columns + c)
+                    kept[n, 2 + c] = last & ~(code_bits if c == columns - 1 else _NONE)
+                tag = 2 * owners[last & code_bits] + label
                 tags[n] = tag
-                shared = np.uint64(marks[(word << _ONE) >> shift] != 1)
+                shared = np.uint64(marks[(word << known) >> shift] != 1)
                 alone[tag] += np.int64(_ONE - shared)
                 n += shared
     return np.int64(n)
@@ -197,14 +196,16 @@ def _cleared(table, clean, bits):
 
 
 @jit
-def tally_groups(rows, owners, further, first, clusters, positives, cut):
+def tally_groups(rows, owners, further, code_bits, known, first, clusters, positives, cut):
     """Count the clusters of each bucket by size and sum their positives, for all rows and for each group.
 
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets
     owners : int64 array of shape (n_codes,), the group of each code, from 1 on; all rows together are group 0
-    further : tuple whose length is the number of further words in a key, at most one
+    further : tuple whose length is the number of further words in a key
+    code_bits : uint64, the bits of the last word that hold the code
+    known : uint64, the number of the highest bits of the first word that are equal in a bucket
     first : number of the first bucket to count
     clusters, positives : int64 arrays of shape (n_sizes, n_groups + 1), updated in place
     cut : int64 array of shape (n_groups + 1,), rows of each group in clusters shared with other groups; updated in
@@ -230,8 +231,8 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
             return b, large[:found]
         bits = table_bits(_MARKS * items)
         marks[: 1 << bits] = 0
-        _mark(rows, b, _WORD_BITS - bits, marks)
-        n = _keep(rows, owners, b, columns, _WORD_BITS - bits, marks, kept, tags, alone)
+        _mark(rows, b, known, _WORD_BITS - bits, marks)
+        n = _keep(rows, owners, b, columns, code_bits, known, _WORD_BITS - bits, marks, kept, tags, alone)
         bits = table_bits(2 * n)
         clean = _cleared(table, clean, bits)
         keys = _count(kept, tags, n, columns, table, bits, used, places)

@@ -55,19 +55,21 @@ class SizeTable:
 
     @classmethod
     def _summed(cls, size: Array, clusters: Array, positives: Array, labelled: Array | None) -> SizeTable:
-        sizes, index = np.unique(size, return_inverse=True)
+        order = np.argsort(size, kind="stable")
+        size = size[order]
+        first = np.flatnonzero(np.append(True, size[1:] != size[:-1])[: size.size])
 
         def summed(values: Array) -> Array:
-            total = np.zeros(sizes.size, np.asarray(values).dtype)
-            np.add.at(total, index, values)
-            return total
+            return np.add.reduceat(values[order], first) if first.size else values
 
-        return cls(sizes, summed(clusters), summed(positives), None if labelled is None else summed(labelled))
+        return cls(size[first], summed(clusters), summed(positives), None if labelled is None else summed(labelled))
 
     @classmethod
     def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
         """The table of the clusters of all tables; either all tables count labelled rows or none does."""
         parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
+        if len(parts) == 1:
+            return parts[0]
         size, clusters, positives = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
         )

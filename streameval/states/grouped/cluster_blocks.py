@@ -32,10 +32,10 @@ from streameval.kernels.blocks.clusters import (
     sorted_cells,
 )
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.kernels.keys import unmix
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS
-from streameval.states.clusters.cell_words import fixed_bits
+from streameval.states.clusters.cell_words import NARROW, fixed_bits
 from streameval.states.clusters.counts import null_rows_by_block
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
@@ -43,8 +43,8 @@ from streameval.states.grouped.derived_clusters import DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
-from streameval.states.keyed.ids import id_words, identify
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout
+from streameval.states.keyed.ids import identify
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval
 from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_BLOCKS", "BlockedClusters", "BlockedClustersBuilder", "cell_layout", "encode_rows", "row_counts"]
+__all__ = ["MOST_BLOCKS", "BlockedClusters", "BlockedClustersBuilder", "encode_rows", "row_counts"]
 
 MOST_BLOCKS = 1 << BLOCK_BITS
 
@@ -65,11 +65,6 @@ _REST = np.uint64(64 - BLOCK_BITS)
 _TOP = np.uint64(1 << 63)
 _LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
 _NONE = np.empty(0, np.uint64)
-
-
-def cell_layout(inner: Any) -> Layout:
-    """Layout of the cells of a cluster spec."""
-    return Layout(ID_BUCKETS, 64, words=id_words(inner.type, inner.scope), partial=BLOCK_BITS)
 
 
 def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
@@ -96,7 +91,7 @@ class BlockedClustersBuilder:
 
     def __init__(self, spec: Any, budget: Budget, capacity: int) -> None:
         self._spec, self._budget = spec, budget
-        self._segments = SegmentBuilder(cell_layout(spec.inner), budget, capacity)
+        self._segments = SegmentBuilder(NARROW.layout(spec.inner), budget, capacity)
         self._rows, self._nulls = np.zeros((2, spec.key.count, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -168,7 +163,7 @@ class BlockedClusters(PlainState):
     @classmethod
     def empty(cls, spec: Any) -> BlockedClusters:
         """The empty state."""
-        return cls(spec, KeyedCounts(cell_layout(spec.inner)), *np.zeros((3, spec.key.count, 2), np.int64))
+        return cls(spec, KeyedCounts(NARROW.layout(spec.inner)), *np.zeros((3, spec.key.count, 2), np.int64))
 
     @classmethod
     def read(
@@ -187,7 +182,7 @@ class BlockedClusters(PlainState):
         for name, facts in groups:
             block = spec.key.group(name)
             empty.single_rows[block], empty.dropped_rows[block] = facts.astype(np.int64).reshape(2, 2)
-        segments = SegmentBuilder.fitting(cell_layout(spec.inner), budget, 1 << 18, counted=True)
+        segments = SegmentBuilder.fitting(NARROW.layout(spec.inner), budget, 1 << 18, counted=True)
         for batch in batches:
             names = batch.column("group").dictionary_encode()
             numbers = np.array([spec.key.group(name) for name in names.dictionary.to_pylist()], np.uint16)

@@ -1,20 +1,20 @@
 """ClusterSweep: the size tables of all rows and of every group, from one pass over the rows of all groups.
 
-It works for interleaved groups and for groups that stand apart. The pass also counts the rows of each group in clusters
-that it shares with other groups (`streameval.kernels.grouped.sizes`).
+Groups that are not interleaved are interleaved first: without copying rows, except for those under composite keys. The
+pass also counts the rows of each group in clusters that it shares with other groups
+(`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
-from streameval.kernels.blocks.clusters import cell_bounds
 from streameval.kernels.grouped.sizes import tally_groups
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.group_sweep import WHOLE
 from streameval.states.grouped.interleaved.clusters import InterleavedClusters, interleaves_clusters
 from streameval.states.protocol import PlainState, Totals
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.clusters.counts import ClusterSpec
     from streameval.states.grouped.state import Grouped
-    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 __all__ = ["ClusterSweep", "ClusterSweepPart", "GroupOfClusters"]
 
 _CELLS = 1 << 18  # entries of the tables by size, over all groups; clusters too large for them are rare
+_SHARDS = 16  # shards are at least as many, if there are enough rows
+_SHARE = 8 * 24 * _CELLS  # bytes of the budget for each shard: eight times the size of its tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +40,44 @@ class ClusterSweepPart:
 
     Attributes
     ----------
-    tables : the size table of all rows, then that of each group
+    starts : int64 array of shape (n_groups + 2,), index of the first size of each group; all rows are group 0
+    table : SizeTable, the sizes of all rows, then those of each group
     cut : int64 array of shape (1 + n_groups,), rows of each group in clusters shared with other groups
+    present : the groups that the part has something of
     """
 
-    tables: Sequence[SizeTable]
+    starts: Array
+    table: SizeTable
     cut: Array
+    present: Sequence[int]
 
-    @property
-    def present(self) -> range:
-        """All groups."""
-        return range(len(self.tables))
+    @classmethod
+    def of(cls, clusters: Array, positives: Array, large: Array, cut: Array, *, first: bool) -> ClusterSweepPart:
+        """The part whose clusters `tally_groups` counted; all groups are present in the first part."""
+        groups, sizes = np.nonzero(clusters.T)
+        owners = np.concatenate((groups, large[:, 0]))
+        columns = [
+            np.concatenate(pair)
+            for pair in (
+                (sizes, large[:, 1]),
+                (clusters[sizes, groups], np.ones(len(large), np.int64)),
+                (positives[sizes, groups], large[:, 2]),
+            )
+        ]
+        if len(large):
+            order = np.lexsort((columns[0], owners))
+            owners, columns = owners[order], [column[order] for column in columns]
+            own = (np.diff(owners, prepend=-1) != 0) | (np.diff(columns[0], prepend=-1) != 0)
+            at = np.flatnonzero(own)
+            owners, columns = owners[at], [columns[0][at], *(np.add.reduceat(each, at) for each in columns[1:])]
+        starts = np.searchsorted(owners, np.arange(cut.size + 1))
+        present = range(cut.size) if first else np.flatnonzero(np.diff(starts)).tolist()
+        return cls(starts, SizeTable(*columns), cut, present)
 
     def one(self, group: int) -> SizeTable:
         """The size table of one group."""
-        return self.tables[group]
+        at, table = slice(self.starts[group], self.starts[group + 1]), self.table
+        return SizeTable(table.size[at], table.clusters[at], table.positives[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,80 +114,101 @@ class ClusterSweep(PlainState):
 
     Attributes
     ----------
-    inner : ClusterSpec
-    keyed : KeyedCounts, the rows of all groups, interleaved
+    rows : InterleavedClusters, all groups
     owners : int64 array of shape (n_codes,), the number of the group of each code
     groups : by slicing and name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
+    most : largest number of shards, whose tables are in memory together
     """
 
     spec = None  # policies apply to the groups
 
-    inner: ClusterSpec
-    keyed: KeyedCounts
+    rows: InterleavedClusters
     owners: Array
     groups: Mapping[tuple[int, bytes], tuple[int, GroupOfClusters]]
+    most: int = _SHARDS
 
     @classmethod
-    def of(cls, grouped: Grouped, slicing: int) -> ClusterSweep | None:
-        """The sweep of a slicing; None if some groups have composite keys, or if rows without a label count."""
-        inner, interleaved = grouped.spec.inner, cast("InterleavedClusters | None", grouped.interleaved)
-        if (
-            not interleaves_clusters(inner, grouped.spec.key)
-            or len(grouped.composite.table)
-            or len(grouped.apart) > MOST_BLOCKS
-        ):
+    def of(cls, grouped: Grouped, slicing: int, budget: Budget | None = None) -> ClusterSweep | None:
+        """The sweep of a slicing; None if rows without a label count."""
+        inner = grouped.spec.inner
+        if not interleaves_clusters(inner, grouped.spec.key):
             return None
+        found = [] if grouped.interleaved is None else [cast("InterleavedClusters", grouped.interleaved)]
         if grouped.apart:
-            apart = InterleavedClusters.of(inner, grouped.apart)
-            if interleaved is not None and not apart.fits(interleaved):
-                return None
-            interleaved = apart if interleaved is None else apart.merge(interleaved)
-        interleaved = interleaved or InterleavedClusters.empty(inner)
-        names, codes = interleaved.named_codes()
-        owners = np.zeros(MOST_BLOCKS, np.int64)
+            found.append(InterleavedClusters.of(inner, grouped.apart))
+        if len(grouped.composite.table):
+            found.append(InterleavedClusters.of_composite(grouped.composite, budget))
+        rows = reduce(InterleavedClusters.merge, found or [InterleavedClusters.empty(inner)])
+        names, codes = rows.named_codes()
+        owners = np.zeros(max(codes, default=0) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
-        groups = {WHOLE: (0, GroupOfClusters.of(interleaved.table.facts.sum(axis=0)))}
-        for number, (name, facts) in enumerate(zip(names, interleaved.table.facts, strict=True), start=1):
+        groups = {WHOLE: (0, GroupOfClusters.of(rows.table.facts.sum(axis=0)))}
+        for number, (name, facts) in enumerate(zip(names, rows.table.facts, strict=True), start=1):
             groups[slicing, name] = number, GroupOfClusters.of(facts)
-        return cls(inner, interleaved.keyed, owners, groups)
+        return cls(rows, owners, groups, max(_SHARDS, (budget.limit if budget else 0) // _SHARE))
+
+    @cached_property
+    def _intervals(self) -> list[Interval]:
+        """Intervals of buckets whose rows are swept at a time."""
+        return self.rows.keyed.intervals() or [(0, 0)]
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
-        return self.keyed.intervals() or [(0, 0)]
+        found = self._intervals
+        each = -(-len(found) // self.most)
+        return [(found[i][0], found[min(i + each, len(found)) - 1][1]) for i in range(0, len(found), each)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSweepPart]:
         """The clusters of a shard, as the only part."""
-        groups = len(self.groups)
+        groups, first = len(self.groups), shard[0] == self._intervals[0][0]
         clusters, positives = np.zeros((2, max(2, min(_CELLS // groups, 1 << 12)), groups), np.int64)
         cut, listed = np.zeros(groups, np.int64), [np.zeros((0, 3), np.int64)]
-        columns, first, (start, stop) = (0,) * (self.keyed.layout.words - 1), 0, shard
-        places = self.keyed.places(start, stop) if start < stop else None
-        while places is not None and start + first < stop:
-            first, large = tally_groups(places.at, self.owners, columns, first, clusters, positives, cut)
-            listed.append(large)
-            if start + first < stop:
-                listed += self._sorted((start + first, start + first + 1), budget, cut)
-                first += 1
-        if shard == self.shards()[0]:
+        for interval in self._intervals:
+            if shard[0] <= interval[0] and interval[1] <= shard[1]:
+                listed += self._tallied(interval, budget, clusters, positives, cut)
+        if first:
             single = np.array([group.single_rows for _, group in self.groups.values()])
             clusters[1] += single.sum(axis=1)
             positives[1] += single[:, 1]
-        large, tables = np.concatenate(listed), []
-        for group in range(groups):
-            sizes, own = np.flatnonzero(clusters[:, group]), large[large[:, 0] == group]
-            table = SizeTable(sizes, clusters[sizes, group], positives[sizes, group])
-            tables.append(SizeTable.union([table, SizeTable.of(own[:, 1], own[:, 2])]) if len(own) else table)
-        yield ClusterSweepPart(tables, cut)
+        yield ClusterSweepPart.of(clusters, positives, np.concatenate(listed), cut, first=first)
+
+    def _tallied(
+        self, interval: Interval, budget: Budget | None, clusters: Array, positives: Array, cut: Array
+    ) -> Iterator[Array]:
+        """Count the clusters of an interval; yields those that are too large for the tables, as `tally_groups` does."""
+        keyed, words, first, (start, stop) = self.rows.keyed, self.rows.words, 0, interval
+        form = (0,) * (keyed.layout.words - 1), words.code_bits, words.known
+        places = keyed.places(start, stop) if start < stop else None
+        while places is not None and start + first < stop:
+            first, large = tally_groups(places.at, self.owners, *form, first, clusters, positives, cut)
+            yield large
+            if start + first < stop:
+                yield from self._sorted((start + first, start + first + 1), budget, cut)
+                first += 1
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
         """The clusters of one bucket by sorting, in the form in which `tally_groups` lists large ones; fills `cut`."""
-        for counts in self.keyed.grouped(bucket, budget):
-            second = np.ascontiguousarray(counts.rest[:, 0]) if counts.rest.shape[1] else np.empty(0, np.uint64)
-            bounds = cell_bounds(counts.keys, second, np.array([0, counts.keys.size]), 0)
-            owners = self.owners[(second if second.size else counts.keys) & np.uint64(MOST_BLOCKS - 1)]
-            sides = np.column_stack((counts.neg + counts.pos, counts.pos))
-            yield np.column_stack((owners, sides))
-            whole = np.add.reduceat(sides, bounds[:-1])
-            yield np.column_stack((np.zeros(len(whole), np.int64), whole))
-            cells = np.diff(bounds)
-            np.add.at(cut, owners, sides[:, 0] * np.repeat(cells > 1, cells))
+        code_bits, width = self.rows.words.code_bits, self.rows.keyed.layout.words
+        ids, cells = np.empty((0, width), np.uint64), np.empty((0, 3), np.int64)  # of the last cluster so far
+        for counts in self.rows.keyed.grouped(bucket, budget):
+            keys = np.column_stack((counts.keys, counts.rest))
+            owners = self.owners[keys[:, -1] & code_bits]
+            keys[:, -1] &= ~code_bits
+            ids = np.concatenate((ids, keys))
+            cells = np.concatenate((cells, np.column_stack((owners, counts.neg + counts.pos, counts.pos))))
+            bounds = np.append(True, (ids[1:] != ids[:-1]).any(axis=1)).nonzero()[0]
+            yield from _listed(cells[: bounds[-1]], bounds[:-1], cut)
+            ids, cells = ids[bounds[-1] :], cells[bounds[-1] :]
+        yield from _listed(cells, np.zeros(1, np.int64), cut)
+
+
+def _listed(cells: Array, bounds: Array, cut: Array) -> Iterator[Array]:
+    """Cells, given by group, rows and positives, and the clusters that begin at `bounds`, as group 0; fills `cut`."""
+    if not len(cells):
+        return
+    yield cells
+    whole = np.add.reduceat(cells, bounds)
+    whole[:, 0] = 0
+    yield whole
+    several = np.diff(np.append(bounds, len(cells)))
+    np.add.at(cut, cells[:, 0], cells[:, 1] * np.repeat(several > 1, several))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.states.clusters.cell_words import as_clusters
+from streameval.states.clusters.cell_words import NARROW
 from streameval.states.clusters.counts import ClusterCounts
 from streameval.states.keyed.counts import KeyedCounts
 
@@ -32,7 +32,7 @@ class DerivedClusters(ClusterCounts):
     def of(cls, cells: Any) -> DerivedClusters:
         """The clusters of all blocks."""
         inner, held = cells.spec.inner, cells.keyed
-        keyed = KeyedCounts(inner.layout, tuple(map(as_clusters, held.segments)), held.full_outline)
+        keyed = KeyedCounts(inner.layout, tuple(map(NARROW.as_clusters, held.segments)), held.full_outline)
         return cls(inner, keyed, cells.single_rows.sum(axis=0), cells.dropped_rows.sum(axis=0), cells=cells)
 
     @property

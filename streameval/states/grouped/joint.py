@@ -223,7 +223,7 @@ def side_by_side(
     if not isinstance(first, Grouped):
         return []
     if not isinstance(first.interleaved, Interleaved):
-        made = [ClusterSweep.of(state, k) for k, state in enumerate(chain([first], states))]
+        made = [ClusterSweep.of(state, k, budget) for k, state in enumerate(chain([first], states))]
         return [] if None in made else [one for one in made if one is not None]
     if len(keys) > 1 or first.apart or len(first.composite.table) or first.spec.inner.weighted:
         return []

@@ -26,6 +26,7 @@ from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
+from streameval.states.clusters.cell_words import WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
@@ -400,18 +401,18 @@ def test_a_cluster_of_many_rows_is_counted_by_slice(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-def test_slices_of_clusters_may_be_more_than_words_tell_apart(
+def test_slices_of_clusters_may_be_more_than_narrow_words_tell_apart(
     kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Further ones are folded otherwise, in a batch, in a task, or in another process, with the same rows in each."""
+    """Further ones have wide words, in a batch, in a task, or in another process, with the same rows in each."""
     monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 5)
     label, columns = _sliced_clusters(4_000, 9, kind)
     one, other = _folded_clusters(label, columns, Budget(), 2)
     [foreign] = _folded_clusters(label[:900], {k: c.slice(0, 900) for k, c in columns.items()}, Budget(), 1)
     [last] = _folded_clusters(label[-900:], {k: c.slice(3_100) for k, c in columns.items()}, Budget(), 1)
     state = one.merge(other).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
-    assert state.interleaved is not None
-    assert state.apart
+    assert state.interleaved.words is WIDE
+    assert [one.interleaved.words is WIDE, last.interleaved.words is WIDE] == [False, False]
     again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
     for group, found in zip(state.groups(), state.several(state.groups()), strict=True):
         rows = again[columns["g"].to_numpy()[again] == group[0]]

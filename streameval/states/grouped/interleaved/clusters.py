@@ -1,11 +1,10 @@
 """Interleaved clusters: the rows of all groups of a cluster state in one table, by cluster.
 
-The key of a row is the key of its cluster with the code of its group, as in `streameval.states.grouped.cluster_blocks`:
-one word for integer ids, two for others. Folding a row takes the same time for a thousand groups as for one, and the
-same memory as in the state of all rows. One pass counts all groups (`streameval.states.grouped.cluster_sweep`). The
-states of all rows and of each group are computed from the table.
-
-A `GroupCodes` assigns at most 1,024 codes. Batches with further groups are folded in the other layouts.
+The key of a row is the key of its cluster with the code of its group, in the narrow or the wide words of
+`streameval.states.clusters.cell_words`. Narrow words tell 1,024 groups apart and take no more memory than the words of
+all rows; with more groups, further rows have wide words, of 8 more bytes. Folding a row takes the same time for any
+number of groups. One pass counts all groups (`streameval.states.grouped.cluster_sweep`). The states of all rows and of
+each group are computed from the table.
 """
 
 from __future__ import annotations
@@ -16,24 +15,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.grouped.interleave import ordered, recoded_rows
-from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_of, recoded, taken
+from streameval.budget import Buffer
+from streameval.kernels.blocks.clusters import count_rows
+from streameval.kernels.grouped.interleave import recoded_rows
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import encode_id
+from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
-from streameval.states.grouped.composite import CompositeGroups, inner_facts
+from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, encode_rows
+from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
 from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import GroupTable
+from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.ids import identify
-from streameval.states.keyed.layout import NO_COUNTS, Segment
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.ids import SHIFT, id_codes, identify
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.clusters.cell_words import CellWords
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -72,64 +76,131 @@ class InterleavedClusters(CodedGroups):
     @classmethod
     def empty(cls, inner: ClusterSpec) -> InterleavedClusters:
         """Without groups."""
-        return cls(
-            inner, GroupCodes(), GroupTable.empty(2 * len(inner_facts(inner)) + 2), KeyedCounts(cell_layout(inner))
-        )
+        table = GroupTable.empty(2 * len(inner_facts(inner)) + 2)
+        return cls(inner, GroupCodes(), table, KeyedCounts(NARROW.layout(inner)))
 
     @classmethod
     def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> InterleavedClusters:
-        """The groups of some inner states, at most `MOST_BLOCKS`, without copying rows."""
+        """The groups of some inner states, without copying rows."""
         group_codes, names = GroupCodes(apart), pa.array(apart, pa.large_binary())
+        words = NARROW if len(apart) <= MOST_BLOCKS else WIDE
         facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
         segments: list[Segment] = []
         for code, state in enumerate(apart.values()):
             rows = state.keyed.rows.reshape(-1, 2).sum(axis=0)
             facts[code] = [side for name in inner_facts(inner) for side in state.header()[name]] + rows.tolist()
-            segments += (as_cells(each, code) for each in state.keyed.segments)
-        return cls(inner, group_codes, GroupTable.of(names, facts), KeyedCounts(cell_layout(inner), tuple(segments)))
+            segments += (words.as_cells(each, code) for each in state.keyed.segments)
+        return cls(inner, group_codes, GroupTable.of(names, facts), KeyedCounts(words.layout(inner), tuple(segments)))
+
+    @classmethod
+    def of_composite(cls, groups: CompositeGroups, budget: Budget | None = None) -> InterleavedClusters:
+        """The groups of a cluster state under composite keys, with wide words."""
+        inner, keyed, table = groups.inner, groups.keyed, groups.table
+        layout, rows = WIDE.layout(inner), np.zeros(2 * len(table))
+        builder = SegmentBuilder.fitting(layout, keyed.holding(budget), SLAB // 4, counted=keyed.counted)
+        for codes, starts, (tags, rest, counts, _) in keyed.slabs((0, keyed.layout.buckets)):
+            label = np.repeat((codes & 1).astype(np.uint32), np.diff(starts))
+            places, first = table.places(np.column_stack((tags, rest[:, 0]))), np.ascontiguousarray(rest[:, 1])
+            rows += np.bincount(2 * places + label, counts if counts.size else None, rows.size)
+            further = np.column_stack((rest[:, 2:], places.astype(np.uint64)))
+            builder.add_items(first, id_codes(first) | label, further, counts, NO_WEIGHTS)
+        table = replace(table, facts=np.hstack((table.facts, rows.reshape(-1, 2))))
+        return cls(inner, GroupCodes(table.names.to_pylist()), table, KeyedCounts.built(builder))
+
+    @property
+    def words(self) -> CellWords:
+        """The form of the words."""
+        return NARROW if self.keyed.layout.partial else WIDE
 
     def fits(self, other: InterleavedClusters) -> bool:
-        """Whether both have few enough groups for one table."""
-        return self.shares(other, MOST_BLOCKS)
+        """True: wide words tell any number of groups apart."""
+        return True
 
     def merge(self, other: InterleavedClusters) -> InterleavedClusters:
-        """The groups of both inputs, for which `fits` must hold."""
-        table = GroupTable.union([self.table, other.table])
-        if other.group_codes is not self.group_codes:
-            codes = self.group_codes.codes(other.group_codes.names).astype(np.uint64)
-            segments = tuple(recoded(each, codes) for each in other.keyed.segments)
-            other = replace(other, keyed=KeyedCounts(other.keyed.layout, segments))
-        return InterleavedClusters(self.inner, self.group_codes, table, self.keyed.merge(other.keyed))
+        """The groups of both inputs; groups with equal names are merged."""
+        one, two = self, other
+        if two.group_codes is not one.group_codes:
+            two = two.recoded(one.group_codes.codes(two.group_codes.names).astype(np.uint64))
+        if one.words is not two.words:
+            one, two = one.widened(), two.widened()
+        table = GroupTable.union([one.table, two.table])
+        return InterleavedClusters(one.inner, one.group_codes, table, one.keyed.merge(two.keyed))
+
+    def recoded(self, codes: Array) -> InterleavedClusters:
+        """The same rows with new codes; `codes` is a uint64 array, indexed by the old codes."""
+        wide = self if codes.max(initial=0) < MOST_BLOCKS else self.widened()
+        segments = (wide.words.recoded(each, codes) for each in wide.keyed.segments)
+        return replace(wide, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
+
+    def widened(self) -> InterleavedClusters:
+        """The same groups with wide words."""
+        if self.words is WIDE:
+            return self
+        segments = tuple(map(WIDE.widened, self.keyed.segments))
+        return replace(self, keyed=KeyedCounts(WIDE.layout(self.inner), segments))
 
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
-        segments = tuple(as_clusters(each) for each in self.keyed.segments)
+        segments = tuple(map(self.words.as_clusters, self.keyed.segments))
         return self._inner(segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
         budget, segments = self.keyed.holding(budget), []
         for each in self.keyed.segments:
-            at = np.flatnonzero(marks[codes_of(each)])
-            segments += [taken(each, at, budget)] if at.size else []
+            at = np.flatnonzero(marks[self.words.codes(each)])
+            segments += [self.words.taken(each, at, budget)] if at.size else []
         return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
         budget, (names, codes) = self.keyed.holding(budget), self.named_codes()
         segments: dict[int, list[Segment]] = {code: [] for code in codes}
-        for each in self.keyed.segments:
-            order, starts = ordered(codes_of(each).astype(np.int64), len(self.group_codes))
-            for code in np.flatnonzero(np.diff(starts)).tolist():
-                segments[code].append(taken(each, order[starts[code] : starts[code + 1]], budget))
+        for each in self._gathered(budget):
+            for code, own in self.words.divided(each, len(self.group_codes), budget):
+                segments[code].append(own)
         return {
             name: self._inner(tuple(segments[code]), facts)
             for name, code, facts in zip(names, codes, self.table.facts, strict=True)
         }
 
+    def _gathered(self, budget: Budget) -> Iterator[Segment]:
+        """The rows in as few segments as the budget allows."""
+        most = self.keyed.most(budget)
+        for start, stop in self.keyed.intervals(most):
+            rows = self.keyed.range(start, stop)
+            if rows.items.sum() >= 2 * most:  # a single, large bucket
+                yield from rows.segments
+                continue
+            for label, side in enumerate(rows.gather(start, stop)):
+                buckets = np.flatnonzero(np.diff(side.starts))
+                codes, starts = (2 * (start + buckets) + label).astype(np.uint32), side.starts[np.append(buckets, -1)]
+                columns = (Buffer(column) if column.size else None for column in (side.rest, side.counts))
+                yield Segment(codes, starts, None, None, Buffer(side.words), *columns)
+
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
-        """The same groups in the other layouts: some apart, others under composite keys."""
-        return self.alone(), CompositeGroups.empty(self.inner)
+        """The same groups in the other layouts: few stand apart, many are under composite keys."""
+        if self.words is NARROW:
+            return self.alone(), CompositeGroups.empty(self.inner)
+        return {}, self.composite()
+
+    def composite(self) -> CompositeGroups:
+        """The same groups under composite keys."""
+        layout, (_, codes) = composite_layout(self.inner), self.named_codes()
+        builder = SegmentBuilder.fitting(layout, self.keyed.holding(), SLAB // 4, counted=self.keyed.counted)
+        tags = np.zeros((len(self.group_codes), 2), np.uint64)
+        tags[codes] = self.table.words
+        for each in self.keyed.segments:
+            plain, side = (
+                self.words.as_clusters(each),
+                np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts)),
+            )
+            columns = [column.read() for column in (plain.words, plain.rest) if column]
+            counts = each.counts.read() if each.counts else NO_COUNTS
+            add_items(builder, tags[self.words.codes(each)], np.column_stack(columns), side, counts, NO_WEIGHTS)
+        return CompositeGroups(
+            self.inner, replace(self.table, facts=self.table.facts[:, :-2]), KeyedCounts.built(builder)
+        )
 
 
 class InterleavedClustersBuilder(CodedBuilder):
@@ -146,33 +217,59 @@ class InterleavedClustersBuilder(CodedBuilder):
 
     def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
         super().__init__(inner, key, budget)
-        self._segments = SegmentBuilder(cell_layout(inner), budget, capacity)
+        self._budget, self._capacity = budget, capacity
+        self._words: CellWords = NARROW
+        self._done = replace(InterleavedClusters.empty(inner), group_codes=self._group_codes)
+        self._segments = self._started()
+
+    def _started(self) -> SegmentBuilder:
+        layout = self._words.layout(self._inner)
+        return SegmentBuilder(layout, self._budget, max(1, self._capacity * self._inner.layout.words // layout.words))
 
     def update(self, batch: Batch, split: Split) -> bool:
-        """Fold a batch whose groups are known; returns False, and does nothing, if there are too many groups."""
-        inner, names = self._inner, split.names.to_pylist()
-        codes = self._group_codes.few(names, MOST_BLOCKS)
-        if codes is None:
-            return False
+        """Fold a batch whose groups are known; always returns True."""
+        inner, codes = self._inner, self._codes(split.names.to_pylist())
         array, label, raw = batch.columns[inner.column], batch.label, split.raw
-        facts = np.zeros((len(names), 2 * len(inner_facts(inner))))
+        facts = np.zeros((codes.size, 2 * len(inner_facts(inner))))
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         if array.null_count:
-            facts = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, len(names))
+            facts = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, codes.size)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             array, label, raw = array.drop_null(), label[valid], raw[valid]
         first, rest = identify(array, inner.type, inner.scope, batch.partition)
-        table, rows = codes[split.places].astype(np.int64), np.zeros((MOST_BLOCKS, 2), np.int64)
+        table, rows = codes[split.places].astype(np.int64), np.zeros((int(codes.max(initial=0)) + 1, 2), np.int64)
         for start in range(0, label.size, _ROWS):
             part = slice(start, start + _ROWS)
             cells = recoded_rows(raw[part], table)
-            rows += row_counts(cells, label[part], len(rows))
-            encode_rows(self._segments, (first[part], rest[part]), cells, label[part], NO_COUNTS)
+            rows += count_rows(cells, read_only(label[part]), len(rows))
+            self._add((first[part], rest[part]), cells, label[part])
         self._table.add(split.names, np.hstack((facts, rows[codes])))
         return True
 
+    def _codes(self, names: list[bytes]) -> Array:
+        """The codes of some groups; from now on with wide words, if narrow ones cannot tell all groups apart."""
+        if self._words is NARROW:
+            codes = self._group_codes.few(names, MOST_BLOCKS)
+            if codes is not None:
+                return codes
+            self._done, self._words = self.interleaved(), WIDE
+            self._segments, self._table = self._started(), TableBuilder()
+        return self._group_codes.codes(names)
+
+    def _add(self, ids: tuple[Array, Array], cells: Array, label: Array) -> None:
+        """Add rows, given by the words of their cluster ids, the codes of their groups, and their labels."""
+        if self._words is NARROW:
+            encode_rows(self._segments, ids, cells, label, NO_COUNTS)
+            return
+        first, label = read_only(ids[0]), read_only(label)
+
+        def encode(part: slice, *out: Array) -> None:
+            encode_id(first[part], label[part], SHIFT, *out)
+
+        self._segments.add(first.size, encode, np.column_stack((ids[1], cells.view(np.uint64))))
+
     def interleaved(self) -> InterleavedClusters:
         """Everything folded; the builder must not be used afterwards."""
-        empty = replace(InterleavedClusters.empty(self._inner), group_codes=self._group_codes)
-        return replace(empty, table=self._table.built() or empty.table, keyed=KeyedCounts.built(self._segments))
+        table, keyed = self._table.built() or self._done.table, KeyedCounts.built(self._segments)
+        return self._done.merge(InterleavedClusters(self._inner, self._group_codes, table, keyed))

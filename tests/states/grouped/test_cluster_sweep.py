@@ -1,0 +1,119 @@
+"""Groups of clusters are swept together, whatever their layout."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval.budget import Budget
+from streameval.states import codec
+from streameval.states.clusters.cell_words import NARROW, WIDE
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.clusters.sizes import SizeTable
+from streameval.states.grouped import By, Grouped, GroupedSpec, cluster_sweep
+from streameval.states.grouped import state as grouped_state
+from streameval.states.grouped.cluster_sweep import ClusterSweep
+from streameval.states.grouped.interleaved import clusters as interleaved_clusters
+from streameval.states.grouped.shared_clusters import cut_rows
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.grouping import Counts
+from streameval.states.protocol import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROWS, GROUPS = 3_000, 40
+
+
+def folded(kind: pa.DataType, numbers: range) -> Any:
+    """The state of the rows of some groups; some ids are null, and most clusters have rows of several groups."""
+    rng = np.random.default_rng(5)
+    group, label = rng.integers(0, GROUPS, ROWS), rng.integers(0, 2, ROWS).astype(np.uint8)
+    ids = pa.array(rng.zipf(1.5, ROWS) % 4_000, mask=rng.random(ROWS) < 0.02).cast(kind)
+    spec = ClusterSpec("id", "signed" if kind == pa.int64() else "hash", nulls="singleton")
+    builder = GroupedSpec(spec, By(("g",))).builder(Budget(), 1 << 9)
+    for rows in np.array_split(np.flatnonzero(np.isin(group, numbers)), 5):
+        columns = {"id": ids.take(pa.array(rows)), "g": pa.array(group[rows])}
+        builder.update(Batch(label[rows], None, columns))
+    return builder.state()
+
+
+def stored(state: Any) -> Any:
+    """The state, written and read."""
+    return codec.load(codec.dump(state)[1])
+
+
+def swept(sweep: ClusterSweep, budget: Budget | None = None) -> dict[Any, tuple[Any, ...]]:
+    """The columns of each group's size table and its rows in cut clusters; all rows are group None."""
+    parts = [part for shard in sweep.shards(budget) for part in sweep.parts(shard, budget)]
+    cut, found = sum(part.cut for part in parts), {}
+    for (_, name), (number, _) in sweep.groups.items():
+        table = SizeTable.union(part.one(number) for part in parts)
+        columns = table.size.tolist(), table.clusters.tolist(), table.positives.tolist()
+        found[By(("g",)).group(name) if name else None] = *columns, cut[number]
+    return found
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+@pytest.mark.parametrize("layout", ["narrow", "wide", "apart", "composite", "mixed"])
+def test_groups_are_swept_in_any_layout(
+    layout: str, kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tables are those of their rows alone, and what is copied is counted and spilled."""
+    monkeypatch.setattr(cluster_sweep, "_SHARDS", 3)
+    whole, budget = folded(kind, range(GROUPS)), Budget(1 << 10, tmp_path)
+    if layout in ("wide", "mixed"):
+        monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 7)
+    if layout in ("composite", "mixed"):
+        monkeypatch.setattr(grouped_state, "APART", 9)
+    if layout == "mixed":  # 9 groups stand apart, 11 have composite keys, 4 narrow words, and 16 wide words
+        parts = stored(folded(kind, range(9))), stored(folded(kind, range(9, 20)))
+        states = [*parts, folded(kind, range(20, 24)), folded(kind, range(24, GROUPS))]
+        state = reduce(Grouped.merge, states)
+        assert (len(state.apart), len(state.composite.table)) == (9, 11)
+        assert [one.interleaved.words for one in states[2:]] == [NARROW, WIDE]
+    else:
+        state = {"narrow": whole, "wide": folded(kind, range(GROUPS))}.get(layout) or stored(whole)
+    sweep = ClusterSweep.of(state, 0, budget)
+    assert sweep is not None
+    assert sweep.rows.words is (NARROW if layout in ("narrow", "apart") else WIDE)
+    assert budget.resident + budget.spilled >= (ROWS * 0.9 * 8 if layout == "composite" else 0)
+    found = swept(sweep, budget)
+    cut = cut_rows(whole, lambda function, items, _: list(map(function, items)))
+    for group in whole.groups():
+        alone = whole.only(group)
+        table = SizeTable.union(part for shard in alone.shards() for part in alone.parts(shard))
+        columns = table.size.tolist(), table.clusters.tolist(), table.positives.tolist()
+        assert found[group] == (*columns, cut[group])
+    total = whole.total()
+    table = SizeTable.union(part for shard in total.shards() for part in total.parts(shard))
+    assert found[None][:3] == (table.size.tolist(), table.clusters.tolist(), table.positives.tolist())
+    assert len(found) == 1 + GROUPS
+    assert state == whole
+
+
+@pytest.mark.parametrize("most", [7, 1 << 10])
+def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have more groups than fit into one part."""
+    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", most)
+    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)), 0)
+    assert sweep is not None
+    counted, grouped = swept(sweep), KeyedCounts.grouped
+
+    def by_three(keyed: KeyedCounts, *given: Any) -> Iterator[Counts]:
+        for counts in grouped(keyed, *given):
+            for i in range(0, counts.keys.size, 3):
+                columns = (column[i : i + 3] for column in (counts.keys, counts.rest, counts.neg, counts.pos))
+                yield Counts(*columns, bucket=counts.bucket)
+
+    def refused(*given: Any) -> tuple[int, np.ndarray]:
+        return given[5], np.zeros((0, 3), np.int64)
+
+    monkeypatch.setattr(KeyedCounts, "grouped", by_three)
+    monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
+    assert swept(sweep) == counted
