@@ -96,6 +96,7 @@ def stream_line(_typing, array, _number, _lines, _start):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from streameval.budget import fresh_array
     >>> from streameval.kernels.jit import jit
     >>> @jit
