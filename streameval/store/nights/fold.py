@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -366,9 +367,10 @@ def _evaluation(
     request = configuration.request()
     threshold, resampling = request.options["aul_threshold"], request.resampling
     try:
-        return finalize_all(engine, [name], plan, wanted, Folded(states), threshold=threshold, resampling=resampling)
+        found = finalize_all(engine, [name], plan, wanted, Folded(states), threshold=threshold, resampling=resampling)
     except DataError:
         return None
+    return copy(found)  # as pickled: without the states, whose memory the next partition needs
 
 
 def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...], facts: str = "{}") -> Entry:
