@@ -142,50 +142,46 @@ def rank_buckets(rows, items, tallied, bucket, words, table, seen, above, twice,
 @jit
 def _tally(rows, b, table, above, twice, sums, items, seen):
     """Count the words of one bucket in the table, and add the terms of its keys to the sums."""
-    for label in range(2):  # negatives are added to the lower half of an entry, positives to the upper half
+    for label in range(2):  # as `tally_words`; a function for both would be one more to compile for a first command
         shift = _HALF * np.uint64(label)
         for r in range(rows.words.size):
             words, counts = rows.words[r], rows.counts[r]
             for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
                 table[short_at(words, i)] += (word_at(counts, i) if counts else _ONE) << shift
-    groups = begin, end, hits = _scratch()
-    row, true = above[0], above[1]
+    groups, counted = _scratch(), (above[0], above[1])
     if items >= SPARSE:
         for start in range(0, table.size, _GROUPS_AT_ONCE):
             found = _ZERO
-            hits[0] = true
-            for k in range(start, start + _GROUPS_AT_ONCE):
-                both = table[k]
-                table[k] = 0
-                pos = np.int64(both >> _HALF)
-                begin[found] = row
-                row += np.int64(both & _LOW) + pos
-                true += pos
-                end[found], hits[found + _ONE] = row, true
-                found += np.uint64(pos != 0)
+            groups[2][0] = counted[1]
+            for word in range(start, start + _GROUPS_AT_ONCE):
+                found, counted = _collect(groups, found, counted, table, word)
             _add_up(groups, found, twice, sums)
-        above[0], above[1] = row, true
-        return
-    for r in range(rows.words.size):
-        words = rows.words[r]
-        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-            word = short_at(words, i)
-            seen[word >> _BITS] |= _ONE << (word & _INSIDE)
-    for k in range(seen.size):
-        bits = seen[k]
-        seen[k] = 0
-        found = _ZERO
-        hits[0] = true
-        while bits:
-            word = (np.uint64(k) << _BITS) | lowest_bit(bits)
-            bits &= bits - _ONE
-            both = table[word]
-            table[word] = 0
-            pos = np.int64(both >> _HALF)
-            begin[found] = row
-            row += np.int64(both & _LOW) + pos
-            true += pos
-            end[found], hits[found + _ONE] = row, true
-            found += np.uint64(pos != 0)
-        _add_up(groups, found, twice, sums)
-    above[0], above[1] = row, true
+    else:
+        for r in range(rows.words.size):
+            words = rows.words[r]
+            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
+                word = short_at(words, i)
+                seen[word >> _BITS] |= _ONE << (word & _INSIDE)
+        for k in range(seen.size):
+            bits = seen[k]
+            seen[k] = 0
+            found = _ZERO
+            groups[2][0] = counted[1]
+            while bits:
+                word = (np.uint64(k) << _BITS) | lowest_bit(bits)
+                bits &= bits - _ONE
+                found, counted = _collect(groups, found, counted, table, word)
+            _add_up(groups, found, twice, sums)
+    above[0], above[1] = counted
+
+
+@inlined
+def _collect(groups, found, counted, table, word):
+    """Count and clear the entry of a word, which is a group if it has positives; `counted` are rows and positives."""
+    begin, end, hits = groups
+    both = table[word]
+    table[word] = 0
+    pos = np.int64(both >> _HALF)
+    rows, true = counted[0] + np.int64(both & _LOW) + pos, counted[1] + pos
+    begin[found], end[found], hits[found + _ONE] = counted[0], rows, true
+    return found + np.uint64(pos != 0), (rows, true)
