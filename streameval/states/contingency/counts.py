@@ -15,29 +15,26 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
+from streameval.states.contingency.builder import ContingencyBuilder
 from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts, one_by_one
-from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
-from streameval.states.contingency.rows import RowBuilder, distinct_pairs
 from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.contingency.watch import unwatched
-from streameval.states.keyed.adjacent import by_run
-from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
+from streameval.states.protocol import PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,11 +45,9 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec", "plain_nulls"]
+__all__ = ["ContingencyCounts", "ContingencySpec"]
 
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
-
-_BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,9 @@ class ContingencySpec(PlainSpec):
         (first, rest), (one, more) = self.cluster_words(clusters, partition), self.class_words(classes)
         return first, *rest.T, one, *more.T
 
-    def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
+    def builder(self, budget: Budget, capacity: int) -> ContingencyBuilder:
         """A builder whose segments hold about `capacity` rows."""
-        return _ContingencyBuilder(self, budget, capacity)
+        return ContingencyBuilder(self, budget, capacity, partial(ContingencyCounts, self))
 
     def empty(self) -> ContingencyCounts:
         """The empty state."""
@@ -153,83 +148,6 @@ class ContingencySpec(PlainSpec):
 
 
 _FACTS = ("label_rows", "dropped_rows")
-
-
-class _ContingencyBuilder:
-    def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
-        self.spec = spec
-        bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
-        self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
-        self._budget = budget
-        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
-        self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
-        self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
-
-    def update(self, batch: Batch) -> None:
-        columns = [plain_nulls(batch.columns[name]) for name in self.spec.columns]
-        label = batch.label
-        if any(array.null_count for array in columns):
-            present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
-            self._check(batch, present)
-            if self.spec.nulls == "drop":
-                keep = present[0] & present[1]
-                self._dropped += np.count_nonzero(~present[0]), np.count_nonzero(present[0] & ~present[1])
-                label, columns = label[keep], [array.filter(pa.array(keep)) for array in columns]
-            else:
-                self._add_incomplete(columns, present, batch.partition)
-                columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
-        positive = int(np.count_nonzero(label))
-        self._label_rows += label.size - positive, positive
-        self._add(columns[0], columns[1], batch.partition)
-
-    def _check(self, batch: Batch, present: list[Array]) -> None:
-        for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
-            if self.spec.nulls == "error" and not here.all():
-                msg = f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
-                raise NullError(msg)
-
-    def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
-        """Add rows with a null id, each a singleton."""
-        clusters, classes = columns
-        if self._apart is None:  # all builders share the memory of one
-            share = self._capacity // 2
-            self._cells.shrink(share)
-            layouts = self.spec.layout, self.spec.class_layout
-            self._apart = (
-                SegmentBuilder(layouts[0], self._budget, share),
-                SegmentBuilder(layouts[1], self._budget, share),
-            )
-        unclassed, alone = self._apart
-        self._add_unclassed(unclassed, clusters.filter(pa.array(present[0] & ~present[1])), partition)
-        words = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
-        encode(alone, *words, 0)
-        both = int(np.count_nonzero(~(present[0] | present[1])))
-        encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
-
-    def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
-        """Add rows that have both ids."""
-        clusters, classes, counts = distinct_pairs(clusters, classes)
-        columns = self.spec.row_words(clusters, classes, partition)
-        self._cells.add(*((columns, counts) if counts.size else by_run(columns)))
-
-    def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
-        """Add rows without a class; each counts as a separate class."""
-        first, rest = self.spec.cluster_words(clusters, partition)
-        words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
-        words[:, : rest.shape[1]] = rest
-        encode(unclassed, first, words, 1)
-
-    def state(self) -> ContingencyCounts:
-        cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
-        if self._apart is not None:
-            unclassed, alone = map(KeyedCounts.built, self._apart)
-            cells = cells.merge(unclassed)
-        return ContingencyCounts(self.spec, cells, alone, self._label_rows, self._dropped)
-
-
-def plain_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls in the rows instead of in a dictionary."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
 
 
 @dataclass(frozen=True, eq=False)

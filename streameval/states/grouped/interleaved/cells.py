@@ -21,7 +21,8 @@ from streameval.budget import Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.interleave import ordered, replaced_bits
 from streameval.states.clusters.cell_words import fixed_bits
-from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, plain_nulls
+from streameval.states.contingency.builder import plain_nulls
+from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts

@@ -1,0 +1,150 @@
+"""Builder of contingency tables: rows become cells by cluster and class, and rows with a null id count alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import NullError
+from streameval.states.contingency.class_sizes import encode
+from streameval.states.contingency.rows import RowBuilder, distinct_pairs
+from streameval.states.keyed.adjacent import by_run
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.cells import Keys
+    from streameval.states.keyed.layout import Layout
+    from streameval.states.protocol import Batch, State
+    from streameval.typing import Array
+
+__all__ = ["CellSpec", "ContingencyBuilder", "plain_nulls"]
+
+_BUFFER = 1 << 26  # largest size of collected rows in bytes
+
+
+class CellSpec(Protocol):
+    """The part of `streameval.states.contingency.counts.ContingencySpec` that its builder needs."""
+
+    @property
+    def nulls(self) -> str:
+        """What a null id counts as."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of clusters and of classes."""
+
+    @property
+    def keys(self) -> Keys:
+        """Words of both ids."""
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the rows that have a cluster."""
+
+    @property
+    def class_layout(self) -> Layout:
+        """Layout of rows by class."""
+
+    def class_words(self, array: pa.Array) -> tuple[Array, Array]:
+        """Words of classes without nulls."""
+
+    def cluster_words(self, array: pa.Array, partition: str) -> tuple[Array, Array]:
+        """Words of clusters without nulls."""
+
+    def row_words(self, clusters: pa.Array, classes: pa.Array, partition: str) -> tuple[Array, ...]:
+        """Words of rows that have both ids."""
+
+
+class ContingencyBuilder:
+    """Folds batches into the cells of a contingency table.
+
+    Parameters
+    ----------
+    spec : CellSpec
+    budget : owns the memory
+    capacity : rows that a segment holds, about
+    make : the state of its cells, its rows without a cluster, its rows by label, and its dropped rows
+    """
+
+    def __init__(self, spec: CellSpec, budget: Budget, capacity: int, make: Callable[..., State]) -> None:
+        self.spec, self._make = spec, make
+        bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
+        self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
+        self._budget = budget
+        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
+        self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
+        self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch; raises `NullError` for a null id unless the spec says what it counts as."""
+        columns = [plain_nulls(batch.columns[name]) for name in self.spec.columns]
+        label = batch.label
+        if any(array.null_count for array in columns):
+            present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
+            self._check(batch, present)
+            if self.spec.nulls == "drop":
+                keep = present[0] & present[1]
+                self._dropped += np.count_nonzero(~present[0]), np.count_nonzero(present[0] & ~present[1])
+                label, columns = label[keep], [array.filter(pa.array(keep)) for array in columns]
+            else:
+                self._add_incomplete(columns, present, batch.partition)
+                columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
+        positive = int(np.count_nonzero(label))
+        self._label_rows += label.size - positive, positive
+        self._add(columns[0], columns[1], batch.partition)
+
+    def _check(self, batch: Batch, present: list[Array]) -> None:
+        for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
+            if self.spec.nulls == "error" and not here.all():
+                msg = f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
+                raise NullError(msg)
+
+    def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
+        """Add rows with a null id, each a singleton."""
+        clusters, classes = columns
+        if self._apart is None:  # all builders share the memory of one
+            share = self._capacity // 2
+            self._cells.shrink(share)
+            layouts = self.spec.layout, self.spec.class_layout
+            self._apart = (
+                SegmentBuilder(layouts[0], self._budget, share),
+                SegmentBuilder(layouts[1], self._budget, share),
+            )
+        unclassed, alone = self._apart
+        self._add_unclassed(unclassed, clusters.filter(pa.array(present[0] & ~present[1])), partition)
+        words = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
+        encode(alone, *words, 0)
+        both = int(np.count_nonzero(~(present[0] | present[1])))
+        encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+
+    def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
+        """Add rows that have both ids."""
+        clusters, classes, counts = distinct_pairs(clusters, classes)
+        columns = self.spec.row_words(clusters, classes, partition)
+        self._cells.add(*((columns, counts) if counts.size else by_run(columns)))
+
+    def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
+        """Add rows without a class; each counts as a separate class."""
+        first, rest = self.spec.cluster_words(clusters, partition)
+        words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
+        words[:, : rest.shape[1]] = rest
+        encode(unclassed, first, words, 1)
+
+    def state(self) -> State:
+        """The state of everything folded."""
+        cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
+        if self._apart is not None:
+            unclassed, alone = map(KeyedCounts.built, self._apart)
+            cells = cells.merge(unclassed)
+        return self._make(cells, alone, self._label_rows, self._dropped)
+
+
+def plain_nulls(array: pa.Array) -> pa.Array:
+    """The array with its nulls in the rows instead of in a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
