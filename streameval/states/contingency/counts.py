@@ -166,8 +166,8 @@ class ContingencyCounts(PlainState):
 
     Examples
     --------
-    >>> import pyarrow as pa
     >>> from streameval.budget import Budget
+    >>> from streameval.states.protocol import Batch
     >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
     >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
     >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
