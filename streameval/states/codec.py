@@ -29,6 +29,7 @@ from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from streameval._version import __version__
@@ -39,6 +40,7 @@ from streameval.states.contingency.cells import one_by_one
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts
 from streameval.states.grouped.state import GroupedSpec
+from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
@@ -86,7 +88,7 @@ KINDS: dict[str, type[StoredSpec]] = {
     )
 }
 _PREFIX = "streameval."
-_TOGETHER = 4  # parts of a state that are packed at a time, of about a million items each
+_TOGETHER = 1 << 22  # items of the parts of a state that are packed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +163,24 @@ def divided(state: State) -> dict[str, list[State]]:
 
 def stored_batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The stored batches of a state, or of a part of it, under the schema of the whole."""
-    packing = state.spec.packing
-    for table in state.to_arrow():
-        batch = packing.pack(table) if packing else table
+    packing, tables = state.spec.packing, state.to_arrow()
+    for batch in packing.packed(tables) if packing else tables:
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
 
 
 def _windows(runs: Iterable[Sequence[State]], schema: pa.Schema, each: Mapper) -> Iterator[Iterable[pa.RecordBatch]]:
-    """The batches of all parts, a bounded number of parts at a time."""
+    """The batches of all parts, several parts at a time; those of a single or a very large part are not collected."""
     for parts in runs:
-        if len(parts) == 1:
-            yield stored_batches(parts[0], schema)
-            continue
-        for start in range(0, len(parts), _TOGETHER):
-            yield from each(lambda part: list(stored_batches(part, schema)), parts[start : start + _TOGETHER], "store")
+        for first, stop in cut(np.array([1 + _items(part) for part in parts]), _TOGETHER):
+            if stop - first == 1:
+                yield stored_batches(parts[first], schema)
+            else:
+                yield from each(lambda part: list(stored_batches(part, schema)), parts[first:stop], "store")
+
+
+def _items(state: State) -> int:
+    """Stored items in the keyed counts of a state."""
+    return sum(int(counts.occurring("items")[1].sum()) for counts in state.runs().values())
 
 
 def or_empty(found: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

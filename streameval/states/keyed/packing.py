@@ -17,18 +17,20 @@ is one pass that adds up differences and writes words directly into segments. So
 ================  ======================================================================
 
 Items with at most `FEW` rows are kept in other pieces than larger items: the former are decoded to single rows, which
-sort fastest; the latter keep their counts. The bytes of a piece depend on the state alone.
+sort fastest; the latter keep their counts. The bytes of a piece depend on the state alone: a table may be divided into
+batches anywhere, as memory requires, but is packed by whole buckets, and by `KEYS` keys of a larger bucket.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from streameval.kernels.jit import read_only
 from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
 from streameval.states.facts import check_counts
@@ -45,6 +47,7 @@ __all__ = ["Packing"]
 
 FEW = 32  # items with at most this many rows are decoded to single rows
 ITEMS = 1 << 16  # largest number of items of a piece
+KEYS = 1 << 18  # largest number of keys of a bucket that are packed together
 RUN_BYTES = 1 << 25  # approximate bytes of a decoded segment; few segments merge faster than many
 
 
@@ -80,12 +83,46 @@ class Packing:
         more = {"second": self.layout.words == 2, "weights": self.layout.weighted}
         return pa.schema(columns | {name: pa.binary() for name, there in more.items() if there})
 
+    def packed(self, tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The pieces of a table of distinct keys in ascending order, which may be divided into batches in any way."""
+        held: list[pa.RecordBatch] = []
+        rows, last = 0, -1
+        for table in tables:
+            if not table.num_rows:
+                continue
+            first, end = self._buckets(read_only(table.column("key").to_numpy()[[0, -1]])).tolist()
+            if held and first != last:
+                yield from map(self.pack, self._cut(held))
+                held, rows = [], 0
+            held.append(table)
+            rows, last = rows + table.num_rows, end
+            if len(held) > 1 and rows >= KEYS:  # a large bucket, of which more may follow
+                *full, rest = self._cut(held)
+                yield from map(self.pack, full)
+                held, rows = [rest], rest.num_rows
+        if held:
+            yield from map(self.pack, self._cut(held))
+
+    def _cut(self, tables: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Consecutive batches as one, cut after every `KEYS` keys of a bucket."""
+        [table] = pa.Table.from_batches(tables).combine_chunks().to_batches()
+        if table.num_rows <= KEYS:
+            return [table]
+        buckets = self._buckets(table.column("key").to_numpy())
+        bounds = np.append(np.flatnonzero(np.append(True, buckets[1:] != buckets[:-1])), buckets.size)
+        large = np.flatnonzero(np.diff(bounds) > KEYS)
+        cuts = [at for a, b in zip(bounds[large], bounds[large + 1], strict=True) for at in range(a + KEYS, b, KEYS)]
+        return [table.slice(a, b - a) for a, b in pairwise([0, *cuts, table.num_rows])]
+
+    def _buckets(self, keys: Array) -> Array:
+        """The bucket of each key."""
+        return keys >> np.uint64(16) if self.layout.bits == 16 else self.bucket(keys)
+
     def pack(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The pieces of a table of distinct keys in ascending order, or of a part of it."""
+        """The pieces of a part of a table: of whole buckets, or of some keys of one."""
         columns = {name: table.column(name).to_numpy() for name in table.schema.names}
-        keys = columns["key"]
-        narrow = self.layout.bits == 16
-        words, buckets = (keys.astype(np.uint16), keys >> np.uint64(16)) if narrow else (keys, self.bucket(keys))
+        keys, buckets = columns["key"], self._buckets(columns["key"])
+        words = keys.astype(np.uint16) if self.layout.bits == 16 else keys
         few = self._few
         parts = []
         for label, side in enumerate(("negative", "positive")):
