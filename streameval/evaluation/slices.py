@@ -155,7 +155,7 @@ def _finalized(
     """For each of some slices its rows, and its results in the order of the requests."""
     engine, known = sliced.engine, [swept.get(w, {}) for w, _ in grouped]
     due = zip(grouped, ([group for group in groups if group not in has] for has in known), strict=True)
-    jobs = [(w, one) for (w, state), rest in due if rest for one in state.several(rest, engine.budget)]
+    jobs = [(w, one) for (w, state), rest in due if rest for one in w.family.several(engine, w, state, rest)]
     engine.budget.release_spares()
     values, alone = finalize(engine, jobs), iter(jobs)
     found: list[_Found] = [(0, []) for _ in groups]

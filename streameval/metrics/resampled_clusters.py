@@ -14,15 +14,13 @@ from streameval.metrics.resampled import Resampled
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeState
+from streameval.states.contingency.counts import SummarisedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.states.contingency.class_blocks import ClassReplicates
-    from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
-    from streameval.states.protocol import Totals
-    from streameval.typing import Array
 
 __all__ = ["SweepClusters", "SweptClusters", "SweptTable", "WithoutClasses", "WithoutRows"]
 
@@ -56,32 +54,15 @@ class SweptClusters(SizeState):
 
 
 @dataclass(frozen=True, eq=False)
-class SweptTable:
+class SweptTable(SummarisedCounts):
     """The summary of a contingency table, which was swept for its replicates as well.
 
     Attributes
     ----------
-    state : the table
     replicates : ClassReplicates
-    summary : Summary of all classes, with the best matching where that is needed
     """
 
-    state: ContingencyCounts
     replicates: ClassReplicates
-    summary: Summary
-
-    def summarised(self, _: Any) -> Summary:
-        """The summary of the sweep."""
-        return self.summary
-
-    @property
-    def dropped_rows(self) -> Array:
-        """Rows left out for a null cluster, and for a null class only."""
-        return self.state.dropped_rows
-
-    def totals(self) -> Totals:
-        """Rows in the table."""
-        return self.state.totals()
 
 
 @dataclass(frozen=True, eq=False)

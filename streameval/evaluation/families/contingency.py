@@ -63,7 +63,14 @@ class Contingency(Sharded):
         summary, (first, *others) = engine.watched(state, ClassBlocks)
         replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
         engine.budget.release_spares()
-        return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
+        return SweptTable(state, summary if limit is None else engine.summary(state, limit), replicates)
+
+    def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
+        """The tables of some slices, summarised by one sweep over all slices where the layout allows it."""
+        if not wanted.metrics or self.matched(wanted.metrics):
+            return super().several(engine, wanted, grouped, groups)
+        found: list[Any] = grouped.tables(groups, engine.each, engine.budget)
+        return found
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
         """Empty: values against classes depend on more than the clusters that a slice cuts; see `unlike`."""

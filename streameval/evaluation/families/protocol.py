@@ -119,6 +119,9 @@ class Family(Protocol):
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
         """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
 
+    def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
+        """Some slices of a sliced state, as states that `finalize` takes; one sweep may compute what they need."""
+
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
         """Rows of each slice of a sliced state in clusters that the slice cuts; empty for inputs without clusters."""
 

@@ -46,6 +46,11 @@ class Sharded:
         """The state itself."""
         return state
 
+    def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
+        """The state of each slice."""
+        found: list[Any] = grouped.several(groups, engine.budget)
+        return found
+
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
         """Empty: there are no clusters."""
         return {}

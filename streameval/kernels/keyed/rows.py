@@ -93,13 +93,17 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
 
 
 @jit
-def scatter_ids(words, rest, further, shift, starts, lines, out, out_rest):
+def scatter_ids(words, rest, further, coded, code, shift, starts, lines, out, out_rest):
     """Write the mixed word and the further words of each row to its bucket, which begins at ``starts[bucket]``.
 
     The last rows of each bucket are gathered in a line of its own, from where they are written eight at a time.
 
     Parameters
     ----------
+    further : tuple of n_further items; the compiler knows its length
+    coded : tuple of one item if the last column of `rest`, a code, is to replace bits of the mixed word that its bucket
+        determines; else empty
+    code : uint64, these bits and the lowest of them
     lines : uint64 array of 8 · (1 + n_further) items for each bucket, for gathering rows
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further) that begin with a cache line
     """
@@ -108,6 +112,8 @@ def scatter_ids(words, rest, further, shift, starts, lines, out, out_rest):
     for i in range(words.size):
         word = words[i] * _MIX
         bucket = word >> shift
+        if len(coded):
+            word = (word & ~code[0]) | (rest[i, columns] << code[1])
         line, at = bucket * width, cursor[bucket]
         slot = np.uint64(at & (_LINE_WORDS - 1))
         if slot == 0 and at > starts[bucket]:  # the line was filled a while ago, so that it is read without delay

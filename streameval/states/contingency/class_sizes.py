@@ -168,7 +168,7 @@ class ClassRows:
     def _keep_small(self) -> None:
         if self._small is None or not self._small_rows:
             return
-        found = np.flatnonzero(self._small)
+        found = np.flatnonzero(self._small != 0)  # takes half the time of searching numbers
         none = np.empty((found.size, self._layout.words - 1), np.uint64)
         self._keep(found.astype(np.uint64), none, self._small[found].astype(np.int64))
         self._small[:] = 0

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec"]
+__all__ = ["ContingencyCounts", "ContingencySpec", "SummarisedCounts"]
 
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
@@ -225,14 +225,14 @@ class ContingencyCounts(PlainState):
         """First pass over one shard: the partial summary of its clusters, and its cells by class without singletons."""
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
 
-    def classes(self, found: Iterable[ClassParts], *, owner: bool = False) -> ClassCells:
-        """All rows by class, together with the cells that the first pass found."""
+    def classes(self, found: Iterable[ClassParts], *, owner: bool = False, rows: int | None = None) -> ClassCells:
+        """All rows by class, together with the cells that the first pass found, in a table of `rows` rows."""
         words = self.spec.keys.cluster * owner
-        layouts = class_layouts(self.spec.keys, self.cell_rows, words)
+        layouts = class_layouts(self.spec.keys, self.cell_rows if rows is None else rows, words)
         parts = tuple(found)
-        rows = sum((part.singles.segments for part in parts), self.without_cluster.segments)
+        singles = sum((part.singles.segments for part in parts), self.without_cluster.segments)
         others = sum((part.others.segments for part in parts), ())
-        return ClassCells(KeyedCounts(layouts[0], rows), KeyedCounts(layouts[1], others), words)
+        return ClassCells(KeyedCounts(layouts[0], singles), KeyedCounts(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
         """Both passes; `each` maps a function over shards, sequentially by default.
@@ -318,3 +318,30 @@ class ContingencyCounts(PlainState):
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)
+
+
+@dataclass(frozen=True, eq=False)
+class SummarisedCounts:
+    """A table with its summary, for which a sweep has read the rows.
+
+    Attributes
+    ----------
+    state : the table, possibly without its rows
+    summary : Summary, with the best matching where that is needed
+    """
+
+    state: ContingencyCounts
+    summary: Summary
+
+    def summarised(self, _: Any) -> Summary:
+        """The summary of the sweep."""
+        return self.summary
+
+    @property
+    def dropped_rows(self) -> Array:
+        """Rows left out for a null cluster, and for a null class only."""
+        return self.state.dropped_rows
+
+    def totals(self) -> Totals:
+        """Rows in the table, by label."""
+        return self.state.totals()

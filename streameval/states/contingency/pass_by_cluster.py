@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClassParts", "by_cluster", "cluster_shards"]
+__all__ = ["RUN", "ClassParts", "FirstPass", "by_cluster", "cluster_shards"]
 
 RUN = 3  # intervals whose cells form one segment; the second pass searches all segments for each interval
 
@@ -114,11 +114,20 @@ class _Grouped(NamedTuple):
         return np.column_stack((unmix(side.words[first]), side.rest[first][:, : keys.cluster - 1]))
 
 
-class _FirstPass:
-    """Collects the results of the first pass over one interval."""
+class FirstPass:
+    """The first pass over some intervals of clusters; owned by one task.
 
-    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int, watcher: Watcher | None) -> None:
-        self.keys, self.watcher = keys, watcher
+    Parameters
+    ----------
+    keys, rows, budget, watcher : see `by_cluster`
+    items : number of items that are expected; more take longer
+    owner : number of words of the cluster that cells carry
+    """
+
+    def __init__(
+        self, keys: Keys, rows: int, items: int, budget: Budget, owner: int = 0, watcher: Watcher | None = None
+    ) -> None:
+        self.keys, self.watcher, self._budget = keys, watcher, budget
         layout = class_layouts(keys, rows, owner)[1]
         self._packed = layout == class_layouts(keys, 0, owner)[1]
         capacity = 1 << max(items - 1, 0).bit_length()
@@ -128,6 +137,16 @@ class _FirstPass:
         self._large = NO_COUNTS
         self._maxima = 0
         self._lone = Summary()
+
+    def take(self, keyed: KeyedCounts, interval: Interval) -> None:
+        """Visit the clusters of an interval."""
+        start, items, room = interval[0], _items_of(keyed, interval), interval_items(self._budget)
+        for i, j in cut(items, min(room, _CACHED)):
+            if j - i == 1 and items[i] > 4 * room:
+                parts = _spread(keyed, start + i, self._budget)
+                _visit(partial(_gathered, parts, parts.intervals(room)), self)
+            else:
+                _whole(keyed, (start + i, start + j), self)
 
     def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
         """Count and remove the singleton rows that a quick test finds; returns the other rows."""
@@ -202,24 +221,23 @@ def by_cluster(
     watcher : Watcher, optional
         Sees the cells of clusters, except the singleton rows that a quick test finds.
     """
-    start, stop = interval
-    items = keyed.items_in(start, stop).reshape(-1, 2).sum(axis=1)
-    room = interval_items(budget)
-    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner, watcher)
-    for i, j in cut(items, min(room, _CACHED)):
-        if j - i == 1 and items[i] > 4 * room:
-            parts = _spread(keyed, start + i, budget)
-            _visit(partial(_gathered, parts, parts.intervals(room)), found)
-        else:
-            _whole(keyed, (start + i, start + j), found)
+    items = min(int(_items_of(keyed, interval).sum()), RUN * interval_items(budget))
+    found = FirstPass(keys, rows, items, budget, keys.cluster * owner, watcher)
+    found.take(keyed, interval)
     return found.result()
+
+
+def _items_of(keyed: KeyedCounts, interval: Interval) -> Array:
+    """Items of each bucket of an interval."""
+    items: Array = keyed.items_in(*interval).reshape(-1, 2).sum(axis=1)
+    return items
 
 
 def _gathered(keyed: KeyedCounts, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
     return (keyed.gather(*part) for part in cuts)
 
 
-def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
+def _whole(keyed: KeyedCounts, interval: Interval, found: FirstPass) -> None:
     """Cells of whole clusters."""
     start, stop = interval
     if keyed.items_in(start, stop)[1::2].any():
@@ -235,7 +253,7 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
         found.watcher.of_clusters().whole(grouped.owners, grouped.counts, classes, ids, grouped.sizes)
 
 
-def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
+def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: FirstPass) -> None:
     """Cells of clusters that lie in several parts: one visit for the sizes of clusters, one for the cells."""
     margins = Margins(found.keys.cluster - 1)
     seen = None if found.watcher is None else found.watcher.of_clusters()

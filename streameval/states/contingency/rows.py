@@ -9,7 +9,8 @@ collects rows, removes those of hot keys and counts the others by bucket.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +39,22 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
+__all__ = ["Code", "HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
 _PLACES = 2  # largest number of entries of a table of pairs, per row
 _COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
 _WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key
+
+
+class Code(NamedTuple):
+    """Where the first word of a stored key has a code, in place of bits that its bucket determines."""
+
+    bits: np.uint64  # of the code
+    shift: np.uint64  # the lowest of them
+
+
+_NO_CODE = Code(np.uint64(0), np.uint64(0))
 
 
 class HotRows:
@@ -129,8 +140,8 @@ class RowBuilder:
         Largest number of rows of a segment.
     spec : hashable, optional
         Builders with the same budget and equal specs share the hot keys that one of them has learned.
-    out : SegmentBuilder, optional
-        Takes the pieces; by default one of this layout.
+    code : Code, optional
+        Where segments have the last word of each key, a code; by default the layout of segments is `layout`.
 
     Examples
     --------
@@ -143,12 +154,12 @@ class RowBuilder:
     """
 
     def __init__(
-        self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, out: SegmentBuilder | None = None
+        self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, code: Code | None = None
     ) -> None:
-        self.layout, self._budget = layout, budget
+        self.layout, self._budget, self._code = layout, budget, code
         self._borrow(capacity)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
-        self._out = out or SegmentBuilder(layout, budget, 1)
+        self._out = SegmentBuilder(replace(layout, words=layout.words - (code is not None)), budget, 1)
         self._counted: list[tuple[Array, Array, Array]] = []
         self._size, self._items, self._learns, self._spec = 0, 0, True, spec
         learned = budget.learned.get(spec)
@@ -220,7 +231,8 @@ class RowBuilder:
 
     def _flush(self) -> None:
         if self._size:
-            self._out.take_pieces(*_partitioned(self._words[: self._size], self._rest[: self._size], self._buckets))
+            columns = self._words[: self._size], self._rest[: self._size]
+            self._out.take_pieces(*_partitioned(*columns, self._buckets, self._code))
         self._size, self._buckets[:] = 0, 0
         if self._hot is None or not self._hot.worth:
             self._store_hot()
@@ -231,12 +243,13 @@ class RowBuilder:
         if self._hot is not None:
             words, rest, counts = self._hot.items()
             self._hot = None
-            store_counted(self._out, words, rest, counts)
+            store_counted(self._out, words, rest, counts, self._code)
 
     def _store_items(self) -> None:
         """Store the items that came with counts."""
         if self._counted:
-            store_counted(self._out, *(np.concatenate(column) for column in zip(*self._counted, strict=True)))
+            words, rest, counts = (np.concatenate(column) for column in zip(*self._counted, strict=True))
+            store_counted(self._out, words, rest, counts, self._code)
         self._counted, self._items = [], 0
 
     def finish(self) -> tuple[Segment, ...]:
@@ -280,19 +293,22 @@ def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Arra
     return *made, table[found].astype(np.int64)
 
 
-def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array) -> None:
-    """Add keys with their rows to a builder; the first word of each key is not mixed."""
+def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, code: Code | None = None) -> None:
+    """Add keys with their rows to a builder; the first word of each key is not mixed, and a code is the last word."""
     if words.size:
-        columns = np.column_stack((rest, counts.view(np.uint64)))
+        own = rest.shape[1] - (code is not None)
+        columns = np.column_stack((rest[:, :own], counts.view(np.uint64), rest[:, own:]))
         sizes = np.zeros(ID_BUCKETS, np.int64)
         collect_words(read_only(words), SHIFT, np.empty_like(words), sizes)
-        codes, starts, mixed, columns = _partitioned(words, columns, sizes)
+        codes, starts, mixed, columns = _partitioned(words, columns, sizes, code)
         more, times = columns[:, :-1].copy(), columns[:, -1].astype(np.int64)
         builder.take_pieces(codes, starts, mixed, more, times)
 
 
-def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket, given the sizes of the buckets.
+def _partitioned(
+    words: Array, rest: Array, sizes: Array, code: Code | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Rows by bucket, given the sizes of the buckets; with `code`, the last of the further words is the code.
 
     Returns
     -------
@@ -300,9 +316,12 @@ def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array,
     words, rest : mixed words and further words
     """
     words, rest = read_only(words), read_only(rest)
+    columns = rest.shape[1] - (code is not None)
     starts = np.concatenate(([0], np.cumsum(sizes)))
-    out, more = fresh_array(words.shape, np.uint64), fresh_array(rest.shape, np.uint64)
-    lines = fresh_array((ID_BUCKETS * LINE * (1 + rest.shape[1]) // 8,), np.uint64)
-    scatter_ids(words, rest, tuple(range(rest.shape[1])), SHIFT, starts[:-1], lines, out, more)
+    out, more = fresh_array(words.shape, np.uint64), fresh_array((words.size, columns), np.uint64)
+    lines = fresh_array((ID_BUCKETS * LINE * (1 + columns) // 8,), np.uint64)
+    coded = () if code is None else (0,)
+    form = tuple(range(columns)), coded, tuple(code or _NO_CODE), SHIFT
+    scatter_ids(words, rest, *form, starts[:-1], lines, out, more)
     found = np.flatnonzero(sizes)
     return (2 * found).astype(np.uint32), np.append(starts[found], words.size), out, more

@@ -38,8 +38,10 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
+from streameval.states.grouped.cell_sweep import CellSweep
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
+from streameval.states.grouped.interleaved.cells import InterleavedCells
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable, by_group, tagged
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.contingency.cells import Mapper
     from streameval.states.grouped.interleaved.group_codes import CodedGroups
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
@@ -281,6 +284,17 @@ class Grouped(Small):
             return found
         others = self._not_interleaved
         return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
+
+    def tables(self, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
+        """`several` for contingency tables; interleaved ones come summarised, by one sweep over all groups."""
+        if self.apart or len(self.composite.table) or not isinstance(self.interleaved, InterleavedCells):
+            return self.several(groups, budget)
+        sweep = CellSweep(self.interleaved, budget)
+        if not sweep.worthwhile:
+            return self.several(groups, budget)
+        if "tables" not in self._found:
+            self._found["tables"] = sweep.tables(each)
+        return [self._found["tables"].get(self._names.get(group, b""), self.spec.inner.empty()) for group in groups]
 
     @cached_property
     def _not_interleaved(self) -> Grouped:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.budget import Buffer
 from streameval.kernels.singletons import Addresses
 from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.budget import Budget, Buffer
+    from streameval.budget import Budget
 
 __all__ = [
     "FEW",
@@ -123,6 +124,12 @@ class Segment:
         further = [budget.hold(column) if column.size else None for column in others]
         return cls(codes, starts, rows_of, sums, budget.hold(words, unspilled), *further)
 
+    @classmethod
+    def of(cls, codes: Array, starts: Array, rows_of: Array | None, sums: Array | None, *columns: Array) -> Segment:
+        """As `held`, but no budget counts the memory."""
+        words, *others = map(Buffer, columns)
+        return cls(codes, starts, rows_of, sums, words, *(each if each.shape[0] else None for each in others))
+
     @property
     def rows(self) -> Array:
         """Rows of each piece, an int64 array of shape (n_pieces,)."""
@@ -225,6 +232,14 @@ class SegmentAddresses:
                     address[r] = columns[-1].__array_interface__["data"][0]
         np.cumsum(starts, axis=1, out=starts)
         return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
+
+    @classmethod
+    def of_columns(cls, columns: Columns) -> SegmentAddresses:
+        """Addresses of items of label 0 in a single bucket."""
+        own = [column if column.size else None for column in columns]
+        at = np.array([0 if column is None else column.__array_interface__["data"][0] for column in own], np.uint64)
+        starts = np.array([[0, columns[0].size, columns[0].size]])
+        return cls(Addresses(starts, *at[:3, np.newaxis]), [*columns], at[3:])
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.budget import Computed
+from streameval.budget import Computed, fresh_array
 from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.grouped.interleave import ordered, replaced_bits
+from streameval.kernels.grouped.cells import count_places, separate
+from streameval.kernels.grouped.interleave import replaced_bits
 from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.contingency.builder import plain_nulls
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-from streameval.states.contingency.rows import RowBuilder
+from streameval.states.contingency.rows import Code, RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
 from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
@@ -31,24 +33,22 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
-from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import NO_COUNTS, Segment, Side
+from streameval.states.keyed.layout import Segment, SegmentAddresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streameval.budget import Budget, Buffer
     from streameval.states.grouped.keys import Key, Split
+    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
 __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
-_CODE_SHIFT, _CODE = (
-    np.uint64(63 - BLOCK_BITS),
-    np.uint64(fixed_bits(np.array(MOST_BLOCKS - 1))),
-)  # where a word has its code
+Scratch = tuple["Array", "Array"]  # words and further words
+CODE = Code(np.uint64(fixed_bits(np.array(MOST_BLOCKS - 1))), np.uint64(63 - BLOCK_BITS))
 _SHARE = 1 << 9  # bytes of the budget for each gathered row, which takes about a fifth of that with its copies
 
 
@@ -100,14 +100,14 @@ class InterleavedCells(CodedGroups):
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
         segments = tuple(replace(each, words=_plain_words(each)) for each in self.keyed.segments)
-        return self._inner(segments, self.table.facts.sum(axis=0))
+        return self.inner_state(segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
         budget = self.keyed.holding(budget)
         kept = marks.astype(np.int64) - 1
         segments = tuple(segment for one in self._ordered(kept, 1, budget) for segment in one.values())
-        return self._inner(segments, self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+        return self.inner_state(segments, self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
@@ -118,7 +118,7 @@ class InterleavedCells(CodedGroups):
             for code, segment in found.items():
                 segments[code].append(segment)
         return {
-            name: self._inner(tuple(segments[code]), facts)
+            name: self.inner_state(tuple(segments[code]), facts)
             for name, code, facts in zip(names, codes, self.table.facts, strict=True)
         }
 
@@ -126,7 +126,7 @@ class InterleavedCells(CodedGroups):
         """The same groups in the other layouts: apart, and under composite keys."""
         return self.alone(), CompositeGroups.empty(self.inner)
 
-    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
+    def inner_state(self, segments: tuple[Segment, ...], facts: Array) -> ContingencyCounts:
         """An inner state without null ids, from its segments and facts."""
         spec, (label_rows, dropped) = self.inner, facts.astype(np.int64).reshape(-1, 2)
         cells, alone = KeyedCounts(spec.layout, segments), KeyedCounts(spec.class_layout)
@@ -142,44 +142,75 @@ class InterleavedCells(CodedGroups):
         budget : owns the segments, and limits the number of rows of a stretch
         """
         room = max(1, min(SLAB, budget.limit // _SHARE))
-        for start, stop in self.keyed.intervals(room):
-            if stop - start == 1 and int(self.keyed.items_in(start, stop).sum()) > room:
-                for columns in self.keyed.pieces(start, 0):
-                    side = Side(np.array([0, columns[0].size]), *columns)
-                    yield _by_place(np.array([start]), side, places, count, budget)
-                continue
-            side, _ = self.keyed.gather(start, stop)
-            yield _by_place(np.arange(start, stop), side, places, count, budget)
+        for interval in self.keyed.intervals(room):
+            if self.is_giant(interval, room):
+                yield from self.pieces_by_place(interval, places, count, budget)
+            else:
+                yield self.by_place(interval, places, count, budget)
 
+    def is_giant(self, interval: Interval, room: int) -> bool:
+        """Whether the interval is a single bucket with more than `room` items."""
+        start, stop = interval
+        return stop - start == 1 and int(self.keyed.items_in(start, stop).sum()) > room
 
-def _by_place(buckets: Array, side: Side, places: Array, count: int, budget: Budget) -> dict[int, Segment]:
-    """The rows of each place as a segment, which is a slice of arrays with the rows of all places.
+    def by_place(
+        self, interval: Interval, places: Array, count: int, budget: Budget, scratch: Scratch | None = None
+    ) -> dict[int, Segment]:
+        """The rows of each place in an interval of buckets; a segment is a slice of arrays with the rows of all places.
 
-    `side` has the rows of consecutive `buckets`; `places` and `count` are as in `InterleavedCells._ordered`.
-    """
-    at, counts = places[_codes_of(side.words)], side.counts
-    order, ends = ordered(at + 1, count + 1)  # the rows that are left out come first
-    order, ends = order[ends[1] :], ends[1:] - ends[1]
-    words = _plain(side.words, side.starts, buckets)
-    buckets, at = np.repeat(buckets, np.diff(side.starts))[order], at[order]
-    first = np.flatnonzero((np.diff(buckets, prepend=-1) != 0) | (np.diff(at, prepend=-1) != 0))
-    codes, starts = (2 * buckets[first]).astype(np.uint32), np.append(first, order.size)
-    rows = np.add.reduceat(counts[order], first) if counts.size and first.size else None
-    columns = words[order], side.rest[order], counts[order] if counts.size else NO_COUNTS
-    whole = Segment.held(budget, codes, starts, rows, None, *columns, NO_COUNTS)
-    bounds = np.searchsorted(starts, ends)
-    pieces = zip(range(count), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    return {place: whole.pieces(a, b) for place, a, b in pieces if a < b}
+        Parameters
+        ----------
+        interval : (int, int)
+        places, count : as in `_ordered`
+        budget : owns the segments
+        scratch : arrays with room for the rows, which the segments then share; the budget does not count these
+        """
+        return self._separated(self.keyed.places(*interval), interval[0], places, count, budget, scratch)
+
+    def pieces_by_place(
+        self, interval: Interval, places: Array, count: int, budget: Budget
+    ) -> Iterator[dict[int, Segment]]:
+        """As `by_place`, for a bounded number of rows of a giant bucket at a time."""
+        for columns in self.keyed.pieces(interval[0], 0):
+            yield self._separated(SegmentAddresses.of_columns(columns), interval[0], places, count, budget)
+
+    def _separated(
+        self,
+        rows: SegmentAddresses,
+        start: int,
+        places: Array,
+        count: int,
+        budget: Budget,
+        scratch: Scratch | None = None,
+    ) -> dict[int, Segment]:
+        """`by_place` for the rows of consecutive buckets from `start` on."""
+        buckets, width = start + np.arange(rows.at.starts.shape[1] // 2), self.keyed.layout.words - 1
+        items = np.zeros((count, buckets.size), np.int64)
+        coded = rows.at, places, *CODE
+        count_places(*coded, items)
+        ends = np.cumsum(items)
+        total = int(ends[-1])
+        words, rest = scratch or (fresh_array((total,), np.uint64), fresh_array((total, width), np.uint64))
+        counts, sums = np.empty(total if rows.at.counts.any() else 0, np.int64), np.zeros_like(items)
+        cursor = ends.reshape(items.shape) - items
+        separate(*coded, fixed_bits(buckets), tuple(range(width)), cursor, words, rest, counts, sums)
+        place, bucket = items.nonzero()
+        codes, starts = (2 * buckets[bucket]).astype(np.uint32), np.append(0, ends[items.ravel() > 0])
+        pieces = codes, starts, sums[place, bucket] if counts.size else None, None
+        columns = words[:total], rest[:total], counts
+        whole = Segment.of(*pieces, *columns) if scratch else Segment.held(budget, *pieces, *columns)
+        bounds = np.searchsorted(place, np.arange(count + 1)).tolist()
+        return {number: whole.pieces(a, b) for number, (a, b) in enumerate(pairwise(bounds)) if a < b}
 
 
 def _codes_of(words: Array) -> Array:
     """The codes of the groups in the first words of rows."""
-    return (words & _CODE) >> _CODE_SHIFT
+    return (words & CODE.bits) >> CODE.shift
 
 
 def _coded(words: Array, codes: Array) -> Array:
     """First words with these codes, a uint64 array, in place of the bits that their buckets determine."""
-    return (words & ~_CODE) | (codes << _CODE_SHIFT)
+    return (words & ~CODE.bits) | (codes << CODE.shift)
 
 
 def _recoded(codes: Array, words: Array) -> Array:
@@ -189,7 +220,7 @@ def _recoded(codes: Array, words: Array) -> Array:
 
 def _plain(words: Array, starts: Array, buckets: Array) -> Array:
     """First words without codes, in pieces of one bucket each, from the starts of the pieces and their end."""
-    found: Array = replaced_bits(words, starts, fixed_bits(buckets), ~_CODE)
+    found: Array = replaced_bits(words, starts, fixed_bits(buckets), ~CODE.bits)
     return found
 
 
@@ -201,14 +232,6 @@ def _plain_words(segment: Segment) -> Buffer:
         return _plain(segment.words.read(start, stop), starts, segment.codes >> 1)
 
     return Computed(segment.words.shape, np.dtype(np.uint64), plain)
-
-
-class _CodedSegments(SegmentBuilder):
-    """Segments of rows whose last word is the code of the group, which is moved into the first word."""
-
-    def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
-        """As `SegmentBuilder.take_pieces`; `words` are mixed."""
-        super().take_pieces(codes, starts, _coded(words, rest[:, -1]), np.ascontiguousarray(rest[:, :-1]), counts)
 
 
 class InterleavedCellsBuilder(CodedBuilder):
@@ -227,7 +250,7 @@ class InterleavedCellsBuilder(CodedBuilder):
         super().__init__(inner, key, budget)
         layout = replace(inner.layout, words=inner.layout.words + 1)
         capacity = max(1, capacity * inner.layout.words // layout.words)
-        self._rows = RowBuilder(layout, budget, capacity, (inner, key), _CodedSegments(inner.layout, budget, 1))
+        self._rows = RowBuilder(layout, budget, capacity, (inner, key), CODE)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
