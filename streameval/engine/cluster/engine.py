@@ -285,8 +285,8 @@ class ClusterEngine:
             yield from self.connection.gather([due.pop()])[0]
 
     def _where(self, state: Any) -> Ranges | None:
-        """The ranges with the rows of a state; None if the rows are in this process."""
-        return next((ranges for ranges in self.ranges if state.holder in ranges.shards), None)
+        """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""
+        return next((ranges for ranges in reversed(self.ranges) if state.holder in ranges.shards), None)
 
     def compute(self, delayed: Any) -> Any:
         """Compute a Dask object on the workers."""

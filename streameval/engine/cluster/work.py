@@ -210,7 +210,7 @@ def dump(
     resources : memory and spill settings
     """
     holder, spec, schema = wanted
-    rows = joined([found[holder] for found in map(_rows, ranges) if holder in found])
+    rows = joined([found[holder] for found in map(_rows, ranges)])
     state = _of(spec, outlines.states[holder].with_runs(rows), resources)
     parts = [state] if run is None else codec.divided(state)[run]
     return [batch for part in parts for batch in codec.stored_batches(part, schema)]
