@@ -161,9 +161,9 @@ def divided(state: State) -> dict[str, list[State]]:
     }
 
 
-def stored_batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def stored_batches(state: State, schema: pa.Schema, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
     """The stored batches of a state, or of a part of it, under the schema of the whole."""
-    packing, tables = state.spec.packing, state.to_arrow()
+    packing, tables = state.spec.packing, state.to_arrow(budget)
     for batch in packing.packed(tables) if packing else tables:
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
 

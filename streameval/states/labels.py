@@ -179,7 +179,7 @@ class LabelCounts(Small):
         spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
         return {**asdict(self), "spec": spec, "values": _ascending(self.values)}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """No batches."""
         return iter(())
 

@@ -306,8 +306,8 @@ class State(Protocol):
     def header(self) -> dict[str, Any]:
         """The spec, and small facts stored with the table, as plain JSON values."""
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """The canonical table, batch by batch, because a state may be larger than memory."""
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
+        """The canonical table, batch by batch, because a state may be larger than memory; the budget limits a batch."""
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """The keyed counts by name: what grows with the rows, is spilled, split into ranges and sent to workers."""

@@ -200,6 +200,6 @@ class Values(Small):
         """Empty: the state is never stored."""
         return {}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """The table."""
         yield from self.table.to_batches()

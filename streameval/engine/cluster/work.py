@@ -213,7 +213,7 @@ def dump(
     rows = joined([found[holder] for found in map(_rows, ranges)])
     state = _of(spec, outlines.states[holder].with_runs(rows), resources)
     parts = [state] if run is None else codec.divided(state)[run]
-    return [batch for part in parts for batch in codec.stored_batches(part, schema)]
+    return [batch for part in parts for batch in codec.stored_batches(part, schema, resources.budget)]
 
 
 def _of(spec: Any, state: Any, resources: Resources) -> Any:

@@ -320,10 +320,10 @@ class ClusterCounts(PlainState):
             del spec["unlabelled"]
         return {"spec": spec} | {name: getattr(self, name).tolist() for name in names}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
         for shard in self.keyed.intervals():
-            for counts in self.keyed.grouped(shard):
+            for counts in self.keyed.grouped(shard, budget):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:

@@ -306,11 +306,11 @@ class ContingencyCounts(PlainState):
         """The spec, the rows by label, and the dropped rows."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
         for keyed in (self.cells, self.without_cluster):
             for shard in keyed.intervals():
-                for counts in keyed.grouped(shard):
+                for counts in keyed.grouped(shard, budget):
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:

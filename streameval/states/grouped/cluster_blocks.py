@@ -308,9 +308,11 @@ class BlockedClusters(PlainState):
         header: dict[str, Any] = self.spec.of_groups({}).header()
         return header
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each block, then their inner tables; blocks in the order of their hashes."""
-        batches: Iterator[pa.RecordBatch] = self._grouped.to_arrow()
+        every = (0, self.keyed.layout.buckets)
+        grouped = self._grouped if budget is None else self._groups(every, budget, nulls=True)
+        batches: Iterator[pa.RecordBatch] = grouped.to_arrow()
         return batches
 
     def __sizeof__(self) -> int:

@@ -345,7 +345,7 @@ class Grouped(Small):
         fields = {"kind": inner.kind, "version": inner.version, "spec": asdict(inner)}
         return {"spec": {"inner": fields, "key": self.spec.key.fields()}}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
         if self.interleaved:
             yield from self.parted().to_arrow()

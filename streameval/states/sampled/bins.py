@@ -196,7 +196,7 @@ class SampledBins(Small):
         spec = asdict(self.spec) | {"edges": list(self.spec.edges)}
         return {"spec": spec, "seen": self.seen.tolist(), "nan_rows": self.nan_rows.tolist()}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One batch of all occupied bins."""
         found = np.flatnonzero(self.low <= self.high)
         cells = [pa.FixedSizeListArray.from_arrays(pa.array(part[:, found].T.ravel()), CELLS) for part in self.cells()]

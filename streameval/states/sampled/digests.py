@@ -323,7 +323,7 @@ class SampledDigests(Small):
         names = [name for name in _FACTS if self.spec.weighted or name != "infinite_weight"]
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in names}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One batch of all centroids."""
         columns = [pa.array(column) for column in self.centroids[: len(self.spec.schema)]]
         yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)

@@ -234,7 +234,7 @@ class BlockSlices(Small):
         spec = {"inner": asdict(self.spec.inner), "key": self.spec.key.fields()}
         return {"spec": spec, "slices": {name: _without_spec(header) for name, header in slices.items()}}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """The tables of all slices."""
         for name in sorted(self.slices):
             for batch in self.slices[name].to_arrow():

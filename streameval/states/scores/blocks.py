@@ -357,7 +357,7 @@ class BlockCounts(Small):
         nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
         return {"spec": asdict(self.spec), "shift": self.shift} | nan
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One row for each bin and block that has rows, ascending."""
         bins, blocks = np.nonzero(self.table.any(axis=2))
         columns = [self.prefixes[bins], *self.ends[bins].T, blocks, *self.table[bins, blocks].T]

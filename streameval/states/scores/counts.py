@@ -295,9 +295,9 @@ class ScoreCounts(PlainState):
         """The spec and the missing scores, as JSON values."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Distinct keys with their counts: key, negatives, positives, and both weights where rows carry weights."""
-        return (_table(counts, self.spec.schema) for counts in self.groups())
+        return (_table(counts, self.spec.schema) for counts in self.groups(budget=budget))
 
     def __eq__(self, other: object) -> bool:
         """Whether both states have the same header and table; their segments may differ."""

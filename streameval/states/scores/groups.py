@@ -334,11 +334,11 @@ class GroupScores(PlainState):
         """The spec and the missing scores."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist()}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Distinct scores of every group: narrow ids first, null last, each by bucket."""
         for name, run in self.runs().items():
             for shard in run.intervals():
-                for counts in run.grouped(shard):
+                for counts in run.grouped(shard, budget):
                     columns = [pa.array(np.full(counts.keys.size, name != "null"))]
                     columns += [pa.array(np.ascontiguousarray(word)) for word in self._words(name, counts)]
                     columns += [pa.array(counts.neg), pa.array(counts.pos)]

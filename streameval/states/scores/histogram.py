@@ -215,7 +215,7 @@ class ScoreHistogram(Small):
         """The spec and the missing scores, as JSON values."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Occupied bins: bin, negatives, positives, only, and both weights where rows carry weights."""
         found = np.flatnonzero(self.table[2] != EMPTY)
         columns = [found, *self.table[:, found], *(self.sums[found].T if self.spec.weighted else ())]

@@ -331,7 +331,7 @@ class QuantileSketch(TDigestExchange, Small):
         """The spec, the extremes, and the counts of infinities and NaN, as JSON values."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name) for name in _FACTS}
 
-    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+    def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One batch: columns mean, weight and single."""
         columns = [pa.array(column) for column in (self.mean, self.weight, self.single)]
         yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import scan
-from streameval.engine.cluster import ClusterEngine, connect, engine
+from streameval.engine.cluster import ClusterEngine, connect
 from streameval.engine.fold import Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.states import codec

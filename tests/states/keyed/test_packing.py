@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import astuple
 from itertools import pairwise
 
@@ -97,6 +98,14 @@ def test_pieces_do_not_depend_on_memory():
         builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"score": pa.array(scores)}))
         found.append(stored(builder.state()))
     assert found[0].equals(found[1])
+
+
+def test_a_table_of_rows_without_a_budget_is_made_within_the_given_one():
+    """Rows that were sent to a worker belong to no budget; the worker's limits how many keys it groups at a time."""
+    state = pickle.loads(pickle.dumps(folded(np.random.default_rng(1).uniform(0.5, 0.503, 100_000))))  # of one bucket
+    sizes = [[len(batch) for batch in state.to_arrow(budget)] for budget in (None, Budget(1 << 20))]
+    assert (len(sizes[0]), sum(sizes[1])) == (1, 100_000)
+    assert max(sizes[1]) < 1 << 15
 
 
 @given(st.lists(st.integers(0, 2**22), min_size=1, max_size=60, unique=True), st.sets(st.integers(1, 59)))
