@@ -43,7 +43,7 @@ class ClusterSweepPart:
     starts : int64 array of shape (n_groups + 2,), index of the first size of each group; all rows are group 0
     table : SizeTable, the sizes of all rows, then those of each group
     cut : int64 array of shape (1 + n_groups,), rows of each group in clusters shared with other groups
-    present : the groups that the part has something of
+    present : the groups with clusters in the part
     """
 
     starts: Array
@@ -183,11 +183,12 @@ class ClusterSweep(PlainState):
             first, large = tally_groups(places.at, self.owners, *form, first, clusters, positives, cut)
             yield large
             if start + first < stop:
-                yield from self._sorted((start + first, start + first + 1), budget, cut)
+                for found in self._sorted((start + first, start + first + 1), budget, cut):
+                    yield _add_to_tables(found, clusters, positives)
                 first += 1
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
-        """The clusters of one bucket by sorting, in the form in which `tally_groups` lists large ones; fills `cut`."""
+        """All clusters of one bucket, in the form in which `tally_groups` lists large ones; fills `cut`."""
         code_bits, width = self.rows.words.code_bits, self.rows.keyed.layout.words
         ids, cells = np.empty((0, width), np.uint64), np.empty((0, 3), np.int64)  # of the last cluster so far
         for counts in self.rows.keyed.grouped(bucket, budget):
@@ -200,6 +201,17 @@ class ClusterSweep(PlainState):
             yield from _listed(cells[: bounds[-1]], bounds[:-1], cut)
             ids, cells = ids[bounds[-1] :], cells[bounds[-1] :]
         yield from _listed(cells, np.zeros(1, np.int64), cut)
+
+
+def _add_to_tables(found: Array, clusters: Array, positives: Array) -> Array:
+    """Add clusters to the tables of `tally_groups`; returns those that are too large for these."""
+    group, size, pos = found.T
+    fits = size < len(clusters)
+    at = size[fits], group[fits]
+    np.add.at(clusters, at, 1)
+    np.add.at(positives, at, pos[fits])
+    left: Array = found[~fits]
+    return left
 
 
 def _listed(cells: Array, bounds: Array, cut: Array) -> Iterator[Array]:

@@ -16,7 +16,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped import By, Grouped, GroupedSpec, cluster_sweep
 from streameval.states.grouped import state as grouped_state
-from streameval.states.grouped.cluster_sweep import ClusterSweep
+from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.keyed.counts import KeyedCounts
@@ -97,6 +97,11 @@ def test_groups_are_swept_in_any_layout(
     assert state == whole
 
 
+def refused(*given: Any) -> tuple[int, np.ndarray]:
+    """Count no bucket."""
+    return given[5], np.zeros((0, 3), np.int64)
+
+
 @pytest.mark.parametrize("most", [7, 1 << 10])
 def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have more groups than fit into one part."""
@@ -111,9 +116,26 @@ def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest
                 columns = (column[i : i + 3] for column in (counts.keys, counts.rest, counts.neg, counts.pos))
                 yield Counts(*columns, bucket=counts.bucket)
 
-    def refused(*given: Any) -> tuple[int, np.ndarray]:
-        return given[5], np.zeros((0, 3), np.int64)
-
     monkeypatch.setattr(KeyedCounts, "grouped", by_three)
     monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
     assert swept(sweep) == counted
+
+
+@pytest.mark.parametrize("cells", [100, 1 << 18])
+def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard of very large buckets would otherwise list most of its rows."""
+    made, listed = ClusterSweepPart.of, []
+
+    def spied(clusters: np.ndarray, positives: np.ndarray, large: np.ndarray, *given: Any, **named: Any) -> Any:
+        listed.append((len(clusters), large))
+        return made(clusters, positives, large, *given, **named)
+
+    monkeypatch.setattr(cluster_sweep, "_CELLS", cells)
+    monkeypatch.setattr(ClusterSweepPart, "of", spied)
+    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)), 0)
+    assert sweep is not None
+    counted = swept(sweep)
+    monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
+    assert swept(sweep) == counted
+    assert all((large[:, 1] >= sizes).all() for sizes, large in listed)
+    assert any(len(large) for _, large in listed) == (cells == 100)
