@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streameval.budget import Budget
+from streameval.errors import NullError
 from streameval.states import codec
 from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
@@ -17,6 +18,7 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped import By, Grouped, GroupedSpec, cluster_sweep
 from streameval.states.grouped import state as grouped_state
 from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
+from streameval.states.grouped.group_sweep import WHOLE
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.keyed.counts import KeyedCounts
@@ -139,3 +141,15 @@ def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: p
     assert swept(sweep) == counted
     assert all((large[:, 1] >= sizes).all() for sizes, large in listed)
     assert any(len(large) for _, large in listed) == (cells == 100)
+
+
+def test_a_refused_batch_leaves_the_facts_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it had the first group that needs wide words."""
+    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 2)
+    builder = GroupedSpec(ClusterSpec("id"), By(("g",))).builder(Budget(), 8)
+    builder.update(Batch(np.zeros(3, np.uint8), None, {"id": pa.array([7, 7, 8]), "g": pa.array([0, 1, 1])}))
+    with pytest.raises(NullError):
+        builder.update(Batch(np.zeros(1, np.uint8), None, {"id": pa.array([None], pa.int64()), "g": pa.array([2])}))
+    sweep = ClusterSweep.of(builder.state(), 0)
+    assert sweep is not None
+    assert sweep.groups[WHOLE][1].totals().rows == 3

@@ -271,5 +271,6 @@ class InterleavedClustersBuilder(CodedBuilder):
 
     def interleaved(self) -> InterleavedClusters:
         """Everything folded; the builder must not be used afterwards."""
-        table, keyed = self._table.built() or self._done.table, KeyedCounts.built(self._segments)
-        return self._done.merge(InterleavedClusters(self._inner, self._group_codes, table, keyed))
+        table = self._table.built() or InterleavedClusters.empty(self._inner).table
+        last = InterleavedClusters(self._inner, self._group_codes, table, KeyedCounts.built(self._segments))
+        return self._done.merge(last)
