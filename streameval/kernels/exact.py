@@ -23,8 +23,8 @@ __all__ = [
     "compare_products",
     "compensated",
     "divide_pairs",
-    "halves",
     "integer",
+    "joined_halves",
     "multiply_add",
     "multiply_pairs",
     "two_product",
@@ -155,12 +155,12 @@ def integer(words: tuple[int, int]) -> int:
     return (int(words[0]) << 64) | int(words[1])
 
 
-def halves(sums: tuple[int, int]) -> int:
-    """Σ of products with words, from those with the upper and the lower halves of the words.
+def joined_halves(sums: tuple[int, int]) -> int:
+    """Σ of products with words, from the sums of the products with their upper and with their lower halves.
 
     Examples
     --------
-    >>> halves((3, 5)) - 3 * 2**32
+    >>> joined_halves((3, 5)) - 3 * 2**32
     5
     """
     return (int(sums[0]) << 32) + int(sums[1])

@@ -1,10 +1,9 @@
 """Areas of the curves from sorted words or from a table of words, without the groups of equal score.
 
 The sums are those of `streameval.kernels.ranking.area_counts` and `precision_counts`: only groups with positives have a
-term. Rows are counted from the best score down, so the rows and positives at the begin and at the end of such a group
-give its negatives and its positives, and those above. Whether a row ends a group with positives is unpredictable, so
-one loop collects these groups some hundred at a time without a branch; another one, which is vectorized, adds up their
-terms.
+term. Rows are counted from the best score down, so the rows and positives before and after such a group give its
+negatives and its positives, and those above. Whether a row ends a group with positives is unpredictable, so one loop
+collects several hundred of these groups without a branch; another one, which is vectorized, adds up their terms.
 """
 
 from __future__ import annotations

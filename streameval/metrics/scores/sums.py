@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels import gain, ranking, thresholds
-from streameval.kernels.exact import HELD, halves, integer
+from streameval.kernels.exact import HELD, integer, joined_halves
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.missing import total_weight
 from streameval.states.scores.parts import RankedPart, ScorePart
@@ -126,7 +126,9 @@ def pairs_won(part: ScorePart | RankedPart) -> Any:
         won = 0
         for n, p, false, _ in _pieces(part):
             below = part.total.n - false
-            won += halves(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
+            won += (
+                joined_halves(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
+            )
         return won
     return 2.0 * part.ranked[0]
 
@@ -168,7 +170,7 @@ def precision_sum(part: ScorePart | RankedPart, *, trapezoid: bool) -> Any:
         found = 0
         for n, p, false, true in _pieces(part):
             if n.size != 1:
-                found += halves(ranking.precision_counts(n, p, false, true, trapezoid))
+                found += joined_halves(ranking.precision_counts(n, p, false, true, trapezoid))
                 continue
             after, rows = true + int(p[0]), true + false
             rate = _share(after, rows + int(n[0]) + int(p[0])) + (_share(true, rows) if trapezoid else 0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.exact import halves
+from streameval.kernels.exact import joined_halves
 
 __all__ = ["RankSums", "Ranked"]
 
@@ -49,7 +49,7 @@ class RankSums:
 
     def ranked(self) -> Ranked:
         """The sums of the rows that were added."""
-        won, precision = (halves(self.sums[at : at + 2].tolist()) for at in (0, 2))
+        won, precision = (joined_halves(self.sums[at : at + 2].tolist()) for at in (0, 2))
         rows, pos = self.above.tolist()
         neg, pos = rows - pos - self._before[0], pos - self._before[1]
         return Ranked(won, 2 * precision, neg, pos, neg, pos)
