@@ -91,11 +91,13 @@ class Workers:
     connection : Connection
     memory : bytes for the partitions that a worker folds
     spill : directory on its machine for data beyond that
+    limited : whether the user set the memory
     """
 
     connection: Connection
     memory: int
     spill: Any
+    limited: bool = False
 
     @classmethod
     def of(
@@ -116,7 +118,7 @@ class Workers:
         if connection is None:
             return None
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)
-        return cls(connection, limit, None if spill is None else str(spill))
+        return cls(connection, limit, None if spill is None else str(spill), memory is not None)
 
     def share(self, rows: Sequence[int]) -> bool:
         """Whether all workers together should fold each partition, because few are large; `rows` are their rows."""
@@ -127,7 +129,7 @@ class Workers:
         """The engine that folds a partition on all workers."""
         from streameval.engine.cluster import ClusterEngine
 
-        return ClusterEngine(self.connection, local, self.memory, self.spill)
+        return ClusterEngine(self.connection, local, self.memory, self.spill, self.limited)
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:

@@ -79,8 +79,11 @@ def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Pat
     assert there.update(data).unchanged == 7
 
 
-def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path) -> None:
-    """All pack scores, clusters and cells, and one the slices; the files are those of a thread with little memory."""
+def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Workers pack scores, clusters and cells, the client the slices; the files are those of a thread.
+
+    As in an evaluation, a memory limit that does not cover the rows of finished tasks is said beforehand.
+    """
     rows = 4 * TASK_ROWS
     rng = np.random.default_rng(5)
     label = rng.random(rows) < 0.2
@@ -96,10 +99,12 @@ def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path) -> None:
     night.mkdir(parents=True)
     pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=TASK_ROWS // 4)
     asked = {"score": "score", "cluster": "cluster", "classes": "campaign", "nulls": "singleton", "by": "country"}
-    there, here = Store(tmp_path / "there", client=client), Store(tmp_path / "here", threads=1, memory="300MB")
+    there = Store(tmp_path / "there", client=client, memory="100MB")
+    here = Store(tmp_path / "here", threads=1, memory="300MB")
     for store in (there, here):
         assert store.update(night.parent, **asked).rows == rows
     assert kept(there) == kept(here)
+    assert "100.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
 
 
 def test_every_kind_of_state_travels_and_few_nights_take_more_threads(client: Any, data: Path, tmp_path: Path) -> None:
