@@ -13,7 +13,7 @@ A stored state is the table of the state, packed if its kind has a packing. The 
 Every batch carries this schema, and there is always at least one batch, possibly empty. Only the current version of a
 kind is read; for an unknown kind or another version, the error names it.
 
-Memory: one batch, plus the state within its budget.
+Memory: the state within its budget; one batch while reading, and while writing those of `_TOGETHER` items.
 
 >>> from streameval.states.clusters.counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
