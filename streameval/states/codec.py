@@ -36,13 +36,13 @@ from streameval._version import __version__
 from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.contingency.cells import one_by_one
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_columns, check_facts
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
+from streameval.states.mapping import one_by_one
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.block_slices import BlockSlicesSpec
@@ -55,7 +55,7 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streameval.states.contingency.cells import Mapper
+    from streameval.states.mapping import Mapper
     from streameval.states.protocol import State, StoredSpec
 
 __all__ = [

@@ -29,12 +29,12 @@ import dask
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.exchange import MOST_TASKS, exchange, size
 from streameval.metrics.contingency.assignment import matching
-from streameval.states.contingency.cells import one_by_one
 from streameval.states.contingency.matching_core import CellsLeft, core_of_classes, core_of_clusters, core_of_table
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.summary import Summary
 from streameval.states.contingency.watch import unwatched
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, restored
+from streameval.states.mapping import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -48,7 +48,7 @@ class Sharded:
 
     def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
         """The state of each slice."""
-        found: list[Any] = grouped.several(groups, engine.budget)
+        found: list[Any] = grouped.several(groups, engine.budget, engine.each)
         return found
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,8 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Columns
@@ -22,27 +23,18 @@ __all__ = [
     "NARROW",
     "ClassCells",
     "Keys",
-    "Mapper",
     "Margins",
     "class_layouts",
     "interval_items",
     "numbered",
-    "one_by_one",
     "parted",
 ]
-
-Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]  # takes a function, items and a task name
 
 ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval
 _PARTS = 16  # least number of intervals for many threads, if there are many items
 _WORTH = 1 << 17  # items of an interval that outweigh the cost of its arrays and calls
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget per item: the memory of intervals in several threads, with reserve
-
-
-def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
-    """Map a function over intervals in this thread."""
-    return [function(item) for item in items]
 
 
 class Keys(NamedTuple):

@@ -25,7 +25,7 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.builder import ContingencyBuilder
-from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts, one_by_one
+from streameval.states.contingency.cells import ClassCells, Keys, class_layouts
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
@@ -34,6 +34,7 @@ from streameval.states.contingency.watch import unwatched
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.mapping import one_by_one
 from streameval.states.protocol import PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
+    from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
 __all__ = ["ContingencyCounts", "ContingencySpec", "SummarisedCounts"]

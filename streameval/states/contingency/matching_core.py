@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import ClassCells, Keys, Mapper
+    from streameval.states.contingency.cells import ClassCells, Keys
     from streameval.states.keyed.layout import Columns, Interval
+    from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
 __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]

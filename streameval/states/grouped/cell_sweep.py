@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Mapper
     from streameval.states.contingency.pass_by_cluster import ClassParts
     from streameval.states.grouped.interleaved.cells import InterleavedCells
     from streameval.states.keyed.layout import Interval, Segment
+    from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
 __all__ = ["CellSweep"]

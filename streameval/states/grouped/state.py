@@ -45,6 +45,7 @@ from streameval.states.grouped.interleaved.cells import InterleavedCells
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable, by_group, tagged
+from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Small, SplitSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import Mapper
     from streameval.states.grouped.interleaved.group_codes import CodedGroups
+    from streameval.states.mapping import Mapper
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -272,12 +273,12 @@ class Grouped(Small):
         apart = {name: self.apart[name] for name in names if name in self.apart}
         return self._union(apart, self.composite.marked(names), interleaved, budget)
 
-    def several(self, groups: Sequence[Group], budget: Budget | None = None) -> list[Any]:
-        """The inner states of some groups; empty for groups that do not exist."""
+    def several(self, groups: Sequence[Group], budget: Budget | None = None, each: Mapper = one_by_one) -> list[Any]:
+        """The inner states of some groups; empty for groups that do not exist. `each` maps a function over shards."""
         if self.interleaved is None:
             return [self.only(group, budget) for group in groups]
         if "interleaved" not in self._found:
-            self._found["interleaved"] = self.interleaved.alone(budget)
+            self._found["interleaved"] = self.interleaved.alone(budget, each)
         names = (self._names.get(group, b"") for group in groups)
         found = [self._found["interleaved"].get(name, self.spec.inner.empty()) for name in names]
         if not self.apart and not len(self.composite.table):
@@ -288,10 +289,10 @@ class Grouped(Small):
     def tables(self, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
         """`several` for contingency tables; interleaved ones come summarised, by one sweep over all groups."""
         if self.apart or len(self.composite.table) or not isinstance(self.interleaved, InterleavedCells):
-            return self.several(groups, budget)
+            return self.several(groups, budget, each)
         sweep = CellSweep(self.interleaved, budget)
         if not sweep.worthwhile:
-            return self.several(groups, budget)
+            return self.several(groups, budget, each)
         if "tables" not in self._found:
             self._found["tables"] = sweep.tables(each)
         return [self._found["tables"].get(self._names.get(group, b""), self.spec.inner.empty()) for group in groups]

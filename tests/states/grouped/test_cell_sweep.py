@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.states.contingency.cells import one_by_one
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
 from streameval.states.grouped import By, GroupedSpec, cell_sweep
 from streameval.states.grouped.cell_sweep import CellSweep
 from streameval.states.grouped.interleaved.cells import InterleavedCells
+from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
 
 if TYPE_CHECKING:

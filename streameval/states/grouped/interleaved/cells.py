@@ -105,22 +105,18 @@ class InterleavedCells(CodedGroups):
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
         budget = self.keyed.holding(budget)
-        kept = marks.astype(np.int64) - 1
-        segments = tuple(segment for one in self._ordered(kept, 1, budget) for segment in one.values())
+        places, intervals = marks.astype(np.int64) - 1, self.keyed.intervals(self._most(budget))
+        segments = tuple(one for each in intervals for _, one in self._by_place(each, places, 1, budget))
         return self.inner_state(segments, self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
-    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
-        """The inner state of each group, by name, in one pass over the rows."""
-        budget, (names, codes) = self.keyed.holding(budget), self.named_codes()
-        segments: dict[int, list[Segment]] = {code: [] for code in codes}
+    def _most(self, budget: Budget) -> int:
+        """Number of items of an interval of `alone`."""
+        return max(1, min(SLAB, budget.limit // _SHARE))
+
+    def _divided(self, interval: Interval, budget: Budget) -> Iterator[tuple[int, Segment]]:
+        """The rows of each code in an interval of buckets as segments of the inner state."""
         count = len(self.group_codes)
-        for found in self._ordered(np.arange(count), count, budget):
-            for code, segment in found.items():
-                segments[code].append(segment)
-        return {
-            name: self.inner_state(tuple(segments[code]), facts)
-            for name, code, facts in zip(names, codes, self.table.facts, strict=True)
-        }
+        return self._by_place(interval, np.arange(count), count, budget)
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
         """The same groups in the other layouts: apart, and under composite keys."""
@@ -132,21 +128,12 @@ class InterleavedCells(CodedGroups):
         cells, alone = KeyedCounts(spec.layout, segments), KeyedCounts(spec.class_layout)
         return ContingencyCounts(spec, cells, alone, label_rows, dropped)
 
-    def _ordered(self, places: Array, count: int, budget: Budget) -> Iterator[dict[int, Segment]]:
-        """For each stretch of buckets with a bounded number of rows, the segments of the places that have rows there.
-
-        Parameters
-        ----------
-        places : int64 array, the place of each code; rows of codes with a negative place are left out
-        count : number of places
-        budget : owns the segments, and limits the number of rows of a stretch
-        """
-        room = max(1, min(SLAB, budget.limit // _SHARE))
-        for interval in self.keyed.intervals(room):
-            if self.is_giant(interval, room):
-                yield from self.pieces_by_place(interval, places, count, budget)
-            else:
-                yield self.by_place(interval, places, count, budget)
+    def _by_place(self, interval: Interval, places: Array, count: int, budget: Budget) -> Iterator[tuple[int, Segment]]:
+        """The rows of each place in an interval, a bounded number at a time; arguments as of `by_place`."""
+        giant = self.is_giant(interval, self._most(budget))
+        parts = self.pieces_by_place if giant else lambda *given: [self.by_place(*given)]
+        for one in parts(interval, places, count, budget):
+            yield from one.items()
 
     def is_giant(self, interval: Interval, room: int) -> bool:
         """Whether the interval is a single bucket with more than `room` items."""
@@ -161,7 +148,8 @@ class InterleavedCells(CodedGroups):
         Parameters
         ----------
         interval : (int, int)
-        places, count : as in `_ordered`
+        places : int64 array, the place of each code; rows of codes with a negative place are left out
+        count : number of places
         budget : owns the segments
         scratch : arrays with room for the rows, which the segments then share; the budget does not count these
         """

@@ -34,11 +34,12 @@ from streameval.states.keyed.ids import SHIFT, id_codes, identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.states.clusters.cell_words import CellWords
     from streameval.states.grouped.keys import Key, Split
+    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -142,7 +143,7 @@ class InterleavedClusters(CodedGroups):
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
         segments = tuple(map(self.words.as_clusters, self.keyed.segments))
-        return self._inner(segments, self.table.facts.sum(axis=0))
+        return self.inner_state(segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
@@ -150,33 +151,24 @@ class InterleavedClusters(CodedGroups):
         for each in self.keyed.segments:
             at = np.flatnonzero(marks[self.words.codes(each)])
             segments += [self.words.taken(each, at, budget)] if at.size else []
-        return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+        return self.inner_state(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
-    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
-        """The inner state of each group, by name, in one pass over the rows."""
-        budget, (names, codes) = self.keyed.holding(budget), self.named_codes()
-        segments: dict[int, list[Segment]] = {code: [] for code in codes}
-        for each in self._gathered(budget):
-            for code, own in self.words.divided(each, len(self.group_codes), budget):
-                segments[code].append(own)
-        return {
-            name: self._inner(tuple(segments[code]), facts)
-            for name, code, facts in zip(names, codes, self.table.facts, strict=True)
-        }
+    def _divided(self, interval: Interval, budget: Budget) -> Iterable[tuple[int, Segment]]:
+        """The rows of each code in an interval of buckets as segments of the inner state."""
+        for each in self._gathered(interval, budget):
+            yield from self.words.divided(each, len(self.group_codes), budget)
 
-    def _gathered(self, budget: Budget) -> Iterator[Segment]:
-        """The rows in as few segments as the budget allows."""
-        most = self.keyed.most(budget)
-        for start, stop in self.keyed.intervals(most):
-            rows = self.keyed.range(start, stop)
-            if rows.items.sum() >= 2 * most:  # a single, large bucket
-                yield from rows.segments
-                continue
-            for label, side in enumerate(rows.gather(start, stop)):
-                buckets = np.flatnonzero(np.diff(side.starts))
-                codes, starts = (2 * (start + buckets) + label).astype(np.uint32), side.starts[np.append(buckets, -1)]
-                columns = (Buffer(column) if column.size else None for column in (side.rest, side.counts))
-                yield Segment(codes, starts, None, None, Buffer(side.words), *columns)
+    def _gathered(self, interval: Interval, budget: Budget) -> Iterator[Segment]:
+        """The rows of an interval of buckets in as few segments as the budget allows."""
+        rows = self.keyed.range(*interval)
+        if rows.items.sum() >= 2 * self._most(budget):  # a single, large bucket
+            yield from rows.segments
+            return
+        for label, side in enumerate(rows.gather(*interval)):
+            buckets = np.flatnonzero(np.diff(side.starts))
+            codes, starts = (2 * (interval[0] + buckets) + label).astype(np.uint32), side.starts[np.append(buckets, -1)]
+            columns = (Buffer(column) if column.size else None for column in (side.rest, side.counts))
+            yield Segment(codes, starts, None, None, Buffer(side.words), *columns)
 
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
         """The same groups in the other layouts: few stand apart, many are under composite keys."""

@@ -15,6 +15,7 @@ from streameval.budget import Budget
 from streameval.states.grouped.composite import inner_header
 from streameval.states.grouped.table import TableBuilder
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.mapping import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from streameval.states.grouped.composite import CompositeGroups
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.grouped.table import GroupTable
-    from streameval.states.keyed.layout import Segment
+    from streameval.states.keyed.layout import Interval, Segment
+    from streameval.states.mapping import Mapper
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -115,9 +117,26 @@ class CodedGroups(ABC):
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
 
+    def alone(self, budget: Budget | None = None, each: Mapper = one_by_one) -> dict[bytes, Any]:
+        """The inner state of each group, by name, in one pass over the rows; `each` maps a function over intervals."""
+        budget, (names, codes) = self.keyed.holding(budget), self.named_codes()
+        segments: dict[int, list[Segment]] = {code: [] for code in codes}
+        intervals = self.keyed.intervals(self._most(budget))
+        for found in each(lambda interval: list(self._divided(interval, budget)), intervals, "separate"):
+            for code, segment in found:
+                segments[code].append(segment)
+        return {
+            name: self.inner_state(tuple(segments[code]), facts)
+            for name, code, facts in zip(names, codes, self.table.facts, strict=True)
+        }
+
+    def _most(self, budget: Budget) -> int:
+        """Number of items of an interval of `alone`."""
+        return self.keyed.most(budget)
+
     @abstractmethod
-    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
-        """The inner state of each group, by name."""
+    def _divided(self, interval: Interval, budget: Budget) -> Iterable[tuple[int, Segment]]:
+        """The rows of each code in an interval of buckets as segments of the inner state."""
 
     @abstractmethod
     def parted(self) -> tuple[Mapping[bytes, Any], CompositeGroups]:
@@ -138,7 +157,8 @@ class CodedGroups(ABC):
         names = self.table.names.to_pylist()
         return names, self.group_codes.codes(names).tolist()
 
-    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
+    def inner_state(self, segments: tuple[Segment, ...], facts: Array) -> Any:
+        """An inner state, from its segments and facts."""
         state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
         return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
 

@@ -40,9 +40,10 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.states.grouped.keys import Key, Split
+    from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -137,13 +138,13 @@ class Interleaved(CodedGroups):
     def total(self) -> Any:
         """The inner state of all rows: the same pieces, from whose words the codes are removed on reading."""
         segments = (replace(each, words=self.words.inner_words(self.inner.type, each)) for each in self.keyed.segments)
-        return self._inner(tuple(segments), self.table.facts.sum(axis=0))
+        return self.inner_state(tuple(segments), self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
         budget = self.keyed.holding(budget)
         segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, budget)) is not None]
-        return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+        return self.inner_state(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def _kept(self, segment: Segment, marks: Array, budget: Budget) -> Segment | None:
         """The rows of marked groups as a segment of the inner state; None if there are none."""
@@ -163,23 +164,15 @@ class Interleaved(CodedGroups):
         columns = kept[:n].copy(), kept[:0], kept_counts[:n].copy() if counts.size else NO_COUNTS, weights
         return Segment.held(budget, segment.codes[here], starts, rows_of, sums, *columns)
 
-    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
-        """The inner state of each group, by name, in one pass over the rows."""
-        budget = self.keyed.holding(budget)
-        segments: dict[int, list[Segment]] = {}
-        most = self.keyed.most(budget)
-        for start, stop in self.keyed.intervals(most):
-            rows = self.keyed.range(start, stop)
-            parts = self._parted(rows, budget) if rows.items.sum() < 2 * most else None  # else a single, large bucket
-            if parts is None:
-                each = (KeyedCounts(rows.layout, (segment,)) for segment in rows.segments)
-                parts = [part for one in each for part in self._parted(one, budget) or ()]
-            for group, own in parts:
-                segments.setdefault(group, []).append(own)
-        return {
-            name: self._inner(tuple(segments.get(code, ())), facts)
-            for name, code, facts in zip(*self.named_codes(), self.table.facts, strict=True)
-        }
+    def _divided(self, interval: Interval, budget: Budget) -> Iterable[tuple[int, Segment]]:
+        """The rows of each code in an interval of buckets as segments of the inner state."""
+        rows = self.keyed.range(*interval)
+        single = rows.items.sum() >= 2 * self._most(budget)  # a single, large bucket
+        parts = None if single else self._parted(rows, budget)
+        if parts is not None:
+            return parts
+        each = (KeyedCounts(rows.layout, (segment,)) for segment in rows.segments)
+        return (part for one in each for part in self._parted(one, budget) or ())
 
     def _parted(self, rows: KeyedCounts, budget: Budget) -> list[tuple[int, Segment]] | None:
         """The rows of each group as one segment of the inner state, each of which is a part of the same arrays.
