@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
@@ -309,9 +310,27 @@ def _spellings(name: str) -> tuple[str, str]:
 
 
 def _is_value(text: str, value: Any) -> bool:
-    """Whether a rule's text matches the value of a slice; a quoted text matches strings only."""
-    unquoted = text[1:-1].replace("''", "'") if re.fullmatch(_QUOTED, text) else None
-    return text in ("*", slice_text(value)) or (unquoted is not None and value == unquoted)
+    """Whether a rule's text matches the value of a slice; a quoted text matches strings only.
+
+    Numbers match in any spelling, and booleans also as SQL and JSON write them.
+
+    Examples
+    --------
+    >>> _is_value("0", 0.0), _is_value("true", True), _is_value("1", True), _is_value("1", "1.0")
+    (True, True, False, False)
+    """
+    if text in ("*", slice_text(value)):
+        return True
+    if isinstance(value, str):
+        return bool(re.fullmatch(_QUOTED, text)) and value == text[1:-1].replace("''", "'")
+    if isinstance(value, bool):
+        return text == str(value).lower()
+    if not isinstance(value, int | float | Decimal):
+        return False
+    try:
+        return bool(type(value)(text) == value)
+    except (ValueError, InvalidOperation):
+        return False
 
 
 def _refuse(text: str, at: int, expected: str) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from statistics import median
 
@@ -172,6 +173,25 @@ def test_rules_spell_slices_as_results_do(value):
     named = {"name": value, "length=0,5": ">=5", "hour": 3}
     assert Rule.read(f"roc_auc[s]{slice_name(named)} >= 0.9").judges(named)
     assert not Rule.read(f"roc_auc[s]{slice_name(named)} >= 0.9").judges(named | {"length=0,5": "[0, 5)"})
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "other"),
+    [
+        ("0", 0.0, 1.0),
+        ("-0", 0.0, 5.0),
+        ("1e3", 1000.0, 1e4),
+        ("07", 7, 70),
+        ("0.10", Decimal("0.1"), Decimal(1)),
+        ("true", True, False),
+        ("False", False, True),
+    ],
+)
+def test_numbers_and_booleans_of_slices_are_spelled_freely(text, value, other):
+    """CSV files write 0 for 0.0, and JSON true for True; a text is compared as it is written."""
+    rule = Rule.read(f"roc_auc{{x={text}}} >= 0.9")
+    assert rule.judges({"x": value})
+    assert not any(map(rule.judges, ({"x": other}, {"x": None}, {"x": f" {text}"})))
 
 
 def test_parts_of_rules():
