@@ -16,6 +16,7 @@ __all__ = [
     "few",
     "format_number",
     "hint",
+    "nearest",
     "plural",
     "shell",
     "size",
@@ -102,10 +103,23 @@ def hint(name: str, names: Iterable[str]) -> str:
     >>> hint("contry", ["channel", "country"]), hint("x", ["country"])
     ("did you mean 'country'? ", '')
     """
+    near = nearest(name, names)
+    return "" if near is None else f"did you mean {near!r}? "
+
+
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The most similar of some names, or one that differs only in case; None if none is near.
+
+    Examples
+    --------
+    >>> nearest("COUNTRY", ["county", "country"]), nearest("contry", ["country"]), nearest("x", ["country"])
+    ('country', 'country', None)
+    """
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(names), 1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    names = list(names)
+    same = [known for known in names if known.casefold() == name.casefold()]
+    return next(iter(same or get_close_matches(name, names, 1, cutoff)), None)
 
 
 def visible(text: str) -> str:

@@ -8,7 +8,6 @@ dataset or Delta table count even if a file has a column of the same name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyarrow import types
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.fields import nested_path
 from streameval.scan.widen import plain
+from streameval.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,7 +135,7 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
     if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
         msg = f"{name}: no field {column!r}; {parent!r} is {_short(schema.field(parent).type)}"
         return MissingColumnError(msg, column, parent)
-    near = "".join(get_close_matches(column, names, n=1, cutoff=0.5))
+    near = nearest(column, names, 0.5) or ""
     hint = f"did you mean {near!r}? It" if near else "it"
     more = f", … ({len(names)} in all)" if len(names) > LISTED else ""
     msg = f"{name}: no column {column!r}; {hint} has: {', '.join(names[:LISTED])}{more}"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval import evaluate, scan
+from streameval import Store, attribute, evaluate, scan
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, prune
@@ -236,6 +236,20 @@ def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
     for where in ("labell = 1", pc.field("labell") == 1):
         with pytest.raises(MissingColumnError, match=r"part.parquet: no column 'labell'; did you mean 'label'"):
             evaluate(tmp_path, score="f", where=where)
+
+
+def test_a_name_in_upper_case_is_suggested() -> None:
+    """SQL is often written so; letters of another case are different letters to a measure of similarity."""
+    with pytest.raises(MissingColumnError, match=r"no column 'LABEL'; did you mean 'label'\? It has"):
+        evaluate(table([(1, 2, 0.5, "x", True)]), score="f", where="LABEL = 1")
+
+
+def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
+    """As an unknown column does, also where a store folds the file or costs are attributed."""
+    pq.write_table(table([(1, 2, 0.5, "x", True)]), tmp_path / "part.parquet")
+    for run, by in ((evaluate, None), (attribute, "s"), (Store(tmp_path / "store").update, None)):
+        with pytest.raises(OptionError, match=r"part.parquet: where: column 's' has type string and cannot be"):
+            run(tmp_path / "part.parquet", score="f", where="s = 5", by=by)
 
 
 def test_a_text_without_single_quotes_is_told_from_a_column(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class Run:
         )
         found, test = replace(found, schema=without_views(found.schema)), None
         if where is not None:
-            test = where.bound(found.schema)
+            test = where.bound(found.schema, found.pieces[0].name)
             found, _ = scan.prune(found, test)
         if examples:
             _check_examples(found, examples)

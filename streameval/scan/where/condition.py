@@ -64,14 +64,22 @@ class Where:
         tree = parsed(given)
         return cls(given, column_names(tree), tree)
 
-    def bound(self, schema: pa.Schema) -> Test:
+    def bound(self, schema: pa.Schema, name: str = "") -> Test:
         """The test for rows with a schema, in which the types of the columns are known.
 
         Raises
         ------
         OptionError
-            If a column is compared with a value of another kind, or the filter cannot be evaluated.
+            If a column is compared with a value of another kind, or the filter cannot be evaluated; `name` is the file
+            in the message.
         """
+        try:
+            return self._bound(schema)
+        except OptionError as error:
+            msg = f"{name}: {error}" if name else str(error)
+            raise OptionError(msg) from None
+
+    def _bound(self, schema: pa.Schema) -> Test:
         fields = map(schema.field, self.columns)
         schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
         if isinstance(self._tree, pc.Expression):

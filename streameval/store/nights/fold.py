@@ -327,7 +327,7 @@ class _Folding:
         configuration = self.configuration
         request = configuration.folding
         request.slicing.check(found.schema, found.pieces[0].name)
-        where = None if request.where is None else request.where.bound(found.schema)
+        where = None if request.where is None else request.where.bound(found.schema, found.pieces[0].name)
         asked = planned_metrics(request, found)
         kept = [
             w
