@@ -31,9 +31,10 @@ def slots_of_rows(keys: np.ndarray) -> np.ndarray:
     >>> slots_of_rows(np.array([[0, 0], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)).tolist()
     [0, 5062, 3106]
     """
-    found = keys[:, 0] * _MIX
-    if keys.shape[1] > 1:
-        found -= keys[:, -1] * _FURTHER
+    further = np.zeros(keys.shape[0], np.uint64)
+    for column in keys[:, 1:].T:
+        further = (further + column) * _FURTHER
+    found = keys[:, 0] * _MIX - further
     return (found >> _PAIR_SHIFT) << _ONE
 
 
@@ -71,11 +72,10 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
     kept, columns = np.uint64(0), len(further)
     width, count = np.uint64(columns + 2), np.uint64(columns + 1)
     for i in range(words.size):
-        word = words[i]
-        hashed = word * _MIX
-        if columns:
-            hashed -= rest[columns - 1, i] * _FURTHER
-        one = ((hashed >> _PAIR_SHIFT) << _ONE) * width
+        word, more = words[i], np.uint64(0)
+        for c in range(columns):
+            more = (more + rest[c, i]) * _FURTHER
+        one = (((word * _MIX - more) >> _PAIR_SHIFT) << _ONE) * width
         two = one + width
         first, second = table[one] == word, table[two] == word
         for c in range(columns):

@@ -209,7 +209,8 @@ class RowBuilder:
         start, stop = self._size, self._size + columns[0].size
         words, rest = self._words[start:stop], self._rest[start:stop]
         if self._hot is not None:
-            more = columns[1].reshape(1, -1) if len(columns) == 2 else np.array(columns[1:]).reshape(-1, words.size)
+            one = len(columns) == 2
+            more = columns[1].reshape(1, -1) if one else np.array(columns[1:], np.uint64).reshape(-1, words.size)
             self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets)
             return
         collect_words(columns[0], SHIFT, words, self._buckets)

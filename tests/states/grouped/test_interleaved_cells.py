@@ -16,6 +16,7 @@ from streameval.states import codec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import By, GroupedSpec
 from streameval.states.grouped.interleaved import cells as interleaved_cells
+from streameval.states.keyed import hot
 from streameval.states.protocol import Batch
 
 if TYPE_CHECKING:
@@ -65,6 +66,20 @@ def _checked(state: Any, label: np.ndarray, table: pa.Table) -> None:
         assert found == _folded(inner, label[rows], table.take(pa.array(rows)), Budget())
         assert found == state.only(key)
         assert state.without(key).merge(found) == total
+
+
+def test_hot_pairs_of_a_slice_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs may share their cluster and their slice; each still has a place in the table of hot keys."""
+    monkeypatch.setattr(hot, "LEARN", 1 << 14)
+    rng, rows = np.random.default_rng(3), 1 << 16
+    columns = {"id": rng.integers(0, 10, rows), "k": rng.integers(0, 10, rows), "g": rng.integers(0, 20, rows)}
+    label, table = np.zeros(rows, np.uint8), pa.table(columns)
+    spec = _spec(table)
+    builder = spec.builder(Budget(), rows)
+    builder.update(Batch(label, None, {name: table[name].combine_chunks() for name in spec.columns}))
+    state = builder.state()
+    assert state.interleaved.keyed.items.sum() <= 2 * 10 * 10 * 20
+    _checked(state, label, table)
 
 
 @pytest.mark.parametrize("kind", CLUSTERS, ids=str)
