@@ -228,7 +228,7 @@ class ContingencyCounts(PlainState):
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
 
     def classes(self, found: Iterable[ClassParts], *, owner: bool = False, rows: int | None = None) -> ClassCells:
-        """All rows by class, together with the cells that the first pass found, in a table of `rows` rows."""
+        """All rows by class, with the cells that the first pass found; `rows` is given if the table lacks its rows."""
         words = self.spec.keys.cluster * owner
         layouts = class_layouts(self.spec.keys, self.cell_rows if rows is None else rows, words)
         parts = tuple(found)

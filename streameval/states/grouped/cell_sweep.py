@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,8 +105,8 @@ class CellSweep:
         """Intervals of clusters for each task: few tasks, since each collects the cells of every group."""
         keyed, least = self.cells.keyed, _LEAST * len(self._rows)
         shards = keyed.intervals(min(self._room, max(parted(int(keyed.items.sum()), self._room), least)))
-        each = max(1, -(-len(shards) // self._count))
-        return [shards[i : i + each] for i in range(0, len(shards), each)]
+        cuts = [len(shards) * i // self._count for i in range(self._count + 1)]
+        return [shards[a:b] for a, b in pairwise(cuts) if a < b]
 
     def _first(self, shards: list[Interval]) -> dict[int, tuple[Summary, ClassParts]]:
         """The first pass over the clusters of each group in some shards."""

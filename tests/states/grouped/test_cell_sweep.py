@@ -112,6 +112,18 @@ def test_shards_and_tasks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None
         _check(_inner("signed"), _table(9_000, 30, "signed", 2), Budget(threads=threads))
 
 
+def test_tasks_have_about_as_many_shards_as_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a thread waits for the last task."""
+    monkeypatch.setattr(cell_sweep, "_LEAST", 1)
+    cells = _grouped(_inner("signed"), _table(9_000, 3, "signed", 2, hot=0), Budget()).interleaved
+    for items in (300, 1_000, 1_900, 2_300, 9_000):
+        monkeypatch.setattr(cell_sweep, "parted", lambda *_, items=items: items)
+        shards = cells.keyed.intervals(items)
+        tasks = CellSweep(cells, Budget(threads=2))._tasks
+        assert [shard for task in tasks for shard in task] == shards
+        assert max(map(len, tasks)) - min(map(len, tasks)) <= 1
+
+
 def test_slices_come_summarised_if_their_rows_outweigh_the_calls() -> None:
     """Otherwise they come as tables of their rows, as does a group without rows."""
     inner = _inner("signed")
