@@ -19,7 +19,8 @@ is known only up to bounds is judged at its worse end, and so is the usual value
 ``rows``            rows of the night
 ``positives``       positive rows; in per cent, their share of the labelled rows
 ``nulls[column]``   null values of a label, id or class column, null or NaN values of a score; in per
-                    cent, their share of the rows
+                    cent, their share of the rows. A store with a filter knows those of ids and classes
+                    only if its files have none
 ==================  =================================================================================
 
 Slices are written in braces after the column. The store must keep them, or the evaluation must have computed them::

@@ -30,6 +30,8 @@ def gathered(
     columns: Sequence[str],
     states: Iterable[tuple[MetricRequest, Any]],
     left_out: Sequence[tuple[str, str]],
+    *,
+    filtered: bool = False,
 ) -> str:
     """The facts of a night as JSON.
 
@@ -39,8 +41,11 @@ def gathered(
     columns : the columns that were read
     states : the folded states, each with its request
     left_out : (file, reason) of unreadable files
+    filtered : whether the night has only the rows of a filter; of the footers' counts, only zero is then certain
     """
     counted = [_file(file, columns) for file in files if file.name not in dict(left_out)]
+    if filtered:
+        counted = [one | {"nulls": {name: 0 for name, count in one["nulls"].items() if not count}} for one in counted]
     nulls: dict[str, int] = {}
     for name in columns:
         counts = [one["nulls"].get(name) for one in counted]
@@ -113,6 +118,7 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
     else:
         value, of_all = entry.noted.get("nulls", {}).get(of), entry.rows
     if value is None:
-        return replace(Scalar.undefined(name, f"nulls of {of} were not recorded; fold the night again"), of=of)
+        why = f"nulls of {of} were not recorded; if the store has no filter (--where), fold the night again"
+        return replace(Scalar.undefined(name, why), of=of)
     found = (value / of_all if of_all else math.nan) if share else value
     return replace(Scalar.certain(name, found), of=of, reason="no rows" if math.isnan(found) else None)

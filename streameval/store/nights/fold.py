@@ -347,7 +347,8 @@ class _Folding:
         written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
         evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
         pairs = [(w, folded.states[w.spec]) for w in wanted]
-        facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
+        left_out = (*found.skipped, *folded.skipped)
+        facts = gathered(partition.files, found.schema.names, pairs, left_out, filtered=where is not None)
         return Night(_entry(partition, folded.states[label], written, facts), evaluation)
 
 

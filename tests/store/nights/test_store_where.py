@@ -100,3 +100,19 @@ def test_attribution_reads_the_rows_of_the_store(store: Store, data: Path) -> No
     assert {name: rows.to_pylist() for name, rows in found.tables().items()} == {
         name: rows.to_pylist() for name, rows in alone.tables().items()
     }
+
+
+def test_nulls_of_rows_that_the_filter_leaves_out_do_not_count(tmp_path: Path) -> None:
+    """Footers count them as well: a rule saw 30 nulls among 50 rows that have none."""
+    country, ids = ["DE", "FR"] * 50, [i if i % 2 == 0 or i % 5 < 2 else None for i in range(100)]
+    table = {"label": [0, 1, 1, 0] * 25, "country": country, "cluster": ids, "score": [0.5, None] * 50}
+    table["classes"] = [7] * 100
+    pq.write_table(pa.table(table), tmp_path / "night=2026-01-01.parquet")
+    made = Store(tmp_path / "store")
+    made.update(tmp_path / "night=2026-01-01.parquet", **COLUMNS, where="country = 'DE'", nan="drop", nulls="drop")
+    checked = made.check(["nulls[score] == 0", "nulls[label] == 0", "nulls[classes] == 0", "nulls[cluster] == 0"])
+    outcomes = {one.rule: one.outcome for one in checked.judgements}
+    assert [rule for rule, outcome in outcomes.items() if outcome == "failed"] == ["nulls[cluster] == 0"], outcomes
+    assert len(outcomes) == 4
+    assert any("if the store has no filter" in one.reason for one in checked.judgements)
+    assert not any("null" in fact for fact in checked.odd)
