@@ -117,13 +117,11 @@ def evaluation_tables(found: Evaluation) -> RenderableType:
 
 
 def _deciles(found: Evaluation) -> dict[str, list[float]]:
-    """Deciles of the values of groups, by metric and score; omitted for many rows, where they would take long."""
-    if found.rows > _DECILE_ROWS:
-        return {}
+    """Deciles of the values of groups, by metric and score; empty for many rows, for which they would take long."""
     means = [one for one in found.results if one.mean_over is not None and one.slice is None and one.value == one.value]
-    here = found.columns("groups")
+    here, few = found.columns("groups"), found.rows <= _DECILE_ROWS
     return {
-        f"{one.metric}[{one.of}]": found.group_values(one.metric, one.of)["value"].to_pylist()
+        f"{one.metric}[{one.of}]": found.group_values(one.metric, one.of)["value"].to_pylist() if few else []
         for one in means
         if one.of in here
     }

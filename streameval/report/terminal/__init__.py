@@ -53,7 +53,8 @@ def render(
     found : the evaluation
     plain : whether to draw no rules, for piped output
     points : the rows of `streameval.Evaluation.operating_points`
-    deciles : the values of `streameval.Evaluation.group_values` by name, such as ``roc_auc[score]``
+    deciles : the values of `streameval.Evaluation.group_values` by name, such as ``roc_auc[score]``; empty if they were
+        not computed
     """
     from rich.console import Group
     from rich.markup import escape
@@ -72,8 +73,10 @@ def render(
     parts += [escape(line) for line in sampling_notes(whole, store=store)]
     parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
     parts += [
-        f"{escape(name)} by group, from the least through the deciles to the greatest: {_numbers(deciles[name])}"
-        for name in deciles
+        f"{escape(name)} by group, from the least through the deciles to the greatest: {_numbers(values)}"
+        if values
+        else f"{escape(name)} by group: its deciles take long for so many rows; Evaluation.group_values gives them"
+        for name, values in deciles.items()
     ]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
