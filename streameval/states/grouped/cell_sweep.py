@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CellSweep"]
 
-_TASKS = 2  # tasks for each thread
-_LEAST = 1 << 14  # mean number of rows of a group in a shard; below it, the calls for a group take longer than its rows
+_TASKS = 2  # most tasks for each thread
+_OF_TASK = 1 << 18  # mean number of rows of a group in a task; for fewer, it is faster to store each group alone
+_OF_SHARD = 1 << 14  # the same for a shard, because each takes calls for every group
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +54,8 @@ class CellSweep:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether a shard that fits into memory has enough rows of each group."""
-        return interval_items(self.budget) >= _LEAST * len(self.cells.table)
+        """Whether each thread has a task, and a shard that fits into memory has enough rows of each group."""
+        return self._count >= self.budget.threads and self._room >= _OF_SHARD * len(self._rows)
 
     def tables(self, each: Mapper) -> dict[bytes, SummarisedCounts]:
         """The table of each group, by name; `each` maps a function over tasks."""
@@ -84,6 +85,11 @@ class CellSweep:
         return rows
 
     @cached_property
+    def _items(self) -> int:
+        """Stored items of all groups."""
+        return int(self.cells.keyed.items.sum())
+
+    @cached_property
     def _places(self) -> Array:
         """The place of each code: that of the group in the table, or −1."""
         places, (_, codes) = np.full(len(self.cells.group_codes), -1), self.cells.named_codes()
@@ -97,26 +103,26 @@ class CellSweep:
 
     @property
     def _count(self) -> int:
-        """Largest number of tasks of the first pass."""
-        return _TASKS * self.budget.threads
+        """Largest number of tasks of the first pass; 0 if there are too few rows."""
+        return min(_TASKS * self.budget.threads, self._items // (_OF_TASK * max(1, len(self._rows))))
 
     @property
     def _tasks(self) -> list[list[Interval]]:
         """Intervals of clusters for each task: few tasks, since each collects the cells of every group."""
-        keyed, least = self.cells.keyed, _LEAST * len(self._rows)
-        shards = keyed.intervals(min(self._room, max(parted(int(keyed.items.sum()), self._room), least)))
-        cuts = [len(shards) * i // self._count for i in range(self._count + 1)]
+        least, count = _OF_SHARD * len(self._rows), max(1, self._count)
+        shards = self.cells.keyed.intervals(min(self._room, max(parted(self._items, self._room), least)))
+        cuts = [len(shards) * i // count for i in range(count + 1)]
         return [shards[a:b] for a, b in pairwise(cuts) if a < b]
 
     def _first(self, shards: list[Interval]) -> dict[int, tuple[Summary, ClassParts]]:
         """The first pass over the clusters of each group in some shards."""
         spec, passes = self.cells.inner, dict[int, FirstPass]()
-        share = RUN * self._room / max(1, sum(self._rows))
+        share = min(RUN * self._room / max(1, sum(self._rows)), 1 / max(1, self._count))  # of its rows in a task
         for shard in shards:
             for place, segments in self._separated(shard):
                 if place not in passes:
                     rows = self._rows[place]
-                    passes[place] = FirstPass(spec.keys, rows, int(rows * min(share, 1 / self._count)), self.budget)
+                    passes[place] = FirstPass(spec.keys, rows, int(rows * share), self.budget)
                 passes[place].take(KeyedCounts(spec.layout, segments), shard)
         return {place: one.result() for place, one in passes.items()}
 

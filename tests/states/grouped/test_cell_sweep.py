@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streameval import evaluate
 from streameval.budget import Budget
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
 from streameval.states.grouped import By, GroupedSpec, cell_sweep
@@ -64,6 +65,12 @@ def _check(inner: ContingencySpec, table: pa.Table, budget: Budget) -> Any:
     return state
 
 
+def _sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few rows be enough for a sweep."""
+    monkeypatch.setattr(cell_sweep, "_OF_TASK", 1)
+    monkeypatch.setattr(cell_sweep, "_OF_SHARD", 1)
+
+
 def _inner(kind: str) -> ContingencySpec:
     return ContingencySpec("k", "id", kind, kind)
 
@@ -106,7 +113,7 @@ def test_a_slice_may_have_no_row_with_both_ids() -> None:
 
 def test_shards_and_tasks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task collects the cells of several shards; a group may lack rows in some."""
-    monkeypatch.setattr(cell_sweep, "_LEAST", 1)
+    _sweeps(monkeypatch)
     monkeypatch.setattr(cell_sweep, "parted", lambda *_: 500)
     for threads in (1, 3):
         _check(_inner("signed"), _table(9_000, 30, "signed", 2), Budget(threads=threads))
@@ -114,7 +121,7 @@ def test_shards_and_tasks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_tasks_have_about_as_many_shards_as_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a thread waits for the last task."""
-    monkeypatch.setattr(cell_sweep, "_LEAST", 1)
+    _sweeps(monkeypatch)
     cells = _grouped(_inner("signed"), _table(9_000, 3, "signed", 2, hot=0), Budget()).interleaved
     for items in (300, 1_000, 1_900, 2_300, 9_000):
         monkeypatch.setattr(cell_sweep, "parted", lambda *_, items=items: items)
@@ -124,16 +131,31 @@ def test_tasks_have_about_as_many_shards_as_each_other(monkeypatch: pytest.Monke
         assert max(map(len, tasks)) - min(map(len, tasks)) <= 1
 
 
-def test_slices_come_summarised_if_their_rows_outweigh_the_calls() -> None:
+def test_slices_come_summarised_if_they_have_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise they come as tables of their rows, as does a group without rows."""
-    inner = _inner("signed")
-    state = _grouped(inner, _table(2_000, 4, "signed", 3), Budget())
-    groups = [*state.groups(), (99,)]
+    inner, rows = _inner("signed"), _table(2_000, 4, "signed", 3)
+    alone = _grouped(inner, rows, Budget())
+    groups = [*alone.groups(), (99,)]
+    few = alone.tables(groups, one_by_one, Budget())
+    _sweeps(monkeypatch)
+    state = _grouped(inner, rows, Budget())
     *swept, none = state.tables(groups, one_by_one, Budget())
     assert all(isinstance(table, SummarisedCounts) for table in swept)
     assert none == inner.empty()
     again = state.tables(groups[:2], one_by_one, Budget())
     assert [one is other for one, other in zip(again, swept, strict=False)] == [True, True]
-    small = _grouped(inner, _table(2_000, 4, "signed", 3), Budget(1 << 18))
-    for one, other in zip(small.tables(groups, one_by_one, Budget(1 << 18)), swept, strict=False):
+    for one, other in zip(few, swept, strict=False):
         assert one.summary(Budget()) == other.summary
+
+
+@pytest.mark.parametrize("nulls", ["drop", "singleton"])
+def test_an_evaluation_is_the_same_with_a_sweep(nulls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For two cluster columns and two slicings, on two threads."""
+    table = _table(5_000, 7, "hash", 6).append_column("h", _table(5_000, 3, "hash", 7)["g"])
+    table = table.append_column("other", _table(5_000, 5, "signed", 8)["id"])
+    given: Any = {"cluster": ["id", "other"], "classes": "k", "metrics": "classes"}
+    given |= {"by": ["g", "g,h"], "nulls": nulls, "threads": 2}
+    found = evaluate(table, **given).results
+    assert {one.metric for one in found} >= {"adjusted_rand_index", "v_measure", "bcubed_fscore"}
+    _sweeps(monkeypatch)
+    assert evaluate(table, **given).results == found
