@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import evaluate, plot_curve
+from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
 from streameval.states.grouped import builder, cluster_sweep
@@ -420,12 +421,13 @@ def test_too_many_slices_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float", "double"])
-def test_a_column_of_ids_is_refused_early(kind: str) -> None:
-    """A million values are not folded first: the first batch says no, with what it has."""
-    rows = 1_500_000
+def test_a_column_of_ids_is_refused_early(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many values are not folded first: the first batch says no, with what it has."""
+    monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 17)
+    rows = 200_000
     data = pa.table({"label": np.zeros(rows, np.int8), "score": pa.nulls(rows, kind), "id": np.arange(rows)})
     seen: list[int] = []
-    with pytest.raises(OptionError, match=r"by='id': 1,048,576 slices or more, .*--mean-over"):
+    with pytest.raises(OptionError, match=r"by='id': 131,072 slices or more, .*--mean-over"):
         evaluate(data, score="score", nan="drop", by="id", threads=1, progress=lambda done, _: seen.append(done))
     assert not seen
 
