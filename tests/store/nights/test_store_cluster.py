@@ -19,10 +19,14 @@ from nightly import FEW, NIGHTS, OPTIONS, correct, land
 
 from streameval import Store
 from streameval.cli import main
+from streameval.engine import fold
+from streameval.engine.cluster import engine
 from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options.table import OPTIONS as OPTIONS_TABLE
+from streameval.states.keyed import ranges
 from streameval.store import evaluate as evaluating
+from streameval.store.nights import fold as nights
 from streameval.store.results import nightly
 
 if TYPE_CHECKING:
@@ -79,12 +83,19 @@ def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Pat
     assert there.update(data).unchanged == 7
 
 
-def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_all_workers_fold_a_large_night(
+    client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers pack scores, clusters and cells, the client the slices; the files are those of a thread.
 
     As in an evaluation, a memory limit that does not cover the rows of finished tasks is said beforehand.
     """
-    rows = 4 * TASK_ROWS
+    task_rows = TASK_ROWS // 4
+    for module in (fold, nights):
+        monkeypatch.setattr(module, "TASK_ROWS", task_rows)
+    monkeypatch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
+    monkeypatch.setattr(ranges, "SLAB", ranges.SLAB // 4)
+    rows = 4 * task_rows
     rng = np.random.default_rng(5)
     label = rng.random(rows) < 0.2
     cluster = rng.integers(0, rows // 2, rows)
@@ -97,14 +108,14 @@ def test_all_workers_fold_a_large_night(client: Any, tmp_path: Path, caplog: pyt
     }
     night = tmp_path / "data" / "night=2026-01-01"
     night.mkdir(parents=True)
-    pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=TASK_ROWS // 4)
+    pq.write_table(pa.table(columns), night / "part.parquet", row_group_size=task_rows // 4)
     asked = {"score": "score", "cluster": "cluster", "classes": "campaign", "nulls": "singleton", "by": "country"}
-    there = Store(tmp_path / "there", client=client, memory="100MB")
-    here = Store(tmp_path / "here", threads=1, memory="300MB")
+    there = Store(tmp_path / "there", client=client, memory="25MB")
+    here = Store(tmp_path / "here", threads=1, memory="75MB")
     for store in (there, here):
         assert store.update(night.parent, **asked).rows == rows
     assert kept(there) == kept(here)
-    assert "100.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
+    assert "25.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
 
 
 def test_every_kind_of_state_travels_and_few_nights_take_more_threads(client: Any, data: Path, tmp_path: Path) -> None:
