@@ -174,6 +174,12 @@ class Subject:
         return getattr(getattr(self.spec, "inner", self.spec), "weighted", False)
 
     @property
+    def reads_weights(self) -> bool:
+        """Whether the column weight is read: as weights, or to tell which rows have a label."""
+        inner = getattr(self.spec, "inner", self.spec)
+        return self.weighted or (isinstance(inner, ClusterSpec) and inner.counts_unlabelled)
+
+    @property
     def another(self) -> Any:
         """A spec whose states do not merge with those of this one."""
         if isinstance(self.spec, GroupedSpec | BlockSlicesSpec):
@@ -190,11 +196,12 @@ class Subject:
         if isinstance(self.spec, LabelSpec):
             values = st.sampled_from(draw(label_values(self.kind)))
         others = {name: draw(columns(more, kind, rows)) for name, (kind, more) in self.others}
+        weight = draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)) if self.reads_weights else [1.0] * rows
         table = pa.table(
             {
                 "column": draw(columns(values, self.kind, rows)),
                 "label": pa.array(draw(picks(rows, 2)), pa.uint8()),
-                "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
+                "weight": pa.array(weight, pa.float64()),
                 "partition": pa.array(["ab"[i] for i in draw(picks(rows, 2))], pa.string()),
                 **others,
             }
@@ -380,7 +387,7 @@ def difference(one: Any, other: Any) -> str:
         if not close and not np.array_equal(mine, theirs):
             return f"{name}: {mine} is not {theirs}"
     weighted = getattr(getattr(one.spec, "inner", one.spec), "weighted", False)
-    return "" if one == other or weighted else "== says they differ"
+    return "" if weighted or one == other else "== says they differ"
 
 
 def _alike(name: str, mine: Any, theirs: Any) -> bool:
