@@ -22,6 +22,7 @@ from streameval.states.protocol import Batch
 if TYPE_CHECKING:
     from pathlib import Path
 
+METRICS = ["adjusted_rand_index", "v_measure", "bcubed_fscore", "muc_fscore", "split_join_distance"]  # no matching
 KINDS = {"signed": pa.int64(), "hash": pa.string()}
 
 
@@ -153,9 +154,16 @@ def test_an_evaluation_is_the_same_with_a_sweep(nulls: str, monkeypatch: pytest.
     """For two cluster columns and two slicings, on two threads."""
     table = _table(5_000, 7, "hash", 6).append_column("h", _table(5_000, 3, "hash", 7)["g"])
     table = table.append_column("other", _table(5_000, 5, "signed", 8)["id"])
-    given: Any = {"cluster": ["id", "other"], "classes": "k", "metrics": "classes"}
+    given: Any = {"cluster": ["id", "other"], "classes": "k", "metrics": METRICS}
     given |= {"by": ["g", "g,h"], "nulls": nulls, "threads": 2}
     found = evaluate(table, **given).results
-    assert {one.metric for one in found} >= {"adjusted_rand_index", "v_measure", "bcubed_fscore"}
     _sweeps(monkeypatch)
+    tables, swept = CellSweep.tables, list[CellSweep]()
+
+    def seen(sweep: CellSweep, each: Any) -> Any:
+        swept.append(sweep)
+        return tables(sweep, each)
+
+    monkeypatch.setattr(CellSweep, "tables", seen)
     assert evaluate(table, **given).results == found
+    assert len(swept) == 4  # of each column by each slicing
