@@ -317,19 +317,19 @@ def _is_value(text: str, value: Any) -> bool:
 
     Examples
     --------
-    >>> _is_value("0", 0.0), _is_value("true", True), _is_value("1", True), _is_value("1", "1.0")
-    (True, True, False, False)
+    >>> _is_value("0", 0.0), _is_value("0.0", 0), _is_value("true", True), _is_value("1", True), _is_value("1", "1.0")
+    (True, True, True, False, False)
     """
     if text in ("*", slice_text(value)):
         return True
     if isinstance(value, str):
         return bool(re.fullmatch(_QUOTED, text)) and value == text[1:-1].replace("''", "'")
     if isinstance(value, bool):
-        return text == str(value).lower()
-    if not isinstance(value, int | float | Decimal):
+        return text.lower() == str(value).lower()
+    if "_" in text or not isinstance(value, int | float | Decimal):
         return False
     try:
-        return bool(type(value)(text) == value)
+        return bool((float if isinstance(value, float) else Decimal)(text) == value)
     except (ValueError, InvalidOperation):
         return False
 

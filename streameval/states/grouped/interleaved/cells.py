@@ -2,9 +2,9 @@
 
 The code of the group takes the bits of the first word that its bucket determines, so that a row takes as much memory as
 in the state of all rows. The rows of all groups are spilled, merged and read like those of one state. The state of all
-rows consists of the same pieces; the first words are restored on reading. To separate the groups, a bounded number of
-rows is gathered at a time, bucket by bucket, and ordered by group. Each group then has one slice of a few large arrays
-for each stretch of buckets, however many segments there were.
+rows consists of the same pieces; the first words are restored on reading. Groups are separated a bounded number of rows
+at a time, bucket by bucket. Each group then has one slice of a few large arrays for each stretch of buckets, however
+many segments there were.
 
 Up to `MOST_BLOCKS` groups are interleaved. Batches with null ids that count as singletons are not interleaved.
 """
@@ -49,7 +49,7 @@ __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
 Scratch = tuple["Array", "Array"]  # words and further words
 CODE = Code(np.uint64(fixed_bits(np.array(MOST_BLOCKS - 1))), np.uint64(63 - BLOCK_BITS))
-_SHARE = 1 << 9  # bytes of the budget for each gathered row, which takes about a fifth of that with its copies
+_SHARE = 1 << 9  # bytes of the budget for each of the rows that are separated at a time
 
 
 def interleaves_cells(inner: Any, key: Key) -> bool:
