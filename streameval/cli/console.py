@@ -44,7 +44,6 @@ __all__ = [
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
 _PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # columns of piped output, so that no table is wrapped
-_DECILE_ROWS = 10_000_000  # most rows for which deciles of groups are shown; they take about a second
 
 
 def refuse_directory(*paths: str | None) -> None:
@@ -113,18 +112,7 @@ def evaluation_tables(found: Evaluation) -> RenderableType:
     asked = any(r.threshold is not None or "=" in r.metric for r in others)
     points = found.operating_points().to_pylist() if asked and found.columns("score") else []
     points = [row for row in points if row["at"] not in usual]
-    return render(found, plain=piped(), points=points, deciles=_deciles(found))
-
-
-def _deciles(found: Evaluation) -> dict[str, list[float]]:
-    """Deciles of the values of groups, by metric and score; empty for many rows, for which they would take long."""
-    means = [one for one in found.results if one.mean_over is not None and one.slice is None and one.value == one.value]
-    here, few = found.columns("groups"), found.rows <= _DECILE_ROWS
-    return {
-        f"{one.metric}[{one.of}]": found.group_values(one.metric, one.of)["value"].to_pylist() if few else []
-        for one in means
-        if one.of in here
-    }
+    return render(found, plain=piped(), points=points)
 
 
 def as_json(value: Any) -> str:

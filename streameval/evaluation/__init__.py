@@ -162,8 +162,8 @@ def evaluate(
     mean_over : str, optional
         Compute score metrics as means over the groups of this column, such as users, instead of from one ranking of all
         rows: `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows
-        with a null id form one group. Groups without both classes are left out; `Evaluation.group_values` gives
-        the deciles of the others. The number of groups is not limited (`streameval.metrics.scores.group_means`).
+        with a null id form one group. Groups without both classes are left out; results have the deciles of the values
+        of the others (`group_deciles`). The number of groups is not limited (`streameval.metrics.scores.group_means`).
     mean_weight : {"rows", "positives", "equal"}
         Weight of each group in the mean: its rows, its positives, or 1.
     max_slices : int

@@ -23,6 +23,7 @@ def partials(
 ) -> list[list[Any]]:
     """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
 
+    If every metric joins partials, there is one list for all parts.
     If every metric declares in `scores` which scores it needs, other buckets are not read.
     """
     reads = [metric.reads for metric in metrics]
@@ -38,6 +39,8 @@ def partials(
         if asked is None or due != bases:  # hardly ever after the first part; comparing is faster than hashing
             bases, asked = due, _Asked.of(due, part)
         rows.append(asked.partials(part))
+    if rows and all(metric.joins for metric in metrics):
+        return [[metric.joined([row[i] for row in rows], state) for i, metric in enumerate(metrics)]]
     return rows
 
 

@@ -108,6 +108,7 @@ class Metric(Basis):
     Attributes
     ----------
     name : the name in results, such as ``roc_auc``
+    joins : whether `joined` makes one partial of those of a shard, for partials that would take much memory together
     reads : name of the state's method that yields what `partial` takes for a whole shard, such as single clusters; then
         all metrics of the job have one. None if they take the parts of the shard
     counts_nan : what ``nan="half"`` means for a metric of a score: True if `combine` counts NaN scores as halves;
@@ -128,6 +129,7 @@ class Metric(Basis):
         @property
         def name(self) -> str: ...  # noqa: D102 - the class documents it
 
+    joins: ClassVar[bool] = False
     reads: ClassVar[str | None] = None
 
     @property
@@ -165,6 +167,10 @@ class Metric(Basis):
     def partial(self, part: Any) -> Any:
         """The partial of the basis; a metric that is its own basis computes it here."""
         return self.basis(part).partial(part)
+
+    def joined(self, partials: Sequence[Any], state: Any) -> Any:
+        """One partial for those of all parts of a shard; see `joins`."""
+        raise NotImplementedError
 
     @abstractmethod
     def combine(self, partials: Sequence[Any], state: Any) -> Any:

@@ -46,6 +46,8 @@ class Scalar:
     mean_over : the column of groups, if the value is a mean over groups
     groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of the latter
     cut_share : for a cluster metric of a slice, the share of its rows in clusters that also have rows of other slices
+    group_deciles : for a mean over groups, the deciles of their values: 11 numbers from the least to the greatest, each
+        group counted once; None if no group has a value
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Scalar:
     groups_left_out: int | None = None
     rows_left_out: int | None = None
     cut_share: float | None = None
+    group_deciles: tuple[float, ...] | None = None
 
     @classmethod
     def certain(cls, metric: str, value: float, threshold: float | None = None) -> Scalar:
@@ -145,16 +148,19 @@ class Scalar:
         found: dict[str, Any] = {
             name: _plain(value) for name, value in values.items() if value is not None or name == "of"
         }
+        if self.group_deciles is not None:
+            found["group_deciles"] = list(self.group_deciles)
         if self.slice is not None:
             found["slice"] = {name: plain_slice_value(value) for name, value in self.slice.items()}
         return found
 
 
-# Name and Arrow type of the columns of a result table, in order; slicing columns follow.
+# Name and Arrow type of the columns of a result table, in order; slicing columns follow. Deciles have none: CSV files
+# hold no lists.
 COLUMNS: dict[str, str] = {"metric": "string", "of": "string"} | {
     each.name: {"str": "string", "float": "double", "int": "int64", "bool": "bool"}[str(each.type).partition(" ")[0]]
     for each in fields(Scalar)
-    if each.name != "slice"
+    if each.name not in ("slice", "group_deciles")
 }
 _SILENT: dict[str, tuple[Any, ...]] = {"exact": (True,), "rows": (0,), "positives": (0,)}  # values that repr omits
 

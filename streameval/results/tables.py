@@ -31,7 +31,7 @@ def result_schema() -> pa.Schema:
 
 
 def to_arrow(results: Iterable[Scalar]) -> pa.Table:
-    """A table with one row per result; NaN becomes null.
+    """A table with one row per result; NaN becomes null. The deciles of groups, which are lists, are left to the JSON.
 
     If there are slices, a column `by` names the slicing (null for results of all rows), and the slicing columns follow.
 

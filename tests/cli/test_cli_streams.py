@@ -189,13 +189,17 @@ def test_a_positive_label_is_named_on_the_command_line(data: Path) -> None:
     assert cli.__all__ == ["main"]
 
 
-def test_means_over_groups_tell_the_deciles(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `Evaluation.group_values` gives them; for more rows, which would take a third look, it is named instead."""
-    words = ["evaluate", str(data), "--score", "s", "--metric", "roc_auc", "--mean-over", "id"]
-    values = evaluate(data, score="s", metrics="roc_auc", mean_over="id").group_values("roc_auc")["value"]
-    told = "  ".join(f"{value:.4f}" for value in values.to_pylist())
+def test_means_over_groups_tell_the_deciles(data: Path, tmp_path: Path) -> None:
+    """The terminal and both files of JSON have those of Python; results that are no means have none."""
+    words = ["evaluate", str(data), "--score", "s", "--metric", "roc_auc"]
+    values = evaluate(data, score="s", metrics="roc_auc", mean_over="id").group_values("roc_auc")["value"].to_pylist()
+    told = "  ".join(f"{value:.4f}" for value in values)
     line = f"roc_auc[s] by group, from the least through the deciles to the greatest: {told}"
-    assert line in run(*words).output.splitlines()
-    monkeypatch.setattr(cli.console, "_DECILE_ROWS", 99)
-    line = "roc_auc[s] by group: its deciles take long for so many rows; Evaluation.group_values gives them"
-    assert line in run(*words).output.splitlines()
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    assert line in run(*words, "--mean-over", "id", "--json", one, "--out", other).output.splitlines()
+    assert one.read_bytes() == other.read_bytes()
+    [result] = json.loads(one.read_bytes())["results"]
+    assert result["group_deciles"] == values
+    assert len(values) == 11
+    plain = run(*words, "--json", "-").stdout
+    assert "group_deciles" not in plain

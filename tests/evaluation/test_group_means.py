@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.metrics.scores import group_means
 from streameval.states.blocks import blocks_of
 from streameval.states.keyed import counts as keyed
 from streameval.states.keyed.ids import id_type, identify
@@ -51,8 +53,8 @@ def own(rows: list[Row]) -> dict[str, Fraction | None]:
     }
 
 
-def expected(rows: list[Row], weight: str) -> dict[str, tuple[float, int, int, int]]:
-    """Mean, groups, groups left out and rows left out of each metric."""
+def expected(rows: list[Row], weight: str) -> dict[str, tuple[float, int, int, int, list[float]]]:
+    """Mean, groups, groups left out, rows left out and deciles of each metric."""
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[0], []).append(row)
@@ -68,28 +70,38 @@ def expected(rows: list[Row], weight: str) -> dict[str, tuple[float, int, int, i
         size = sum(weights.values())
         left = [several for group, several in groups.items() if group not in weights]
         mean = float(total / size) if size else math.nan
-        found[name] = mean, len(weights), len(left), sum(map(len, left))
+        has = np.array([float(values[group][name] or 0) for group in weights])
+        deciles = np.quantile(has, np.arange(11) / 10, method="inverted_cdf").tolist() if weights else []
+        found[name] = mean, len(weights), len(left), sum(map(len, left)), deciles
     return found
 
 
 def check(rows: list[Row], data: Any, weight: str, **options: Any) -> None:
     """Compare a run with the definitions."""
     found = evaluate(data, score="score", mean_over="user", mean_weight=weight, metrics=NAMES, **options)
-    for name, (mean, groups, left, rows_left) in expected(rows, weight).items():
+    for name, (mean, groups, left, rows_left, deciles) in expected(rows, weight).items():
         [result] = [r for r in found.results if r.metric == name]
         assert result.value == pytest.approx(mean, abs=1e-15, nan_ok=True)
         assert (result.mean_over, result.groups, result.groups_left_out) == ("user", groups, left)
         assert (result.rows_left_out, result.rows) == (rows_left, len(rows))
+        assert list(result.group_deciles or ()) == pytest.approx(deciles, abs=1e-15)
         assert (result.value != result.value) == (result.reason is not None)
 
 
 @pytest.fixture(params=["as they are", "tiny"])
 def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sizes at which buckets are cut, or so small that every group is."""
+    """The sizes at which buckets are cut and values are binned, or so small that every group and value is."""
     if request.param == "tiny":
         monkeypatch.setattr(keyed, "REFINE", 1)
         monkeypatch.setattr(keyed, "SLAB", 2)
         monkeypatch.setattr(keyed, "CHUNK", 2)
+        distinct_values(monkeypatch, 1)
+
+
+def distinct_values(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Count groups in bins if a shard has more distinct values than `most`."""
+    monkeypatch.setattr(group_means, "_MOST", most)
+    monkeypatch.setattr(group_means, "_LEAST", most)
 
 
 @pytest.mark.parametrize("ids", IDS)
@@ -142,14 +154,16 @@ def runs(folder: Path, data: pa.Table) -> Iterator[Callable[..., Any]]:
     yield lambda **options: evaluate(text, **options)
 
 
-def test_means_are_the_same_bits_however_rows_are_cut(large: tuple[Path, pa.Table]) -> None:
-    """Files, order of rows, threads, memory, and ids as texts do not matter; the values are the definitions'."""
+def test_means_are_the_same_bits_however_rows_are_cut(
+    large: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, order of rows, threads, memory, ids as texts, and bins do not matter; the values are the definitions'."""
     folder, data = large
     options: dict[str, Any] = {"score": "score", "mean_over": "user", "metrics": NAMES, "mean_weight": "rows"}
     first, *others = [run(**options) for run in runs(folder, data)]
     assert all(other.results == first.results for other in others)
-    deciles = [run(**options).group_values("roc_auc") for run in runs(folder, data)]
-    assert all(other.equals(deciles[0]) for other in deciles)
+    distinct_values(monkeypatch, 500)
+    assert next(runs(folder, data))(**options).results == first.results
     rows = list(zip(*(data[name].to_pylist() for name in ("user", "score", "label")), strict=True))
     groups: dict[Any, list[Row]] = {}
     for row in rows:
@@ -157,12 +171,6 @@ def test_means_are_the_same_bits_however_rows_are_cut(large: tuple[Path, pa.Tabl
     kept = {group: several for group, several in groups.items() if len(several) < 1_000}
     small = data.filter(pa.array([row[0] in kept for row in rows]))
     check([row for row in rows if row[0] in kept], small, "positives")
-    values = np.sort([float(value) for several in kept.values() if (value := own(several)["roc_auc"]) is not None])
-    table = evaluate(small, score="score", mean_over="user").group_values("roc_auc")
-    assert table["share"].to_pylist() == [i / 10 for i in range(11)]
-    assert table["value"].to_pylist() == pytest.approx(
-        np.quantile(values, table["share"], method="inverted_cdf"), abs=1e-15
-    )
 
 
 def test_a_group_has_the_value_of_its_rows_alone(large: tuple[Path, pa.Table]) -> None:
@@ -174,7 +182,7 @@ def test_a_group_has_the_value_of_its_rows_alone(large: tuple[Path, pa.Table]) -
     assert [r.value for r in mean.results] == pytest.approx([r.value for r in alone.results], abs=1e-15)
 
 
-def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table]) -> None:
+def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of groups travel between workers by buckets."""
     folder, _ = large
     options: dict[str, Any] = {"score": "score", "mean_over": "user", "metrics": NAMES}
@@ -182,9 +190,10 @@ def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table]) -> None:
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
-        there = evaluate(folder, client=client, **options)
-        assert there.results == evaluate(folder, threads=1, **options).results
-        assert there.group_values("roc_auc").equals(evaluate(folder, threads=1, **options).group_values("roc_auc"))
+        here = evaluate(folder, threads=1, **options)
+        assert evaluate(folder, client=client, **options).results == here.results
+        distinct_values(monkeypatch, 500)
+        assert evaluate(folder, client=client, **options).results == here.results
 
 
 DATA = pa.table(
@@ -231,18 +240,37 @@ def test_results_say_what_they_are_means_of() -> None:
     assert "mean over 1 group by user, weighted by rows; left out 1 group without both classes (1 row)" in str(found)
     none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
     assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
+    assert result["group_deciles"] == [1.0] * 11
+    assert "group_deciles" not in none.to_dict()
 
 
 def test_deciles_need_groups() -> None:
     """Without groups there are no values by group; nor of a metric that has no mean; none where no group has one."""
     with pytest.raises(OptionError, match="mean_over"):
         evaluate(DATA, score="score").group_values("roc_auc")
-    found = evaluate(DATA.slice(0, 1), score="score", mean_over="user")
+    found = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc")
     with pytest.raises(OptionError, match="agc has no mean"):
         found.group_values("agc")
     assert len(found.group_values("roc_auc")) == 0
     with pytest.raises(OptionError, match="roc curve"):
         found.curve("roc")
+
+
+def test_deciles_of_other_metrics_come_from_the_states() -> None:
+    """A table of shares and values, as of the results, which have theirs in any process."""
+    every = evaluate(DATA, score="score", mean_over="user")
+    found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
+    for name in ("roc_auc", "average_precision"):
+        assert found.group_values(name).equals(every.group_values(name))
+    assert found.group_values("roc_auc")["share"].to_pylist() == [i / 10 for i in range(11)]
+    assert pickle.loads(pickle.dumps(found)).group_values("roc_auc").equals(found.group_values("roc_auc"))
+
+
+def test_differences_of_means_have_no_deciles() -> None:
+    """They would be of no group."""
+    data = pa.concat_tables([DATA] * 9).append_column("b", pa.array([0.5, 0.1, 0.9] * 9))
+    found = evaluate(data, score=["score", "b"], mean_over="user", baseline="score", metrics="roc_auc")
+    assert [one.group_deciles is None for one in found.results] == [False, False, True]
 
 
 @pytest.mark.parametrize("column", ["user", "name", "far"])

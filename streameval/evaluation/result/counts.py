@@ -9,7 +9,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
 from streameval.metrics.catalogue import usual
 from streameval.metrics.finalize import in_rounds
-from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
+from streameval.metrics.scores.group_means import GroupMean, has_mean
 from streameval.metrics.scores.thresholds.point_table import point_table, pointed
 from streameval.metrics.scores.thresholds.threshold import ConfusionAt, TablesAt
 from streameval.metrics.selection import Selection
@@ -74,7 +74,8 @@ class Counts:
         """Deciles of the values of the groups of `mean_over`, each group counted once.
 
         The columns are `share`, from 0 to 1, and `value`: the smallest value that this share of the groups does not
-        exceed. Groups without both classes are left out. Exact; the states of the evaluation are read twice more.
+        exceed. Groups without both classes are left out. Exact. The results of the means have the same values in
+        `group_deciles`; for other metrics the states of the evaluation are read once or twice more.
 
         Raises
         ------
@@ -91,6 +92,14 @@ class Counts:
         """
         import pyarrow as pa
 
+        means = [one for one in self.results if one.mean_over is not None and of in (None, one.of)]
+        found = [one for one in means if one.metric == canonical(metric)]
+        deciles = (found[0] if len(found) == 1 else self._group_mean(metric, of)).group_deciles or ()
+        columns = {"share": [i / 10 for i in range(len(deciles))], "value": deciles}
+        return pa.table(columns, schema=pa.schema({name: pa.float64() for name in columns}))
+
+    def _group_mean(self, metric: str, of: str | None) -> Scalar:
+        """The mean of a metric that is not among the results."""
         if self._engine is not None and not any(name == "groups" for name, _ in self._states):
             msg = f"there are no groups, so {metric} has no values by group: name their column (mean_over)"
             raise OptionError(msg)
@@ -99,9 +108,8 @@ class Counts:
         if len(found) != 1:
             msg = f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
             raise OptionError(msg)
-        [[deciles]] = in_rounds(engine.finalize, [(state, [GroupQuantiles(found[0])])])
-        columns = {name: [pair[i] for pair in deciles.pairs] for i, name in enumerate(("share", "value"))}
-        return pa.table(columns, schema=pa.schema({name: pa.float64() for name in columns}))
+        [[mean]] = in_rounds(engine.finalize, [(state, [GroupMean(found[0], state.spec.groups)])])
+        return mean  # type: ignore[no-any-return]
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
         """The 2×2 confusion matrix of a score; scores at or above the threshold are predicted positive.

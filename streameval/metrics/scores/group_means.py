@@ -17,9 +17,10 @@ Every value is rounded to a multiple of 2⁻⁶² and multiplied by an integer, 
 not depend on how rows lie in files, tasks and workers. A group may be cut between two parts, which then give sums of
 its ties (`Fragment`).
 
-Deciles are those of the groups, each counted once: the smallest value that a share of the groups does not exceed
-(`GroupQuantiles`). They are exact, and take two passes over the state: the first counts the groups in 4,097 bins, the
-second sorts the values of the bins that hold a decile.
+The deciles of the values count each group once: the smallest value that a share of the groups does not exceed. They are
+exact. Small groups, and few, have few distinct values, which are counted along with the mean (`Spread`). A shard with
+too many of them counts its groups in 4,097 bins instead, and a second look at the state sorts the values of the bins
+that hold a decile (`GroupDeciles`).
 
 Source: Zhu et al. (2017), *Optimized Cost per Click in Taobao Display Advertising*, section 4.2 (GAUC);
 https://doi.org/10.1145/3097983.3098134.
@@ -30,13 +31,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.grouped import rankings as kernels
 from streameval.metrics.protocol import Metric
+from streameval.metrics.scores.group_spread import Spread, bins_of
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS, mean, product
 from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fragment",
+    "GroupDeciles",
     "GroupMean",
-    "GroupQuantiles",
     "GroupValues",
     "group_means",
     "has_mean",
@@ -60,7 +62,9 @@ __all__ = [
 ]
 
 _FEW = 1 << 26  # a float64 counts the pairs of groups with fewer rows exactly
-_BINS = 12  # bits of a value that determine its bin
+_MOST = 1 << 20  # distinct values counted in all shards, 16 MiB; beyond it, groups are counted in bins
+_LEAST = 1 << 12  # the same in one shard, as many as there are bins
+_SHARD = 1 << 20  # rows of a shard
 
 
 class Fragment(NamedTuple):
@@ -206,14 +210,26 @@ def merged(fragments: Iterable[Fragment]) -> list[Fragment]:
 
 
 class _Sums(NamedTuple):
-    """What a part adds to a mean: Σ w·A in units of 2⁻⁶², Σ w, groups with a value, groups and rows without."""
+    """What a part adds to a mean.
 
-    total: int
-    weight: int
-    groups: int
-    without: int
-    rows_without: int
+    Attributes
+    ----------
+    numbers : Σ w·A in units of 2⁻⁶², Σ w, groups with a value, groups and rows without
+    spread : the values
+    fragments : groups that are cut
+    """
+
+    numbers: tuple[int, int, int, int, int]
+    spread: Spread
     fragments: tuple[Fragment, ...] = ()
+
+    @classmethod
+    def joined(cls, sums: Sequence[_Sums]) -> _Sums:
+        """What several parts add."""
+        total, weight, groups, without, rows = (sum(each.numbers[i] for each in sums) for i in range(5))
+        spread = Spread.joined([each.spread for each in sums])
+        fragments = tuple(fragment for each in sums for fragment in each.fragments)
+        return cls((total, weight, groups, without, rows), spread, fragments)
 
 
 @dataclass(frozen=True)
@@ -234,8 +250,11 @@ class GroupMean(Metric):
     >>> result = evaluate(data, score="score", mean_over="user", metrics="roc_auc").results[0]
     >>> result.value, result.groups, result.groups_left_out, result.rows_left_out
     (0.5, 2, 1, 1)
+    >>> result.group_deciles
+    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     """
 
+    joins: ClassVar[bool] = True
     inner: Any
     over: str
     weight: str = "rows"
@@ -258,88 +277,111 @@ class GroupMean(Metric):
         more, *rows = part.left_out
         without = sum(rows) + int((found.neg + found.pos).sum()) - int((neg + pos).sum())
         sums = product(weights, words), int(weights.sum())
-        return _Sums(*sums, neg.size, more + has.size - neg.size, without, found.fragments)
+        numbers = (*sums, neg.size, more + has.size - neg.size, without)
+        return _Sums(numbers, Spread.of(words), found.fragments)
 
-    def combine(self, partials: Sequence[_Sums], state: Any) -> Scalar:
-        """The sum of values over the sum of weights."""
+    def joined(self, partials: Sequence[_Sums], state: Any) -> _Sums:
+        """What several parts add, in bounded memory."""
+        whole = _Sums.joined(partials)
+        shards = state.totals().rows / _SHARD
+        return whole._replace(spread=whole.spread.bounded(max(_LEAST, int(_MOST / max(shards, 1)))))
+
+    def combine(self, partials: Sequence[_Sums], state: Any) -> Any:
+        """The sum of values over the sum of weights with the deciles, or what finds these in a second look."""
         measure = measure_of(self.inner)
         cut = [self._alone(measure, each) for each in merged(f for part in partials for f in part.fragments)]
-        total, weight, groups, without, rows = (
-            sum(column) for column in list(zip(_Sums(0, 0, 0, 0, 0), *partials, *cut, strict=True))[:5]
-        )
+        (total, weight, groups, without, rows), spread, _ = _Sums.joined([*partials, *cut])
         made = (
             Scalar.certain(self.name, mean(total, weight))
             if weight
             else Scalar.undefined(self.name, "no group has both classes")
         )
-        return replace(made, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
+        made = replace(made, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
+        return GroupDeciles.of(self.inner, made, spread)
 
     def _alone(self, measure: Measure, whole: Fragment) -> _Sums:
         """What a group that was cut adds."""
         word, rows = measure.word(whole), whole.neg + whole.pos
         if word is None:
-            return _Sums(0, 0, 0, 1, rows)
+            return _Sums((0, 0, 0, 1, rows), Spread.of(_none(0)))
         weight = {"rows": rows, "positives": whole.pos}.get(self.weight, 1)
-        return _Sums(weight * word, weight, 1, 0, 0)
+        return _Sums((weight * word, weight, 1, 0, 0), Spread.of(np.array([word])))
 
 
 @dataclass(frozen=True)
-class GroupQuantiles(Metric):
-    """Deciles of the values of groups, from the least to the greatest, as pairs of a share and a value.
+class GroupDeciles(Metric):
+    """A mean over groups with the deciles of their values, which a second look finds in the bins that hold them.
 
     Attributes
     ----------
     inner : see `GroupMean`
-    bins : bins whose values are wanted, with the groups below each; None in the first look
-    ranks : the place of each decile among the groups; empty in the first look
+    mean : the mean without deciles
+    ranks : the place of each decile among the groups
+    bins : the bins that hold a decile, with the groups below each
     """
 
+    joins: ClassVar[bool] = True
     inner: Any
-    bins: tuple[tuple[int, int], ...] | None = None
-    ranks: tuple[int, ...] = ()
-    name: str = "group_values"
+    mean: Scalar
+    ranks: tuple[int, ...]
+    bins: tuple[tuple[int, int], ...]
 
-    def partial(self, part: GroupPart) -> tuple[Any, tuple[Fragment, ...]]:
-        """Groups by bin; in the second look the values of the bins that are wanted."""
+    @classmethod
+    def of(cls, inner: Any, mean: Scalar, spread: Spread) -> Any:
+        """The mean with its deciles if the spread has every value, without them if there is none; else the metric."""
+        if not spread.words.size:
+            return mean
+        below = np.append(0, np.cumsum(spread.counts))
+        groups = int(below[-1])
+        ranks = tuple(max(0, -(-groups * i // 10) - 1) for i in range(11))
+        places = np.searchsorted(below, ranks, side="right") - 1
+        if spread.exact:
+            return replace(mean, group_deciles=_values(spread.words[places]))
+        held = np.unique(places)
+        return cls(
+            inner, mean, ranks, tuple(zip(bins_of(spread.words[held]).tolist(), below[held].tolist(), strict=True))
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the metric."""
+        return self.mean.metric
+
+    def partial(self, part: GroupPart) -> tuple[Spread, tuple[Fragment, ...]]:
+        """The groups of the bins."""
         found = GroupValues.of(measure_of(self.inner), part)
         return self._seen(found.words[found.defined]), found.fragments
 
-    def _seen(self, words: Array) -> Any:
-        bins = words >> (BITS - _BINS)
-        if self.bins is None:
-            return np.bincount(bins, minlength=(1 << _BINS) + 1)
-        return np.unique(words[np.isin(bins, [number for number, _ in self.bins])], return_counts=True)
+    def _seen(self, words: Array) -> Spread:
+        return Spread.of(words[np.isin(bins_of(words), [number for number, _ in self.bins])])
 
-    def combine(self, partials: Sequence[tuple[Any, tuple[Fragment, ...]]], state: Any) -> Any:
-        """First the metric of the second look, then the deciles."""
+    def joined(
+        self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: Any
+    ) -> tuple[Spread, tuple[Fragment, ...]]:
+        """The groups of several parts."""
+        fragments = tuple(fragment for _, several in partials for fragment in several)
+        return Spread.joined([spread for spread, _ in partials]), fragments
+
+    def combine(self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: Any) -> Scalar:
+        """The mean with the deciles."""
         measure = measure_of(self.inner)
         cut = [measure.word(each) for each in merged(f for _, several in partials for f in several)]
-        seen = [seen for seen, _ in partials] + [
-            self._seen(np.array([word for word in cut if word is not None], np.int64))
-        ]
-        if self.bins is None:
-            below = np.append(0, np.cumsum(sum(seen)))
-            ranks = [max(0, -(-int(below[-1]) * i // 10) - 1) for i in range(11)] if below[-1] else []
-            wanted = sorted({int(np.searchsorted(below, rank, side="right")) - 1 for rank in ranks})
-            return replace(self, bins=tuple((number, int(below[number])) for number in wanted), ranks=tuple(ranks))
-        words, counts = (np.concatenate(column) for column in zip(*seen, strict=True))
-        order = np.argsort(words, kind="stable")
-        words, counts = words[order], np.cumsum(counts[order])
-        return _Deciles(tuple((i / 10, self._at(rank, words, counts)) for i, rank in enumerate(self.ranks)))
+        own = self._seen(np.array([word for word in cut if word is not None], np.int64))
+        words, counts, _ = Spread.joined([*(spread for spread, _ in partials), own])
+        places = [self._at(rank, words, np.cumsum(counts)) for rank in self.ranks]
+        return replace(self.mean, group_deciles=_values(words[places]))
 
-    def _at(self, rank: int, words: Array, counts: Array) -> float:
-        """The value of the group at a place among all."""
-        number, below = max(each for each in self.bins or () if each[1] <= rank)
-        start = int(np.searchsorted(words, number << (BITS - _BINS)))
+    def _at(self, rank: int, words: Array, counts: Array) -> int:
+        """Where the value of the group at a place among all is in `words`."""
+        number, below = max(each for each in self.bins if each[1] <= rank)
+        start = int(np.searchsorted(bins_of(words), number))
         before = int(counts[start - 1]) if start else 0
-        at = int(np.searchsorted(counts, before + rank - below, side="right"))
-        return float(words[at] / (1 << BITS))
+        return int(np.searchsorted(counts, before + rank - below, side="right"))
 
 
-class _Deciles(NamedTuple):
-    """What `GroupQuantiles` finds."""
-
-    pairs: tuple[tuple[float, float], ...]
+def _values(words: Array) -> tuple[float, ...]:
+    """Values as plain numbers."""
+    return tuple((words / (1 << BITS)).tolist())
 
 
 def measure_of(metric: Any) -> Measure:

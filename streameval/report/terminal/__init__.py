@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.provenance import Read
@@ -44,7 +43,6 @@ def render(
     *,
     plain: bool = False,
     points: Sequence[Mapping[str, Any]] = (),
-    deciles: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> RenderableType:
     """Render an evaluation for a terminal.
 
@@ -53,8 +51,6 @@ def render(
     found : the evaluation
     plain : whether to draw no rules, for piped output
     points : the rows of `streameval.Evaluation.operating_points`
-    deciles : the values of `streameval.Evaluation.group_values` by name, such as ``roc_auc[score]``; empty if they were
-        not computed
     """
     from rich.console import Group
     from rich.markup import escape
@@ -73,10 +69,10 @@ def render(
     parts += [escape(line) for line in sampling_notes(whole, store=store)]
     parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
     parts += [
-        f"{escape(name)} by group, from the least through the deciles to the greatest: {_numbers(values)}"
-        if values
-        else f"{escape(name)} by group: its deciles take long for so many rows; Evaluation.group_values gives them"
-        for name, values in deciles.items()
+        f"{escape(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
+        + "  ".join(f"{value:.4f}" for value in one.group_deciles)
+        for one in whole
+        if one.group_deciles is not None
     ]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
@@ -84,10 +80,6 @@ def render(
         if other := rests(found.results, by):
             parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other, store=store))]
     return Group(*parts)
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return "  ".join(f"{value:.4f}" for value in values)
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
