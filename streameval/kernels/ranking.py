@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, add_words, compensated, integer, multiply_add
+from streameval.kernels.exact import HELD, add_words, compensated, integer, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
+    "RANKED",
     "UNIT",
     "area_counts",
     "delong_counts",
@@ -25,8 +26,7 @@ __all__ = [
     "precision_counts",
     "product_counts",
     "ranked_end",
-    "ranked_start",
-    "ranked_step",
+    "ranked_groups",
     "ranked_weights",
     "sum_of_products",
     "thin",
@@ -38,6 +38,7 @@ _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _GROUPS_AT_ONCE = 1 << 9
+RANKED = (0.0,) * 8  # the sums of `ranked_groups` before the first group
 
 
 @jit
@@ -199,42 +200,45 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
 
 
 @inlined
-def ranked_start(before_neg, before_pos, total_neg):
-    """The state of the sums of `ranked_weights` before the first group: seven compensated sums."""
-    ranks = (total_neg - before_neg, 0.0, before_neg, 0.0, before_pos, 0.0)
-    return (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *ranks)
+def ranked_groups(sums, neg, pos, size, before_neg, before_pos, total_neg):
+    """The sums of `ranked_weights` after the first `size` groups of these: four compensated sums, zeros at first.
 
-
-@inlined
-def ranked_step(sums, n, p):
-    """The state after another group."""
-    area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip, below, below_slip, F, F_slip, T, T_slip = sums
-    F, F_slip = compensated(F, F_slip, n)
-    neg, neg_slip = compensated(neg, neg_slip, n)
-    if p > 0.0:  # no term of the other groups changes a sum
-        area, area_slip = compensated(area, area_slip, p * ((below + below_slip) - 0.5 * n))
-        T, T_slip = compensated(T, T_slip, p)
-        pos, pos_slip = compensated(pos, pos_slip, p)
-        true, false = T + T_slip, F + F_slip
-        share, share_slip = compensated(share, share_slip, p * (true / (true + false)))
-    below, below_slip = compensated(below, below_slip, -n)
-    return area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip, below, below_slip, F, F_slip, T, T_slip
+    N − F and the denominators follow from the sums of n and of p, which are added to what lies above. Whether a group
+    has positives is unpredictable; without them it has no term. So one loop collects the groups with positives without
+    a branch, and another one adds up their terms.
+    """
+    area, area_slip, share, share_slip, n, n_slip, p, p_slip = sums
+    hits, lost, passed, slips = np.empty((4, _GROUPS_AT_ONCE))
+    for start in range(0, size, _GROUPS_AT_ONCE):
+        found = np.uint64(0)
+        for i in range(start, min(start + _GROUPS_AT_ONCE, size)):
+            n, n_slip = compensated(n, n_slip, neg[i])
+            hits[found], lost[found], passed[found], slips[found] = pos[i], neg[i], n, n_slip
+            found += np.uint64(pos[i] > 0.0)
+        for k in range(np.int64(found)):
+            p, p_slip = compensated(p, p_slip, hits[k])
+            F, F_slip = two_sum(before_neg, passed[k])
+            F_slip += slips[k]
+            T, T_slip = two_sum(before_pos, p)
+            T += T_slip + p_slip
+            left, left_slip = two_sum(total_neg, -F)
+            left += left_slip - F_slip
+            area, area_slip = compensated(area, area_slip, hits[k] * (left + 0.5 * lost[k]))
+            share, share_slip = compensated(share, share_slip, hits[k] * (T / (T + (F + F_slip))))
+    return area, area_slip, share, share_slip, n, n_slip, p, p_slip
 
 
 @inlined
 def ranked_end(sums):
     """What `ranked_weights` returns."""
-    area, area_slip, share, share_slip, neg, neg_slip, pos, pos_slip = sums[:8]
-    return area + area_slip, share + share_slip, neg + neg_slip, pos + pos_slip
+    area, area_slip, share, share_slip, n, n_slip, p, p_slip = sums
+    return area + area_slip, share + share_slip, n + n_slip, p + p_slip
 
 
 @jit
 def ranked_weights(neg, pos, before_neg, before_pos, total_neg):
-    """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated, in one loop."""
-    sums = ranked_start(before_neg, before_pos, total_neg)
-    for i in range(neg.size):
-        sums = ranked_step(sums, neg[i], pos[i])
-    return ranked_end(sums)
+    """Σ p·(N − F − n/2), Σ p·(T + p)/(T + p + F + n), Σ n and Σ p for weights, each compensated."""
+    return ranked_end(ranked_groups(RANKED, neg, pos, neg.size, before_neg, before_pos, total_neg))
 
 
 @jit

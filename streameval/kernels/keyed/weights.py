@@ -1,7 +1,7 @@
 """Sum the weights of 16-bit words by label, directly from the segments: by a table or, for small buckets, by sorting.
 
-The table of a large bucket has an entry for every word, 2 MiB in all; a small bucket would touch a different place with
-every row. The rows of a small bucket are sorted by digits instead, as 32-bit words: the 16-bit word, then the index of
+The table of a large bucket has an entry for every word, 1 MiB for each label, which has its own half so that rows of one
+label need no more of the cache; a small bucket would touch a different place with every row. The rows of a small bucket are sorted by digits instead, as 32-bit words: the 16-bit word, then the index of
 the row in the bucket, which leads to its weight. In both cases weights are added in the order of the segments.
 """
 
@@ -14,17 +14,30 @@ from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
 from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
-from streameval.kernels.ranking import ranked_end, ranked_start, ranked_step
+from streameval.kernels.ranking import RANKED, ranked_end, ranked_groups
 
-__all__ = ["SUMS", "rank_words", "sum_words", "weigh_words"]
+__all__ = ["SUMS", "rank_sums", "rank_words", "sum_words", "weigh_words"]
 
-SUMS = 4  # columns of a table of weights: compensated sums of negatives and of positives
+SUMS = 2, WORDS, 2  # shape of a table of weights: compensated sums by label and word
 
 _FEW = 24  # rows of a bucket that is sorted by insertion
+_AT_ONCE = 512  # keys after which their terms are added up
 _SOME = 512  # rows of a bucket that is sorted by one digit, then by insertion
 _DIGIT = np.uint32(DIGIT)
 _ONE, _PLACE_BITS, _WORD_BITS = np.uint64(1), np.uint32(16), np.uint64(16)
 _PLACE = np.uint32(0xFFFF)
+
+
+@inlined
+def _tally(rows, weights, b, table):
+    """Add the weights of one bucket to the table, in the order of the segments."""
+    for label in range(2):
+        side = table[label]
+        for r in range(rows.words.size):
+            words, own = rows.words[r], weights[r]
+            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
+                word = short_at(words, i)
+                side[word, 0], side[word, 1] = compensated(side[word, 0], side[word, 1], float_at(own, i))
 
 
 @jit
@@ -37,20 +50,42 @@ def sum_words(rows, weights, b, keys, table, neg, pos):
     weights : uint64 array of shape (n_runs,), the addresses of the weights
     b : index of the bucket
     keys : uint64 array of shape (n,), the distinct keys of the bucket
-    table : float64 array of shape (`WORDS`, `SUMS`) of zeros, zero again on return
+    table : float64 array of shape `SUMS` of zeros, zero again on return
     neg, pos : float64 arrays of shape (n,), outputs: the weights of each key
     """
-    for label in range(2):
-        for r in range(rows.words.size):
-            words, own = rows.words[r], weights[r]
-            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
-                word = short_at(words, i)
-                total, slip = compensated(table[word, 2 * label], table[word, 2 * label + 1], float_at(own, i))
-                table[word, 2 * label], table[word, 2 * label + 1] = total, slip
+    _tally(rows, weights, b, table)
     for k in range(keys.size):
         word = keys[k] & np.uint64(WORDS - 1)
-        neg[k], pos[k] = table[word, 0] + table[word, 1], table[word, 2] + table[word, 3]
-        table[word, :] = 0
+        neg[k], pos[k] = table[0, word, 0] + table[0, word, 1], table[1, word, 0] + table[1, word, 1]
+        table[0, word, :], table[1, word, :] = 0, 0
+
+
+@jit
+def rank_sums(rows, weights, b, table, before_neg, before_pos, all_neg):
+    """`rank_words` of one bucket, by the table that `sum_words` takes."""
+    _tally(rows, weights, b, table)
+    sums, sides = RANKED, np.empty((2, _AT_ONCE))
+    for start in range(0, WORDS, _AT_ONCE):
+        found = np.uint64(0)
+        for word in range(start, start + _AT_ONCE):
+            n, p = table[0, word, 0] + table[0, word, 1], table[1, word, 0] + table[1, word, 1]
+            sides[0, found], sides[1, found] = n, p
+            found += np.uint64(n + p > 0.0)
+        sums = ranked_groups(sums, sides[0], sides[1], np.int64(found), before_neg, before_pos, all_neg)
+    table[:] = 0
+    return ranked_end(sums), (_rows_of(rows, 2 * b), _rows_of(rows, 2 * b + 1))
+
+
+@inlined
+def _rows_of(rows, code):
+    """The rows of a code, in all segments."""
+    total = np.int64(0)
+    for r in range(rows.words.size):
+        first, stop = rows.starts[r, code], rows.starts[r, code + 1]
+        total += 0 if rows.counts[r] else stop - first
+        for i in range(first, stop if rows.counts[r] else first):
+            total += np.int64(word_at(rows.counts[r], i))
+    return total
 
 
 @inlined
@@ -107,7 +142,7 @@ def _scratch(rows, items):
     most, counted = items.max(), False
     for r in range(rows.counts.size):
         counted |= rows.counts[r] != 0
-    order, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
+    order, spare, places = np.empty(most + 1, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
     return order, spare, places, np.empty(most), np.empty(most if counted else 0, np.int64)
 
 
@@ -165,22 +200,36 @@ def rank_words(rows, weights, items, first, before_neg, before_pos, all_neg):
     neg, pos : numbers of rows
     """
     order, spare, places, own, counts = _scratch(rows, items)
-    sums = ranked_start(before_neg, before_pos, all_neg)
-    neg = pos = 0
+    above, sums, sides = (before_neg, before_pos, all_neg), RANKED, np.zeros((2, _AT_ONCE + order.size + 1))
+    n = neg = pos = np.int64(0)
     for b in range(items.size):
         size, middle = _bucket(rows, weights, 2 * (first + b), order, spare, places, own, counts)
         neg += counts[:middle].sum() if counts.size else middle
         pos += counts[middle:size].sum() if counts.size else size - middle
-        i = 0
-        while i < size:
-            word = order[i] >> _PLACE_BITS
-            total_neg = slip_neg = total_pos = slip_pos = 0.0
-            while i < size and order[i] >> _PLACE_BITS == word:
-                at = np.int64(order[i] & _PLACE)
-                if at < middle:
-                    total_neg, slip_neg = compensated(total_neg, slip_neg, own[at])
-                else:
-                    total_pos, slip_pos = compensated(total_pos, slip_pos, own[at])
-                i += 1
-            sums = ranked_step(sums, total_neg + slip_neg, total_pos + slip_pos)
-    return ranked_end(sums), (neg, pos)
+        n = _sum_sides(order, size, middle, own, sides, n)
+        if n >= _AT_ONCE:
+            sums, n = ranked_groups(sums, sides[0], sides[1], n, *above), np.int64(0)
+            sides[:, 0] = 0.0
+    return ranked_end(ranked_groups(sums, sides[0], sides[1], n, *above)), (neg, pos)
+
+
+@inlined
+def _sum_sides(order, size, middle, own, sides, n):
+    """Append the weights of the keys of a bucket by label; returns the new number of keys.
+
+    The end of a key is unpredictable, so the loop does not branch on it: every row writes the sum so far, and after the
+    last row of a label the sum begins again.
+    """
+    key, total, slip = np.uint64(n), 0.0, 0.0
+    order[size] = ~order[size - 1]
+    label = np.uint64((order[0] & _PLACE) >= middle)
+    for i in range(size):
+        word, after = order[i], order[i + 1]
+        total, slip = compensated(total, slip, own[np.uint64(word & _PLACE)])
+        sides[0, key + _ONE], sides[1, key + _ONE] = 0.0, 0.0
+        sides[label, key] = total + slip
+        last, its = np.uint64(word ^ after > _PLACE), np.uint64((after & _PLACE) >= middle)
+        key += last
+        again = (last | (its ^ label)) == 0
+        total, slip, label = total if again else 0.0, slip if again else 0.0, its
+    return np.int64(key)

@@ -37,7 +37,7 @@ from streameval.states.keyed.grouping import (
     grouped,
     tallied,
 )
-from streameval.states.keyed.in_place import Short, Weighed, weighed
+from streameval.states.keyed.in_place import Short, Weighed
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
@@ -58,7 +58,6 @@ __all__ = ["KeyedCounts"]
 
 CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
-SORTED = 1 << 14  # items up to which such a bucket is sorted all the same if they have weights
 SLAB = 1 << 20  # rows gathered at a time
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
 _FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
@@ -185,14 +184,11 @@ class KeyedCounts(Bucketed):
             else:
                 yield from self._gathered(start + i, start + j, items[i:j])
 
-    def _weighed(self, start: int, stop: int) -> Iterator[Counts | Weighed]:
+    def _weighed(self, start: int, stop: int) -> Iterator[Weighed]:
         """As `_gathered`, but 16-bit words with weights are left in place."""
         buckets, items, places = self.occupied(start, stop)
         for i, j in self._cuts(items):
-            if items[i] > SORTED:
-                yield weighed(places.at, places.weights, i, int(buckets[i]))
-            else:
-                yield Weighed(places, i, items[i:j], buckets[i:j])
+            yield Weighed(places, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
         """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.keyed.ranked import HALF_BUCKETS, place_words, rank_buckets
-from streameval.kernels.keyed.weights import SUMS, rank_words, sum_words, weigh_words
+from streameval.kernels.keyed.weights import SUMS, rank_sums, rank_words, sum_words, weigh_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.grouping import Counts, empty_counts, no_rest
 from streameval.states.keyed.layout import stretches
@@ -33,6 +33,7 @@ _SUMS: list[Array] = []  # spare tables of zeros for weights
 _ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
 _TOGETHER = 1 << 15  # rows of small buckets that are sorted at a time
 _TALLIED = 1 << 14  # items above which the words of a bucket are counted in a table, not sorted
+_WEIGHED = 1 << 15  # the same for words with weights, whose table is four times as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Rows with weights in small buckets of 16-bit words, at their addresses.
+    """Rows with weights in small buckets of 16-bit words, or in a single large one, at their addresses.
 
     Attributes
     ----------
@@ -89,18 +90,31 @@ class Weighed:
     items: Array
     buckets: Array
 
+    @property
+    def large(self) -> bool:
+        """Whether the words are counted in a table, not sorted."""
+        return bool(self.items[0] > _WEIGHED)
+
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts; weights are added in the order of the segments, as in `weighed`."""
+        at = self.places.at, self.places.weights
+        if self.large:
+            yield weighed(*at, self.first, int(self.buckets[0]))
+            return
         size = int(self.items.sum())
         columns = *empty_counts(size), *np.empty((2, size))
-        n = weigh_words(self.places.at, self.places.weights, self.items, self.buckets, self.first, *columns)
+        n = weigh_words(*at, self.items, self.buckets, self.first, *columns)
         keys, neg, pos, neg_weight, pos_weight = (column[:n] for column in columns)
         yield Counts(keys, no_rest(keys), neg, pos, neg_weight, pos_weight)
 
     def ranked(self, above: tuple[Any, Any], negatives: Any) -> Ranked:
         """`Ranked` of the distinct keys, which are not stored."""
-        at = self.places.at, self.places.weights, self.items, self.first
-        (area, precision, n, p), rows = rank_words(*at, *above, negatives)
+        at = self.places.at, self.places.weights
+        if self.large:
+            with _sums() as table:
+                (area, precision, n, p), rows = rank_sums(*at, self.first, table, *above, negatives)
+        else:
+            (area, precision, n, p), rows = rank_words(*at, self.items, self.first, *above, negatives)
         return Ranked(2.0 * area, precision, n, p, *rows)
 
 
@@ -130,6 +144,17 @@ def _tables() -> Iterator[tuple[Array, Array]]:
     _TABLES.append(tables)
 
 
+@contextmanager
+def _sums() -> Iterator[Array]:
+    """A table of zeros for the weights of the words of a bucket, which must be zeros again."""
+    try:
+        table = _SUMS.pop()
+    except IndexError:  # other threads hold them all
+        table = np.zeros(SUMS)
+    yield table
+    _SUMS.append(table)
+
+
 def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
     """Distinct 32-bit keys of one bucket, with weights; the bucket is at index `at` of the addresses.
 
@@ -138,10 +163,6 @@ def weighed(rows: Addresses, weights: Array, at: int, bucket: int) -> Counts:
     own = rows._replace(starts=np.ascontiguousarray(rows.starts[:, 2 * at : 2 * at + 3]))
     [counts] = words_counted(own, bucket, WORDS)
     sums = np.empty((2, counts.keys.size))
-    try:
-        table = _SUMS.pop()
-    except IndexError:  # other threads hold them all
-        table = np.zeros((WORDS, SUMS))
-    sum_words(own, weights, 0, counts.keys, table, *sums)
-    _SUMS.append(table)
+    with _sums() as table:
+        sum_words(own, weights, 0, counts.keys, table, *sums)
     return replace(counts, neg_weight=sums[0], pos_weight=sums[1])
