@@ -1,8 +1,9 @@
 """Sum the weights of 16-bit words by label, directly from the segments: by a table or, for small buckets, by sorting.
 
-The table of a large bucket has an entry for every word, 1 MiB for each label, which has its own half so that rows of one
-label need no more of the cache; a small bucket would touch a different place with every row. The rows of a small bucket are sorted by digits instead, as 32-bit words: the 16-bit word, then the index of
-the row in the bucket, which leads to its weight. In both cases weights are added in the order of the segments.
+The table of a large bucket has an entry for every word, 1 MiB for each label, whose rows are added one label after the
+other; a small bucket would touch a different place with every row. The rows of a small bucket are sorted by digits
+instead, as 32-bit words: the 16-bit word, then the index of the row in the bucket, which leads to its weight. In both
+cases weights are added in the order of the segments.
 """
 
 from __future__ import annotations
