@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows"]
+__all__ = ["SLOTS", "Addresses", "clear_marks", "emit_others", "separate", "shared_rows", "size_of"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -37,6 +37,61 @@ class Addresses(NamedTuple):
     counts: np.ndarray
 
 
+@inlined
+def size_of(rows, b):
+    """Items of label 0 in bucket b."""
+    size = np.int64(0)
+    for r in range(rows.starts.shape[0]):
+        size += rows.starts[r, 2 * b + 1] - rows.starts[r, 2 * b]
+    return size
+
+
+@step
+def clear_marks(marks, size):
+    """Clear the marks for a bucket of `size` rows; returns by how many bits a word is shifted to its slot.
+
+    There are at least `SLOTS` slots per row. The bits of a word below those of the bucket choose its slot.
+    """
+    bits = 3
+    while (1 << bits) < SLOTS * size:
+        bits += 1
+    marks[: 1 << bits] = 0
+    return np.uint64(64 - bits)
+
+
+@step
+def separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone):
+    """Separate the rows of label 0 in bucket b; returns the numbers of rows and of singletons collected so far.
+
+    `marks` counts the rows of each slot; a row alone in its slot is a singleton. No branch depends on the data. For the
+    other parameters see `shared_rows`; `found` and `alone` rows are already in the outputs.
+    """
+    columns, wanted = len(further), len(last)
+    for r in range(rows.starts.shape[0]):
+        word_column, count_column = rows.words[r], rows.counts[r]
+        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
+            slot = (word_at(word_column, i) << _BUCKET_BITS) >> shift
+            again = np.uint8(marks[slot] != 0)
+            if count_column:
+                again |= np.uint8(word_at(count_column, i) > 1)
+            marks[slot] = np.uint8(1) + again
+    for r in range(rows.starts.shape[0]):
+        word_column, rest_column, count_column = rows.words[r], rows.rest[r], rows.counts[r]
+        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
+            word = word_at(word_column, i)
+            words[found] = word
+            for c in range(columns):
+                rest[found, c] = word_at(rest_column, i * columns + c)
+            if counts.size:
+                counts[found] = word_at(count_column, i) if count_column else 1
+            again = np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
+            for c in range(wanted):
+                lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
+            found += again
+            alone += np.uint64(1) - again
+    return found, alone
+
+
 @jit
 def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, lone):
     """Collect the rows of label 0 whose key may occur more than once, bucket by bucket; returns how many there are.
@@ -45,46 +100,18 @@ def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, l
     ``len(further)`` further words; items of a segment without counts have one row each. The outputs have room for all
     rows and one more; the rows of bucket b begin at ``kept[b]``.
 
-    The bits of a word below those of the bucket choose its slot, with at least `SLOTS` slots per row; `marks` counts
-    the rows of each slot. A row alone in its slot is a singleton; this finds nine of ten singletons. No branch depends
-    on the data. `lone` takes the last ``len(last)`` further words of the singletons found.
+    Nine of ten singletons are found and left out (`separate`); `lone` takes the last ``len(last)`` further words of
+    these.
     """
-    columns, wanted, found, alone = len(further), len(last), np.uint64(0), np.uint64(0)
+    found, alone = np.uint64(0), np.uint64(0)
     for b in range(kept.size - 1):
         kept[b] = found
-        size, bits = np.int64(0), 3
-        for r in range(rows.starts.shape[0]):
-            size += rows.starts[r, 2 * b + 1] - rows.starts[r, 2 * b]
-        while (1 << bits) < SLOTS * size:
-            bits += 1
-        marks[: 1 << bits] = 0
-        shift = np.uint64(64 - bits)
+        shift = clear_marks(marks, size_of(rows, b))
         for r in range(others.starts.shape[0]):
             word_column = others.words[r]
             for i in range(others.starts[r, 2 * b], others.starts[r, 2 * b + 1]):
                 marks[(word_at(word_column, i) << _BUCKET_BITS) >> shift] = 2
-        for r in range(rows.starts.shape[0]):
-            word_column, count_column = rows.words[r], rows.counts[r]
-            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
-                slot = (word_at(word_column, i) << _BUCKET_BITS) >> shift
-                again = np.uint8(marks[slot] != 0)
-                if count_column:
-                    again |= np.uint8(word_at(count_column, i) > 1)
-                marks[slot] = np.uint8(1) + again
-        for r in range(rows.starts.shape[0]):
-            word_column, rest_column, count_column = rows.words[r], rows.rest[r], rows.counts[r]
-            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
-                word = word_at(word_column, i)
-                words[found] = word
-                for c in range(columns):
-                    rest[found, c] = word_at(rest_column, i * columns + c)
-                if counts.size:
-                    counts[found] = word_at(count_column, i) if count_column else 1
-                again = np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
-                for c in range(wanted):
-                    lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
-                found += again
-                alone += np.uint64(1) - again
+        found, alone = separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone)
     kept[kept.size - 1] = found
     return np.int64(found)
 

@@ -13,7 +13,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.contingency.tables import (
+    FIRST_BITS,
+    cleared,
+    crowded,
+    equal,
+    find,
+    find_or_last,
+    grown,
+    hashed,
+    write,
+)
+from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import prefetch
 
 __all__ = [
@@ -24,105 +35,12 @@ __all__ = [
     "group_classes",
     "group_clusters",
     "number_keys",
-    "slots_for",
     "tally_small",
 ]
 
-_MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_FIRST_BITS = 6  # log2 of the size of a new table
 _AHEAD = 32  # rows between prefetching a cache line of a large table and using it
-
-
-def slots_for(starts: np.ndarray) -> np.ndarray:
-    """An array with room for the table of the largest bucket: a power of two, at least twice its rows.
-
-    Examples
-    --------
-    >>> slots_for(np.array([0, 3, 8])).size, slots_for(np.array([0, 1000])).size
-    (64, 2048)
-    """
-    largest = int(np.diff(starts).max(initial=0))
-    return np.empty(1 << max((2 * largest - 1).bit_length(), _FIRST_BITS), np.int32)
-
-
-@inlined
-def _hashed(word, rest, i, columns, bits):
-    """Slot of a key."""
-    for c in range(columns):
-        word = (word ^ (word >> _HALF)) * _MIX + rest[i, c]
-    return np.int64(((word ^ (word >> _HALF)) * _MIX) >> np.uint64(64 - bits))
-
-
-@inlined
-def _equal(table, at, rest, i, start, stop):
-    """Whether the further words from `start` to `stop` of row i equal those stored in row `at` of the table."""
-    same = True
-    for c in range(start, stop):
-        same = same and table[at, np.uint64(1 + c)] == rest[i, np.uint64(c)]
-    return same
-
-
-@inlined
-def _find(word, rest, i, columns, keys, slots, bits):
-    """The slot with a key's number, or the free slot where the number belongs."""
-    mask = np.uint64((1 << bits) - 1)
-    at = np.uint64(_hashed(word, rest, i, columns, bits))
-    k = slots[at]
-    while k >= 0 and not (keys[np.uint64(k), 0] == word and _equal(keys, np.uint64(k), rest, i, 0, columns)):
-        at = (at + np.uint64(1)) & mask
-        k = slots[at]
-    return at
-
-
-@inlined
-def _find_or_last(word, rest, i, columns, keys, last, slots, bits):
-    """As `_find`, and the key's number, which is `last` if the key is new; ``keys[last]`` must be the key itself.
-
-    No branch depends on whether the key is new. That is faster if many keys have few rows.
-    """
-    mask = np.uint64((1 << bits) - 1)
-    at = np.uint64(_hashed(word, rest, i, columns, bits))
-    k = np.uint64(slots[at]) if slots[at] >= 0 else last
-    while not (keys[k, 0] == word and _equal(keys, k, rest, i, 0, columns)):
-        at = (at + np.uint64(1)) & mask
-        k = np.uint64(slots[at]) if slots[at] >= 0 else last
-    return at, k
-
-
-@inlined
-def _write(word, rest, i, columns, keys, k):
-    """Write the words of row i as key k."""
-    keys[k, 0] = word
-    for c in range(columns):
-        keys[k, np.uint64(1 + c)] = rest[i, np.uint64(c)]
-
-
-@inlined
-def _crowded(keys, slots, bits):
-    """Whether a table with this many keys must grow."""
-    return 4 * keys > (1 << bits) and (1 << bits) < slots.size
-
-
-@jit
-def _cleared(slots, rows, bits):
-    """Clear the table for a bucket; it shrinks if the bucket has few rows. Returns the bits of a slot."""
-    while bits > _FIRST_BITS and (1 << bits) > 4 * rows:
-        bits -= 1
-    slots[: 1 << bits] = -1
-    return bits
-
-
-@jit
-def _grown(keys, columns, start, stop, slots, bits):
-    """Move the keys from `start` to `stop` to a larger table; returns the bits of a slot."""
-    bits = bits + 2 if (4 << bits) <= slots.size else bits + 1
-    slots[: 1 << bits] = -1
-    more = keys[:, 1:]
-    for k in range(start, stop):
-        slots[_find(keys[k, 0], more, k, columns, keys, slots, bits)] = k
-    return bits
 
 
 @jit
@@ -133,18 +51,18 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
     words. `further` is a tuple because the compiler knows its length and unrolls the loop over it, which halves the
     time.
     """
-    columns, count, bits = len(further), np.uint64(0), np.int64(_FIRST_BITS)
+    columns, count, bits = len(further), np.uint64(0), np.int64(FIRST_BITS)
     for b in range(starts.size - 1):
-        first, bits = np.int64(count), _cleared(slots, starts[b + 1] - starts[b], bits)
+        first, bits = np.int64(count), cleared(slots, starts[b + 1] - starts[b], bits)
         for i in range(starts[b], starts[b + 1]):
-            _write(words[i], rest, i, columns, keys, count)
+            write(words[i], rest, i, columns, keys, count)
             found[count] = i
-            at, k = _find_or_last(words[i], rest, i, columns, keys, count, slots, bits)
+            at, k = find_or_last(words[i], rest, i, columns, keys, count, slots, bits)
             slots[at] = k
             numbers[i] = k
             count += np.uint64(k == count)
-            if _crowded(np.int64(count) - first, slots, bits):
-                bits = _grown(keys, columns, first, np.int64(count), slots, bits)
+            if crowded(np.int64(count) - first, slots, bits):
+                bits = grown(keys, columns, first, np.int64(count), slots, bits)
     return np.int64(count)
 
 
@@ -162,10 +80,10 @@ def group_clusters(
     ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; the strays of bucket b begin at ``cuts[b]``.
     """
     columns, width = len(cluster), 1 + len(cluster) + len(class_)
-    found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), np.int64(_FIRST_BITS)
+    found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), np.int64(FIRST_BITS)
     for b in range(starts.size - 1):
         cuts[b] = stray
-        bits = _cleared(slots, starts[b + 1] - starts[b], bits)
+        bits = cleared(slots, starts[b + 1] - starts[b], bits)
         before, j, stop = found, np.uint64(starts[b]), np.uint64(starts[b + 1])
         while j < stop:
             room = before + np.uint64((1 << bits) >> 2) if (1 << bits) < slots.size else np.uint64(words.size)
@@ -173,7 +91,7 @@ def group_clusters(
                 i = j
                 j += one
                 word, n = words[i], np.uint64(counts[i]) if counts.size else one
-                at = _find(word, rest, i, columns, clusters, slots, bits)
+                at = find(word, rest, i, columns, clusters, slots, bits)
                 if slots[at] < 0:
                     slots[at] = found
                     clusters[found, 0] = word
@@ -185,14 +103,14 @@ def group_clusters(
                     found += one
                     continue
                 k = np.uint64(slots[at])
-                same = _equal(clusters, k, rest, i, columns, width - 1)
+                same = equal(clusters, k, rest, i, columns, width - 1)
                 clusters[k, width] += n * np.uint64(same)
                 clusters[k, width + 1] += n
                 strays[stray] = i
                 owners[stray] = k
                 stray += np.uint64(not same)
             if j < stop:
-                bits = _grown(clusters, columns, np.int64(before), np.int64(found), slots, bits)
+                bits = grown(clusters, columns, np.int64(before), np.int64(found), slots, bits)
         for k in range(before, found):
             firsts[k] = clusters[k, width]
             sizes[k] = clusters[k, width + 1]
@@ -226,9 +144,9 @@ def count_keys(words, rest, counts, further, table, used, room):
         bits += 1
     for i in range(words.size):
         ahead = min(i + _AHEAD, words.size - 1)
-        prefetch(table, _hashed(words[ahead], rest, ahead, columns, bits) * width)
-        at = np.uint64(_hashed(words[i], rest, i, columns, bits))
-        while table[at, last] and not (table[at, 0] == words[i] and _equal(table, at, rest, i, 0, columns)):
+        prefetch(table, hashed(words[ahead], rest, ahead, columns, bits) * width)
+        at = np.uint64(hashed(words[i], rest, i, columns, bits))
+        while table[at, last] and not (table[at, 0] == words[i] and equal(table, at, rest, i, 0, columns)):
             at = (at + np.uint64(1)) & mask
         used += table[at, last] == 0
         table[at, 0] = words[i]
@@ -268,24 +186,24 @@ def group_classes(
     ``maxima[k]`` and its words ``keys[k]``; for other cell i, its class ``numbers[i]`` and its counts ``n[i]`` and
     ``c[i]``.
     """
-    columns, found, bits = len(further), np.uint64(0), np.int64(_FIRST_BITS)
+    columns, found, bits = len(further), np.uint64(0), np.int64(FIRST_BITS)
     for b in range(starts.size - 1):
         rows = class_starts[b + 1] - class_starts[b] + starts[b + 1] - starts[b]
-        first, bits = np.int64(found), _cleared(slots, rows, bits)
+        first, bits = np.int64(found), cleared(slots, rows, bits)
         for i in range(class_starts[b], class_starts[b + 1]):
-            _write(classes[i], class_rest, i, columns, keys, found)
+            write(classes[i], class_rest, i, columns, keys, found)
             totals[found] = singles[found] = maxima[found] = 0
-            at, k = _find_or_last(classes[i], class_rest, i, columns, keys, found, slots, bits)
+            at, k = find_or_last(classes[i], class_rest, i, columns, keys, found, slots, bits)
             slots[at] = k
             found += np.uint64(k == found)
             singles[k] += class_counts[i] if class_counts.size else np.int64(1)
             maxima[k] = 1
-            if _crowded(np.int64(found) - first, slots, bits):
-                bits = _grown(keys, columns, first, np.int64(found), slots, bits)
+            if crowded(np.int64(found) - first, slots, bits):
+                bits = grown(keys, columns, first, np.int64(found), slots, bits)
         for i in range(starts[b], starts[b + 1]):
-            _write(others[i], rest, i, columns, keys, found)
+            write(others[i], rest, i, columns, keys, found)
             totals[found] = singles[found] = maxima[found] = 0
-            at, k = _find_or_last(others[i], rest, i, columns, keys, found, slots, bits)
+            at, k = find_or_last(others[i], rest, i, columns, keys, found, slots, bits)
             slots[at] = k
             found += np.uint64(k == found)
             word = rest[i, columns]
@@ -294,8 +212,8 @@ def group_classes(
             numbers[i] = k
             totals[k] += n[i] * counts[i] if counts.size else n[i]
             maxima[k] = max(maxima[k], n[i])
-            if _crowded(np.int64(found) - first, slots, bits):
-                bits = _grown(keys, columns, first, np.int64(found), slots, bits)
+            if crowded(np.int64(found) - first, slots, bits):
+                bits = grown(keys, columns, first, np.int64(found), slots, bits)
         for k in range(first, np.int64(found)):
             totals[k] += singles[k]
     return np.int64(found)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.grouping import add_margins, number_keys, slots_for
+from streameval.kernels.contingency.grouping import add_margins, number_keys
+from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.layout import Interval, Layout, cut
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.contingency.grouping import add_margins, group_classes, slots_for
+from streameval.kernels.contingency.grouping import add_margins, group_classes
+from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import unmix
 from streameval.states.contingency.cells import interval_items, numbered
 from streameval.states.contingency.singletons import without_singletons

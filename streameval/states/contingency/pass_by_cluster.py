@@ -14,6 +14,9 @@ of the whole key, and the parts are visited twice, first for the sizes of cluste
 streamed twice. Memory then holds the distinct clusters, or classes, of that bucket. Equal cells of a giant class are
 stored once with a multiplicity.
 
+Unless a watcher asks for the ids of clusters, or rows lack a class, the first pass reads rows where they lie in the
+segments (`streameval.states.contingency.whole_clusters`); otherwise they are gathered.
+
 The second pass is in `streameval.states.contingency.pass_by_class`. Both are pure functions of an interval; partial
 summaries add up to the same bits in any order.
 """
@@ -26,7 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.grouping import add_margins, group_clusters, slots_for, tally_small
+from streameval.kernels.contingency.grouping import add_margins, group_clusters, tally_small
+from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import emit_others
 from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, parted
@@ -35,6 +39,7 @@ from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
+from streameval.states.contingency.whole_clusters import whole_clusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
@@ -52,6 +57,7 @@ __all__ = ["RUN", "ClassParts", "FirstPass", "by_cluster", "cluster_shards"]
 
 RUN = 3  # intervals whose cells form one segment; the second pass searches all segments for each interval
 
+_TOGETHER = 1 << 21  # rows whose addresses are looked up together; those of spilled segments are read
 _CACHED = 1 << 18  # rows whose columns the third-level cache holds
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are rare
 _SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # unlike the kernels' multiplier, so bits differ
@@ -141,12 +147,26 @@ class FirstPass:
     def take(self, keyed: KeyedCounts, interval: Interval) -> None:
         """Visit the clusters of an interval."""
         start, items, room = interval[0], _items_of(keyed, interval), interval_items(self._budget)
-        for i, j in cut(items, min(room, _CACHED)):
+        for i, j in cut(items, min(room, _TOGETHER)):
             if j - i == 1 and items[i] > 4 * room:
                 parts = _spread(keyed, start + i, self._budget)
                 _visit(partial(_gathered, parts, parts.intervals(room)), self)
+            elif self.watcher is None and not keyed.items_in(start + i, start + j)[1::2].any():
+                self._take_unwatched(keyed, (start + i, start + j))
             else:
-                _whole(keyed, (start + i, start + j), self)
+                for k, m in cut(items[i:j], _CACHED):
+                    _whole(keyed, (start + i + k, start + i + m), self)
+
+    def _take_unwatched(self, keyed: KeyedCounts, interval: Interval) -> None:
+        """Visit whole clusters whose rows all have a class."""
+        further, packed = self._others.layout.words - 1, self._packed
+        for cells in whole_clusters(keyed, interval, self.keys, further, self._sizes, self._budget, packed=packed):
+            encode(self._others, cells.words, cells.rest)
+            if cells.singles.size:
+                self._add_singles(cells.singles)
+            if cells.large.size:
+                self._large = np.concatenate((self._large, cells.large))
+            self._maxima += cells.maxima
 
     def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
         """Count and remove the singleton rows that a quick test finds; returns the other rows."""

@@ -1,0 +1,128 @@
+"""Cells of whole clusters, in one loop over the rows where they lie in the segments."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
+from streameval.kernels.contingency.tables import slots_for
+from streameval.kernels.singletons import SLOTS
+from streameval.states.keyed.layout import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.cells import Keys
+    from streameval.states.keyed.counts import KeyedCounts
+    from streameval.states.keyed.layout import Interval
+    from streameval.typing import Array
+
+__all__ = ["Cells", "whole_clusters"]
+
+_CELLS = 1 << 18  # rows whose cells the third-level cache holds
+_FEW = 1 << 13  # rows below which new arrays cost no more than lent ones
+
+
+class Cells(NamedTuple):
+    """Cells of some whole clusters; the arrays are overwritten by the next cells.
+
+    Attributes
+    ----------
+    words, rest : uint64 arrays, first and further words of the cells of clusters of several rows
+    singles : uint64 array of shape (n_singles, n_class), classes of singleton cells (n = c = 1)
+    large : int64 array, sizes of clusters that are not counted in the table of sizes
+    maxima : sum of the largest cell of each cluster
+    """
+
+    words: Array
+    rest: Array
+    singles: Array
+    large: Array
+    maxima: int
+
+
+def whole_clusters(
+    keyed: KeyedCounts, interval: Interval, keys: Keys, further: int, sizes: Array, budget: Budget, *, packed: bool
+) -> Iterator[Cells]:
+    """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
+
+    Parameters
+    ----------
+    keyed : KeyedCounts
+        Rows by cluster and class; all of them in the interval have a class.
+    interval : (int, int)
+    keys : Keys
+    further : int
+        Further words of a cell (`streameval.states.contingency.cells.ClassCells`).
+    sizes : int64 array
+        Incremented at the size of each cluster; larger sizes are listed.
+    budget : Budget
+        Lends the arrays.
+    packed : bool
+        Whether n and c share a word.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.contingency.cells import Keys
+    >>> from streameval.states.contingency.rows import RowBuilder
+    >>> from streameval.states.keyed.counts import KeyedCounts
+    >>> from streameval.states.keyed.layout import Layout
+    >>> rows = RowBuilder(Layout(1 << 11, 64, words=2), Budget(), 8)
+    >>> rows.add([np.array([7, 9, 7, 7], np.uint64), np.array([1, 2, 1, 3], np.uint64)])
+    >>> keyed, sizes = KeyedCounts(rows.layout, rows.finish()), np.zeros(8, np.int64)
+    >>> for cells in whole_clusters(keyed, (0, 1 << 11), Keys(1, 1), 2, sizes, Budget(), packed=False):
+    ...     print(cells.words, cells.rest.tolist(), cells.singles.tolist(), cells.maxima, sizes)
+    [1 3] [[2, 3], [1, 3]] [[2]] 3 [0 1 0 1 0 0 0 0]
+    """
+    items = keyed.items_in(*interval)[0::2]
+    places = keyed.places(*interval)
+    most = int(items.sum())
+    cuts = [(0, items.size)]
+    if most > _CELLS:
+        cuts = cut(items, _CELLS)
+        most = max(int(items[i:j].sum()) for i, j in cuts)
+    with (
+        _bucket_arrays(int(items.max(initial=0)), keys, budget, counted=bool(places.at.counts.any())) as own,
+        _lent(
+            budget, most, ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
+        ) as out,
+    ):
+        words, rest, singles, large = out
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
+        arrays = CellArrays(words, rest, singles, sizes, large)
+        for i, j in cuts:
+            counts = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
+            cells, alone, listed, maxima = counts
+            yield Cells(words[:cells], rest[:cells], singles[:alone], large[:listed], maxima)
+
+
+@contextmanager
+def _bucket_arrays(rows: int, keys: Keys, budget: Budget, *, counted: bool) -> Iterator[BucketArrays]:
+    """Arrays for the largest bucket."""
+    width = sum(keys)
+    shapes = ((width + 2,), np.uint64), ((keys.class_ + 2,), np.uint64), ((), np.uint64), ((width - 1,), np.uint64)
+    with _lent(budget, rows, *shapes, ((), np.int64)) as (clusters, strays, words, rest, counts):
+        marks = np.empty(SLOTS << max(rows - 1, 0).bit_length(), np.uint8)
+        slots = slots_for(np.array([0, rows]))
+        yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])
+
+
+@contextmanager
+def _lent(budget: Budget, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
+    """Arrays with room for some rows and one more, which are lent again if as many rows or a few more are wanted."""
+    if rows < _FEW:
+        yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
+        return
+    room = 1 << rows.bit_length()
+    arrays = [budget.borrow((room, *shape), dtype) for shape, dtype in columns]
+    try:
+        yield arrays
+    finally:
+        for array in arrays:
+            budget.give_back(array)
