@@ -141,4 +141,4 @@ def _remedy(kind: pa.DataType) -> str:
     if types.is_date(kind) or types.is_time(kind):
         return "write a date such as '2026-01-31'" if types.is_date(kind) else "write a time such as '12:00:00'"
     texts = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it"
+    return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it in the data"

@@ -13,6 +13,7 @@ from pyarrow import types
 from streameval.errors import OptionError
 from streameval.scan.marked_keys import as_integers, is_integer_key, orders_as_text
 from streameval.scan.where.literals import Bounds, bounds, is_number, is_text
+from streameval.scan.where.numbers import MIRRORED, compared_numbers
 from streameval.scan.where.sql import column_name, compares_columns, operands
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["decides_by_nan", "translated"]
 
 _LISTED = 64  # number of values of IN up to which each is compared alone, which lets Arrow prune row groups
-_MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}
 
 
 def translated(node: Any, schema: pa.Schema) -> pc.Expression:
@@ -69,7 +69,7 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
     named, value, flipped = operands(node)
     name, column = type(node).__name__, column_name(named)
     schema = _for_values(column, [value], schema, ordered=name not in ("EQ", "NEQ"))
-    return _compared(_MIRRORED[name] if flipped else name, column, _bounds(column, value, schema), schema)
+    return _compared(MIRRORED[name] if flipped else name, column, _bounds(column, value, schema), schema)
 
 
 _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
@@ -80,7 +80,7 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "LT": operator.lt,
     "LTE": operator.le,
 }
-_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # comparable within, not between
+_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
 def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordered: bool = False) -> pa.Schema:
@@ -134,10 +134,14 @@ def _field(column: str, schema: pa.Schema) -> pc.Expression:
 def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
     """A comparison of two columns; null if one of them is null."""
     schema = _for_columns(one, other, schema, ordered=name not in ("EQ", "NEQ"))
-    kinds = [schema.field(column).type for column in (one, other)]
+    kinds = schema.field(one).type, schema.field(other).type
     if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
-        msg = f"where: columns {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) have different kinds of values; cast one"
-        raise OptionError(msg)
+        found = compared_numbers(name, _field(one, schema), _field(other, schema), kinds)
+        if found is None:
+            kept = " and ".join(f"{column!r} ({kind})" for column, kind in zip((one, other), kinds, strict=True))
+            msg = f"where: columns {kept} have different kinds of values; cast one of them in the data"
+            raise OptionError(msg)
+        return found
     if types.is_boolean(kinds[0]) and name not in ("EQ", "NEQ"):
         msg = f"where: column {one!r} is true or false, which have no order; compare with = or <>"
         raise OptionError(msg)
