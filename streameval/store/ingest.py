@@ -11,7 +11,7 @@ from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import backfill
 from streameval.store.files.places import check_apart, check_empty, check_files
-from streameval.store.nights.column_changes import joined, widened, without
+from streameval.store.nights.column_changes import altered, joined, widened, without
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
 from streameval.store.nights.merge import labels_of
@@ -46,7 +46,8 @@ class Update:
     rows : number of rows folded
     suspected : partitions that a dry run would fold again to see whether they differ
     incomplete : partitions of the data from which files were left out, now or earlier
-    joined, left : columns, metrics and policies that were added or removed
+    joined, left : columns and metrics that were added or removed
+    altered : options that changed: the name of each, its old and its new value
     keeps : the configuration of the store in words; only for its first update
     """
 
@@ -63,10 +64,15 @@ class Update:
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     keeps: str = ""
+    altered: tuple[tuple[str, Any, Any], ...] = ()
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
         parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "removed")) if names]
+        parts += [
+            f"{name} set to {new}" if old is None else f"{name} changed from {old} to {new}"
+            for name, old, new in self.altered
+        ]
         parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{'' if parts else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
@@ -225,7 +231,6 @@ def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] =
 def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
     """Add columns or metrics; see `Store.add`."""
     snapshot, before, after = begin_backfill(context, named, place)
-    joins = joined(after, before)
     entries = list(snapshot.entries.values())
     some = chosen(snapshot.entries, since=since) if entries else []
     filled = backfill(before, after, entries, some, place, context.engine(), context.files, context.workers())
@@ -233,7 +238,7 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     rows = sum(snapshot.entries[name].rows for name in filled.folded)
     gone = (*filled.gone, *filled.without)
     facts: dict[str, Any] = {"changed": filled.folded, "gone": gone, "lacking": filled.without, "rows": rows}
-    done = Update(snapshot.version + bool(news), **facts, joined=joins)
+    done = Update(snapshot.version + bool(news), **facts, joined=joined(after, before), altered=altered(after, before))
     if news:
         context.commit(snapshot, filled.configuration, filled.entries, str(done))
     return done

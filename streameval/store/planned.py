@@ -8,7 +8,7 @@ from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.store.backfill import Place, due_files
 from streameval.store.ingest import begin_backfill, replaced, sought
-from streameval.store.nights.column_changes import joined
+from streameval.store.nights.column_changes import altered, joined
 from streameval.store.nights.partitions import chosen
 from streameval.store.results.reading import Reading
 
@@ -47,7 +47,8 @@ def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Readi
     snapshot, before, after = begin_backfill(context, options, place)
     some = chosen(snapshot.entries, since=since) if snapshot.entries else []
     narrow, due = due_files(before, after, some, place)
-    return _reading(context, narrow, due, f"also {', '.join(joined(after, before))}")
+    more = (*joined(after, before), *(f"{name}={new}" for name, _, new in altered(after, before)))
+    return _reading(context, narrow, due, f"also {', '.join(more)}")
 
 
 def _reading(context: StoreContext, configuration: Configuration, due: Sequence[Partition], keeps: str) -> Reading:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from streameval.options import Option
 
-__all__ = ["joined", "narrowed", "widened", "without"]
+__all__ = ["altered", "joined", "narrowed", "widened", "without"]
+
+_COLUMNS = ("classes", "weight", "unit")  # options that name one column
 
 
 def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
@@ -74,18 +76,29 @@ def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence
 
 
 def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
-    """Added columns and metrics, and changed policies, in words."""
+    """Added columns and metrics, in words."""
     found: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
         if isinstance(value, tuple):
-            found += [str(item) for item in value if item not in own]
-        elif isinstance(value, ByColumn):
-            policies = {c: v for c, v in value.columns if c in before.key_columns and v != of_column(own, c)}
-            found += [f"{name} {column}={policy}" for column, policy in policies.items()]
-        elif value != own:
-            found.append(str(value) if name in ("classes", "weight", "unit") else f"{name}={value}")
+            found += [item if isinstance(item, str) else f"{name} {item}" for item in value if item not in own]
+        elif name in _COLUMNS and value != own:
+            found.append(str(value))
     return tuple(dict.fromkeys(name for name in found if name != "default"))
+
+
+def altered(after: Configuration, before: Configuration) -> tuple[tuple[str, Any, Any], ...]:
+    """Changed options: the name of each, such as ``max_slices`` or ``nan of score_lr``, with its old and new value."""
+    found: list[tuple[str, Any, Any]] = []
+    for name, value in after.options.items():
+        own = before.options[name]
+        if isinstance(value, ByColumn):
+            changes = [(column, of_column(own, column), new) for column, new in value.columns]
+            known = [each for each in changes if each[0] in before.key_columns and each[1] != each[2]]
+            found += [(f"{name} of {column}", old, new) for column, old, new in known]
+        elif not isinstance(value, tuple) and name not in _COLUMNS and value != own:
+            found.append((name, own, value))
+    return tuple(found)
 
 
 def without(before: Configuration, column: str) -> Configuration:

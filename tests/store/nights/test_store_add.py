@@ -87,7 +87,7 @@ def test_metrics_that_join_need_no_file(data, tmp_path):
     shutil.copytree(data, tmp_path / "copy")
     shutil.rmtree(data)
     done = store.add(metrics=["brier_score"], truncate=0.1)
-    assert str(done) == "brier_score, 0.1 added"
+    assert str(done) == "brier_score, truncate 0.1 added"
     found, usual = store.evaluate(), evaluate(tmp_path / "copy", **FEW, truncate=0.1)
     more = evaluate(tmp_path / "copy", **FEW, metrics="brier_score")
     assert {(r.metric, r.of): r.value for r in found.results} == {
@@ -174,7 +174,8 @@ def test_policies_that_join_need_no_file(data, tmp_path):
     moved = data.rename(tmp_path / "moved")
     done = store.add(**policies)
     assert (done.changed, done.gone, done.rows) == ((), (), 0)
-    assert str(done) == "nan score_lr=drop, nulls cluster_loose=singleton added"
+    changes = "nan of score_lr changed from error to drop, nulls of cluster_loose changed from error to singleton"
+    assert str(done) == changes
     assert [(result.lower, result.upper) for result in store.evaluate().results] == bounded
     other = Store(tmp_path / "other")
     other.update(moved, **options)

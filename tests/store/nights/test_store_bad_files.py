@@ -214,7 +214,7 @@ def test_add_lets_labels_be_missing_from_now_on(data, policy):
     store.update(nights[0], **options)
     with pytest.raises(NullError, match=r"add changes them once: .* unlabelled .--unlabelled.$"):
         store.update(nights[1])
-    assert str(store.add(unlabelled=policy)).startswith(f"unlabelled={policy} added")
+    assert str(store.add(unlabelled=policy)).startswith(f"unlabelled changed from error to {policy}")
     again = store.update(nights[0], verify=True)
     assert (again.unchanged, again.changed) == (1, ())
     store.update(nights[1])

@@ -262,7 +262,7 @@ def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
             verb(max_slices=3)
     done = store.add(max_slices=3)
-    assert (done.changed, done.joined) == ((), ("max_slices=3",))
+    assert (done.changed, done.joined, str(done)) == ((), (), "max_slices changed from 2 to 3")
     assert store.add(data=data, by="country").joined == ("country",)
     assert store.add(max_slices=10_000).version == done.version + 2
     with pytest.raises(OptionError, match="max_slices=3 contradicts"):
