@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.metrics.protocol import Metric, Partials
-from streameval.metrics.scores.undefined import HALF
+from streameval.metrics.scores.undefined import HALF, LACKS_ROWS, NO_ROWS
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
 
@@ -101,16 +102,21 @@ def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> li
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
     """Results from the partials of all shards, one for each metric; metrics share what they derive from equal partials.
 
-    A metric that does not count NaN scores is undefined where the state has NaN scores that count one half.
+    A metric that does not count NaN scores is undefined where the state has NaN scores that count one half. Where
+    there are no rows, this is the reason, not that they are of one class.
     """
     rows, halves = [row for shard in shards for row in shard], halved_rows(state) > 0
     made: dict[Any, Any] = {}
-    return [
+    found = [
         Scalar.undefined(metric.name, HALF)
         if halves and not metric.counts_nan
         else metric.combine(Partials((row[i] for row in rows), made), state)
         for i, metric in enumerate(metrics)
     ]
+    lacking = [isinstance(value, Scalar) and value.reason in LACKS_ROWS for value in found]
+    if not any(lacking) or state.totals().rows:
+        return found
+    return [replace(value, reason=NO_ROWS) if lacks else value for value, lacks in zip(found, lacking, strict=True)]
 
 
 def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:

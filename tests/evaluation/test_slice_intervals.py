@@ -186,14 +186,16 @@ def test_the_slices_of_most_rows_are_compared() -> None:
     group = np.minimum(random.integers(0, 110, rows), random.integers(0, 200, rows))
     label = random.random(rows) < 0.5
     data = pa.table({"label": label, "score": label + random.normal(size=rows), "group": group, "one": group * 0})
+    metrics = ["brier_score", "roc_auc", "average_precision", "agc"]
     options: dict[str, Any] = {"score": "score", "metrics": "brier_score", "against": "rest", "threads": 1}
     found = evaluate(data, by="group", **options)
     compared = [r.rows for r in found.results if r.from_rest]
     sizes = sorted((r.rows for r in found.results if r.slice and not r.from_rest), reverse=True)
     assert len(sizes) > 105
     assert compared == sizes[:100]
-    alone = [r for r in evaluate(data, by="one", **options).results if r.from_rest]
-    assert [(r.p_value, r.verdict) for r in alone] == [(None, "not shown")]
+    alone = [r for r in evaluate(data, by="one", **options | {"metrics": metrics}).results if r.from_rest]
+    assert [(r.p_value, r.verdict) for r in alone] == [(None, "not shown")] * 4
+    assert [r.reason for r in alone] == [f"{r.metric} of score (rest): no rows" for r in alone]
     with pytest.raises(OptionError, match="would change nothing without slices"):
         evaluate(data, **options)
 

@@ -17,6 +17,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
 from streameval.metrics.protocol import Metric
+from streameval.metrics.scores.undefined import NO_ROWS, ONE_CLASS
 from streameval.results import Curve
 from streameval.states.clusters.sizes import SizeTable
 
@@ -105,12 +106,12 @@ def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scala
     Raises
     ------
     OptionError
-        If there is one class only.
+        If a class has no rows.
     """
     total = state.totals()
     N, P, column, weighted = float(total.n), float(total.p), state.spec.column, total.weighted
     if not N or not P:
-        msg = f"the {name} curve of {column!r} is not defined: one class only"
+        msg = f"the {name} curve of {column!r} is not defined: {ONE_CLASS if N or P else NO_ROWS}"
         raise OptionError(msg)
     weight = math.ldexp(P, total.unit), math.ldexp(N + P, total.unit)
     T, F = (np.concatenate(([0.0], steps)) for steps in (path.true.astype(float), path.false.astype(float)))

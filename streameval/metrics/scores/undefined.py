@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "HALF",
+    "LACKS_ROWS",
     "NOTHING_FLAGGED",
     "NO_LOGIT",
     "NO_NEGATIVES",
@@ -20,6 +21,7 @@ ONE_CLASS = "one class only"
 NO_POSITIVES = "no positives"
 NO_NEGATIVES = "no negatives"
 NO_ROWS = "no rows"
+LACKS_ROWS = (ONE_CLASS, NO_POSITIVES, NO_NEGATIVES)  # true of no rows as well
 NO_WEIGHT = "no weight in the part kept, or too little for float64"
 WEIGHTED = "a histogram cannot bound a weighted metric cut at a number of points; leave out approx (--approx)"
 HALF = "NaN scores count as halves in roc_auc, agc and gini only; choose nan='drop' (--nan drop)"
