@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.results.scalar import COLUMNS, Scalar, slice_text
-from streameval.wording import hint
+from streameval.wording import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +130,17 @@ def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) ->
     return found[near[0]] if near else None
 
 
-def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
+def _near_slicing(by: str, have: Sequence[str]) -> str:
+    """The slicing with the same columns in another order, or with every column spelled as the nearest there is.
+
+    Empty if there is none: another slicing, even if its name is similar, is not what was meant.
+    """
+    columns = [part for name in have for part in name.split(",")]
+    spelled = [nearest(part.strip(), columns) or part for part in by.split(",")]
+    return next((name for name in have if sorted(name.split(",")) == sorted(spelled)), "")
+
+
+def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
     """A table with one row per slice of a slicing; see `streameval.Evaluation.slices`.
 
     Raises
@@ -140,12 +150,15 @@ def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
     """
     import pyarrow as pa
 
+    by = by if isinstance(by, str) else ",".join(map(str, by))
     sliced = [result for result in results if result.slice and not result.from_rest]
     found = [result for result in sliced if ",".join(result.slice or ()) == by]
     if not found:
         have = list(dict.fromkeys(",".join(result.slice or ()) for result in sliced))
         there = "; ".join(have) or "nothing, since by was not given"
-        msg = f"there are no slices by {by!r}; {hint(by, have)}there are slices by: {there}"
+        near = _near_slicing(by, have)
+        meant = f"did you mean {near!r}? " if near else ""
+        msg = f"there are no slices by {by!r}; {meant}there are slices by: {there}"
         raise OptionError(msg)
     slices: list[tuple[Mapping[str, Any], list[Scalar]]] = []
     for result in found:

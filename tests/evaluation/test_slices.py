@@ -337,8 +337,22 @@ def test_values_tables_and_json(folder: Path) -> None:
     assert "score by country,night" in str(found)
     with pytest.raises(OptionError, match=r"there is no slice .*; there are slices by: country; country,night"):
         found.value("roc_auc", slice={"country": "IT"})
-    with pytest.raises(OptionError, match="there are no slices by 'night'"):
-        found.slices("night")
+    assert found.slices(["country", "night"]).equals(found.slices("country,night"))
+
+
+def test_an_unknown_slicing_is_told_from_one_spelled_otherwise() -> None:
+    """Columns in another order or nearly right are suggested; a slicing that lacks a column is not."""
+    data = pa.table({"label": [0, 1], "score": [0.1, 0.2], "country": ["DE", "FR"], "n": [1, 2]})
+    found = evaluate(data, score="score", by=["country", "country,n", "n=0,2,5"])
+    there = "there are slices by: country; country,n; n=0,2,5"
+    for asked in ("n,country", ["n", "country"], "contry, N"):
+        with pytest.raises(OptionError, match=f"did you mean 'country,n'[?] {there}$"):
+            found.slices(asked)
+    with pytest.raises(OptionError, match=f"by 'contry'; did you mean 'country'[?] {there}$"):
+        found.slices("contry")
+    for absent in ("n", "country,score", ["country", "score"], []):
+        with pytest.raises(OptionError, match=f"'; {there}$"):
+            found.slices(absent)
 
 
 @pytest.mark.parametrize(

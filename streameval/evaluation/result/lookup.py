@@ -74,11 +74,11 @@ class LookUp:
         """
         return self._find(metric, of, slice).value
 
-    def slices(self, column: str) -> pa.Table:
+    def slices(self, column: str | Sequence[str]) -> pa.Table:
         """A table with one row per slice of a slicing, such as ``"country"`` or ``"country,channel"``; largest first.
 
-        The columns are the slicing columns, `rows`, `positives`, and the value of each metric, such as
-        ``roc_auc[score]``; undefined values are null.
+        A list names the columns of one slicing, such as ``["country", "channel"]``. The table has these columns,
+        `rows`, `positives`, and the value of each metric, such as ``roc_auc[score]``; undefined values are null.
 
         Raises
         ------
