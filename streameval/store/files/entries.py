@@ -115,6 +115,11 @@ class Entry:
         return found
 
     @property
+    def counted_rows(self) -> int:
+        """The number of rows by the label counts; raises `FormatError` if the ledger has another number in `rows`."""
+        return sum(_label_counts(self.header).values())
+
+    @property
     def counted(self) -> dict[str, Any]:
         """The label counts without the label spec; empty if labels were not read."""
         labels = self.header
@@ -177,8 +182,13 @@ def _are_labels(found: Any, rows: int) -> bool:
     spec = found.get("spec") if isinstance(found, dict) else None
     if not isinstance(spec, dict) or "column" not in spec:
         return False
-    counts = {name: found.get(name) for name in ("neg", "pos", "null")} | {"incomplete": found.get("incomplete", 0)}
+    counts = _label_counts(found)
     return _are_counts(counts) and sum(counts.values()) == rows
+
+
+def _label_counts(labels: dict[str, Any]) -> dict[str, Any]:
+    """Rows by label, and those left out with the rows common to all columns."""
+    return {name: labels.get(name) for name in ("neg", "pos", "null")} | {"incomplete": labels.get("incomplete", 0)}
 
 
 def _are_counts(found: Any) -> bool:
