@@ -242,13 +242,14 @@ def distinct(words, rest, counts, weights):
     """Add up sorted rows with equal keys.
 
     `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty, for counts of 1 and for no weights. Rows of
-    a group must be adjacent. Returns the same four columns with one row for each group.
+    a group must be adjacent. Returns the same four columns with one row for each group, and the rounding error of each
+    weight.
     """
     n = words.size
     keys = np.empty(n, words.dtype)
     others = np.empty((n, rest.shape[1]), np.uint64)
     totals = np.empty(n, np.int64)
-    sums = np.empty(weights.size)
+    sums, errors = np.empty(weights.size), np.empty(weights.size)
     groups = 0
     i = 0
     while i < n:
@@ -266,9 +267,10 @@ def distinct(words, rest, counts, weights):
         for c in range(rest.shape[1]):
             others[groups, c] = rest[start, c]
         if weights.size:
-            sums[groups] = total + error
+            sums[groups], errors[groups] = two_sum(total, error)
         groups += 1
-    return keys[:groups], others[:groups], totals[:groups], sums[: min(groups, weights.size)]
+    weighed = min(groups, weights.size)
+    return keys[:groups], others[:groups], totals[:groups], sums[:weighed], errors[:weighed]
 
 
 @jit

@@ -494,6 +494,7 @@ def test_a_spill_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of more than 8,192 items is partitioned again; slabs are of 4,096."""
     monkeypatch.setattr(runs, "REFINE", KEYS)
+    monkeypatch.setattr(runs, "WEIGHED", KEYS)
     monkeypatch.setattr(runs, "SLAB", KEYS // 2)
     monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (KEYS // 2,))
 
@@ -581,6 +582,7 @@ def test_a_heavy_bucket_of_clusters_is_taken_in_parts(name: str, tmp_path: Path)
     spilled = subject.fold(table, 5_000, 1_000, Budget(200_000, tmp_path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "REFINE", 16)
+        patch.setattr(runs, "WEIGHED", 16)
         patch.setattr(KeyedCounts.intervals, "__defaults__", (8,))
         assert not difference(plain, spilled)
         sizes = [int(size) for shard in spilled.shards()[:50] for part in spilled.parts(shard) for size in part.size]

@@ -130,16 +130,24 @@ class CompositeGroups:
         inner, budget = self.inner, self.keyed.holding(budget)
         header = inner_header(inner, self.table.facts[marks].sum(axis=0))
         first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
-        found = (part for part, _ in self.items(marks, (first, last + 1), budget))
         if inner.packing is None:
+            found = (part for part, _ in self.items(marks, (first, last + 1), budget))
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
         rows = int(self.keyed.items_in(first, last + 1).sum())
         capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # a power of two, so that groups can reuse buffers
         builder = SegmentBuilder.fitting(inner.layout, budget, capacity, counted=True)
-        for part in found:
-            _add_inner(builder, inner, part)
+        for columns in self._unsorted(marks, (first, last + 1)):
+            _add_inner(builder, inner, *columns)
         [name] = inner.empty().runs()
         return inner.from_arrow(header, [], budget).with_runs({name: KeyedCounts.built(builder)})
+
+    def _unsorted(self, marks: Array, interval: tuple[int, int]) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """Items of the marked groups: their inner keys, sides, counts and weights, none of which is summed."""
+        for codes, starts, (words, rest, counts, weights) in self.keyed.slabs(interval):
+            here = marks[self.table.places(np.column_stack((words, rest[:, 0])))]
+            side = np.repeat(codes & np.uint32(1), np.diff(starts))
+            counts, weights = (column[here] if column.size else column for column in (counts, weights))
+            yield rest[here, 1:], side[here], counts, weights
 
     def items(
         self, marks: Array, interval: tuple[int, int] | None = None, budget: Budget | None = None
@@ -181,14 +189,9 @@ def _filtered(counts: Counts, here: Array) -> Counts:
     return Counts(counts.keys[here], counts.rest[here], counts.neg[here], counts.pos[here], neg, pos)
 
 
-def _add_inner(builder: SegmentBuilder, inner: Any, counts: Counts) -> None:
-    """Add items with composite keys to the segments of an inner state."""
-    keys, rest = np.ascontiguousarray(counts.rest[:, 1]), counts.rest[:, 2:]
+def _add_inner(builder: SegmentBuilder, inner: Any, rest: Array, side: Array, counts: Array, weights: Array) -> None:
+    """Add items, given by their inner keys and sides, to the segments of an inner state."""
+    keys = np.ascontiguousarray(rest[:, 0])
     narrow = inner.layout.bits == 16
     words, buckets = (keys.astype(np.uint16), keys >> np.uint64(16)) if narrow else (keys, inner.packing.bucket(keys))
-    sides = (counts.neg, counts.neg_weight), (counts.pos, counts.pos_weight)
-    for side, (rows, weights) in enumerate(sides):
-        here = rows > 0
-        codes = (buckets[here].astype(np.uint32) << np.uint32(1)) | np.uint32(side)
-        weight = NO_WEIGHTS if weights is None else weights[here]
-        builder.add_items(words[here], codes, rest[here], rows[here], weight)
+    builder.add_items(words, (buckets.astype(np.uint32) << np.uint32(1)) | side, rest[:, 1:], counts, weights)

@@ -12,14 +12,14 @@ from streameval.budget import fresh_array
 from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import distinct
+from streameval.states.keyed.grouping import compacted
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.budget import Budget
-    from streameval.states.keyed.layout import Layout
+    from streameval.states.keyed.layout import Columns, Layout
     from streameval.typing import Array
 
 __all__ = ["SegmentBuilder"]
@@ -299,13 +299,10 @@ def _counted(codes: Array, table: Array) -> Array:
     return np.flatnonzero(table).astype(np.uint32)
 
 
-def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, ...]:
-    """Group a repetitive piece by key: first chunk by chunk, which takes little memory, then the results together.
-
-    Pieces with weights are grouped in one pass, because rounding depends on the order of summation.
-    """
+def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
+    """Group a repetitive piece by key: first chunk by chunk, which takes little memory, then the results together."""
     columns = (words, rest, counts, weights)
-    if weights.size or words.size <= CHUNK:
-        return distinct(*columns)
-    parts = [distinct(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
-    return distinct(*map(np.concatenate, zip(*parts, strict=True)))
+    if words.size <= CHUNK:
+        return compacted(*columns)
+    parts = [compacted(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
+    return compacted(*map(np.concatenate, zip(*parts, strict=True)))

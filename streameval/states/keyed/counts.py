@@ -14,6 +14,10 @@ further word and for weights, and a count for each distinct key once keys repeat
 words with many rows is tallied in a table instead. A bucket of 64-bit words that is too large to be sorted at once is
 partitioned again by the bits in which its words differ. The rows gathered at a time take a fixed share of the budget
 (`KeyedCounts.most`).
+
+The sum of weights over several keys is rounded, so its last bits depend on which keys are summed together. Intervals
+and stretches of rows with weights therefore follow from the rows of each bucket alone: not from how these are stored,
+nor from the budget.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from streameval.states.keyed.grouping import (
     Labelled,
     Unsorted,
     aligned,
+    compacted,
     distinct,
     grouped,
     tallied,
@@ -49,7 +54,7 @@ from streameval.states.keyed.layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from streameval.budget import Budget
     from streameval.typing import Array
@@ -62,6 +67,7 @@ SLAB = 1 << 20  # rows gathered at a time
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
 _FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again; fewer under a small budget
+WEIGHED = 1 << 18  # rows above which such a bucket is partitioned again if rows have weights, under any budget
 _LEAST = 1 << 14  # lower bound of that number: a finer partition costs more than it saves
 _ITEMS_A_KEY = 8  # a distinct key, with what metrics derive from it, takes about the memory of 8 items
 _COPIES = 32  # items take four times their bytes while they are gathered and sorted, and may take 1/8 of the budget
@@ -123,8 +129,8 @@ class KeyedCounts(Bucketed):
         return replace(self, full_outline=other.outline)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
-        """Cut the buckets into intervals of about `items` items each; see `cut`."""
-        codes, counts = self.occurring("items")
+        """Cut the buckets into intervals of about `items` items each, or rows if they have weights; see `cut`."""
+        codes, counts = self.occurring("rows" if self.layout.weighted else "items")
         buckets = codes >> 1
         first = np.flatnonzero(np.diff(buckets, prepend=-1))
         return cut(np.add.reduceat(counts, first) if first.size else counts, items, buckets[first])
@@ -165,29 +171,45 @@ class KeyedCounts(Bucketed):
         """As `stretches`, but rows of several words and 16-bit words are not counted either."""
         start, stop = interval
         budget = self.holding(budget)
-        own, most = self.items_in(start, stop), self.most(budget)
-        items = own[0::2] + own[1::2]
-        if self.layout.bits == 16 and stop - start == 1 and items[0] > most:
-            yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
+        most, weighted = self.most(budget), self.layout.weighted
+        sizes = self._sizes(start, stop)
+        if self.layout.bits == 16 and stop - start == 1 and sizes[0] > most:
+            yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=weighted)
             return
         fits = self.layout.bits == 16 and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
-        if fits and not self.layout.weighted:
+        if fits and not weighted:
             yield Short(self.places(start, stop), start, most // _ITEMS_A_KEY)
             return
-        for i, j in cut(items, most):
-            if self.layout.bits == 64 and j - i == 1 and items[i] > most:
+        for i, j in self._gatherings(sizes, most):
+            if self.layout.bits == 64 and j - i == 1 and sizes[i] > (WEIGHED if weighted else most):
                 yield from self._refined(start + i, budget, most)
             elif self.layout.bits == 64 and self._plain(start + i, start + j):
                 yield from self._labelled(start + i, start + j)
             elif fits:
                 yield from self._weighed(start + i, start + j)
             else:
-                yield from self._gathered(start + i, start + j, items[i:j])
+                yield from self._gathered(start + i, start + j, sizes[i:j])
+
+    def _sizes(self, start: int, stop: int) -> Array:
+        """What `_cuts` divides some buckets by: the items of each, or its rows if they have weights."""
+        each = self._spread("rows" if self.layout.weighted else "items", 2 * start, 2 * stop)
+        sizes: Array = each[0::2] + each[1::2]
+        return sizes
+
+    def _gatherings(self, sizes: Array, most: int) -> Iterable[Interval]:
+        """Cut buckets into intervals to be gathered at once; those of rows with weights end where `_cuts` ends."""
+        if not self.layout.weighted:
+            return cut(sizes, most)
+        parts, ends = list(self._cuts(sizes)), np.cumsum(sizes)
+        rows = np.diff(ends[[last - 1 for _, last in parts]], prepend=0)
+        alone = (rows > WEIGHED) & (self.layout.bits == 64)
+        together = cut(np.where(alone, np.maximum(rows, most + 1), rows), most)
+        return ((parts[a][0], parts[b - 1][1]) for a, b in together)
 
     def _weighed(self, start: int, stop: int) -> Iterator[Weighed]:
         """As `_gathered`, but 16-bit words with weights are left in place."""
         buckets, items, places = self.occupied(start, stop)
-        for i, j in self._cuts(items):
+        for i, j in self._cuts(self._sizes(start, stop)[buckets - start]):
             yield Weighed(places, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
@@ -195,12 +217,11 @@ class KeyedCounts(Bucketed):
         width = self.layout.dtype.itemsize + 8 * (self.layout.words - 1 + self.layout.weighted + self.counted)
         return min(REFINE, max(budget.limit // (_COPIES * width), _LEAST))
 
-    def _cuts(self, items: Array) -> Iterator[tuple[int, int]]:
+    def _cuts(self, sizes: Array) -> Iterator[Interval]:
         """Stretches of buckets to be sorted together; single buckets if keys are distinct only within a bucket."""
         if self.layout.partial:
-            return ((j, j + 1) for j in np.flatnonzero(items).tolist())
-        dense = self.layout.bits == 16 or self.layout.weighted  # rounded sums follow the stretches
-        return stretches(items, CHUNK, DENSE if dense else CHUNK)
+            return ((j, j + 1) for j in np.flatnonzero(sizes).tolist())
+        return stretches(sizes, CHUNK, DENSE if self.layout.bits == 16 else CHUNK)
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
@@ -247,12 +268,12 @@ class KeyedCounts(Bucketed):
             sides = self.gather(start, stop)
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
 
-    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Unsorted]:
+    def _gathered(self, start: int, stop: int, sizes: Array) -> Iterator[Counts | Unsorted]:
         """As `rows_or_counts`, for an interval that fits into memory."""
         sides = self.gather(start, stop)
-        for i, j in self._cuts(items):
+        for i, j in self._cuts(sizes):
             parts = [side.cut(i, j) for side in sides]
-            if self.layout.bits == 16 and items[i] > DENSE:
+            if self.layout.bits == 16 and sizes[i] > DENSE:
                 yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted)
                 continue
             if self.layout.bits == 16:
@@ -322,13 +343,14 @@ class KeyedCounts(Bucketed):
                 codes = (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label)
                 builder.add_items(words, codes, rest, counts, weights)
         finer = KeyedCounts.built(builder)
-        for interval in finer.intervals(most):
+        for interval in finer.intervals():
             yield from (replace(part, bucket=bucket) for part in finer.grouped(interval, budget))
 
     def _grouped_side(self, bucket: int, label: int) -> Columns:
         """The few distinct keys of very many items, which are grouped a bounded number at a time."""
         words, rest = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64)
-        parts = [(words, rest, np.empty(0, np.int64), np.empty(0)), *(distinct(*p) for p in self.pieces(bucket, label))]
+        none = words, rest, np.empty(0, np.int64), np.empty(0)
+        parts = [none, *(compacted(*piece) for piece in self.pieces(bucket, label))]
         return distinct(*map(np.concatenate, zip(*parts, strict=True)))
 
 

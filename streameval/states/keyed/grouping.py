@@ -32,6 +32,7 @@ __all__ = [
     "Labelled",
     "Unsorted",
     "aligned",
+    "compacted",
     "distinct",
     "empty_counts",
     "grouped",
@@ -201,6 +202,33 @@ def grouped(neg: Columns, pos: Columns, *, bucket: int = 0) -> Counts:
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Sort items and group them by key; empty columns stay empty, except that counts are always filled."""
+    columns: Columns = _summed(words, rest, counts, weights)[:4]
+    return columns
+
+
+def compacted(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
+    """As `distinct`, for items that are to be grouped again: no weight is lost.
+
+    A weight whose sum was rounded is two items, the sum and its rounding error; the latter counts no rows.
+
+    Examples
+    --------
+    >>> words, rest = np.array([7, 7], np.uint64), np.empty((2, 0), np.uint64)
+    >>> words, _, counts, weights = compacted(words, rest, np.empty(0, np.int64), np.array([1.0, 2.0**-60]))
+    >>> words.tolist(), counts.tolist(), [weight.hex() for weight in weights.tolist()]
+    ([7, 7], [2, 0], ['0x1.0000000000000p+0', '0x1.0000000000000p-60'])
+    """
+    words, rest, counts, weights, errors = _summed(words, rest, counts, weights)
+    lost = np.flatnonzero(errors)
+    if not lost.size:
+        return words, rest, counts, weights
+    more = words[lost], rest[lost], np.zeros(lost.size, np.int64), errors[lost]
+    words, rest, counts, weights = map(np.concatenate, zip((words, rest, counts, weights), more, strict=True))
+    return words, rest, counts, weights
+
+
+def _summed(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """The columns of `distinct`, and the rounding error of each weight."""
     if rest.size or counts.size or weights.size:
         words, order = sorted_order(words)
         if rest.size:
@@ -208,7 +236,7 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
         rest, counts, weights = (column[order] if column.size else column for column in (rest, counts, weights))
     else:
         words = sorted_words(words)
-    found: Columns = kernels.distinct(words, rest, counts, weights)
+    found: tuple[Array, Array, Array, Array, Array] = kernels.distinct(words, rest, counts, weights)
     return found
 
 

@@ -64,6 +64,50 @@ def test_each_slice_is_the_state_of_its_rows(kind: str, spread: str, digits: int
         assert computed(state, METRICS[:2]) == values[:2]  # without storing the groups of equal score
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_counted_items_lose_no_weight(kind: str) -> None:
+    """Rows of two scores are stored as counted items, while those of slices are still apart: equal to the last bit."""
+    rng, inner, rows = np.random.default_rng(0), ScoreSpec("score", kind, weighted=True), 4 * ROWS
+    score = (0.5 + 2.0**-20 * rng.integers(0, 2, rows)).astype(kind)
+    columns = {"score": pa.array(score), "group": pa.array(np.resize(np.arange(3_000), rows))}
+    batch = Batch(rng.integers(0, 2, rows).astype(np.uint8), 10.0 ** rng.uniform(-9, 9, rows), columns)
+    states = []
+    for spec in (GroupedSpec(inner, By(("group",))), inner):
+        builder = spec.builder(Budget(), 2 * ROWS)
+        builder.update(batch)
+        states.append(builder.state())
+    apart, together = states
+    assert not any(each.counts for each in apart.interleaved.keyed.segments)
+    assert all(each.counts for each in together.keyed.segments)
+    assert apart.total() == together
+    assert computed(apart.total(), METRICS) == computed(together, METRICS)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_slices_in_several_layouts_lose_no_weight(kind: str) -> None:
+    """Batches with missing scores are not interleaved; slices beyond those that stand apart have composite keys."""
+    rng, rows, inner = np.random.default_rng(0), 4 * ROWS, ScoreSpec("score", kind, weighted=True, nan="drop")
+    score, group = rng.integers(0, 2, rows).astype(kind), rng.integers(0, 300, rows)
+    score[: rows // 2][rng.random(rows // 2) < 0.05] = np.nan
+    label, weight = rng.integers(0, 2, rows).astype(np.uint8), 10.0 ** rng.uniform(-9, 9, rows)
+
+    def folded(spec: Any, here: np.ndarray, batches: int) -> Any:
+        builder = spec.builder(Budget(), ROWS)
+        for some in np.array_split(np.flatnonzero(here), batches):
+            columns = {"score": pa.array(score[some]), "group": pa.array(group[some])}
+            builder.update(Batch(label[some], weight[some], columns))
+        return builder.state()
+
+    grouped = folded(GroupedSpec(inner, By(("group",))), group >= 0, 4)
+    assert grouped.interleaved is not None
+    assert grouped.apart
+    assert len(grouped.composite.table)
+    for number in range(0, 300, 30):
+        alone = folded(inner, group == number, 1)
+        assert computed(grouped.only((number,)), METRICS) == computed(alone, METRICS)
+    assert computed(grouped.total(), METRICS) == computed(folded(inner, group >= 0, 3), METRICS)
+
+
 def test_the_pieces_of_a_slice_are_joined_unless_their_sum_needs_more_than_two_floats() -> None:
     """A slice has one segment, or as many as all rows have."""
     inner, segments = ScoreSpec("score", "f4", weighted=True), {}

@@ -53,8 +53,7 @@ def test_interval_with_large_buckets_is_grouped_as_when_gathered(seed, parts, di
     """Rows are counted where they lie, small buckets and large ones, in the stretches in which they are gathered."""
     keyed = folded(seed, parts, distinct, 12)
     for start, stop in keyed.intervals():
-        items = keyed.items_in(start, stop)
-        gathered = list(keyed._gathered(start, stop, items[0::2] + items[1::2]))
+        gathered = list(keyed._gathered(start, stop, keyed._sizes(start, stop)))
         found = list(keyed.grouped((start, stop), Budget(1 << 30)))
         assert len(found) == len(gathered)
         assert all(map(same, found, gathered))

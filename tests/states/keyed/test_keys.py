@@ -141,7 +141,7 @@ def test_tallies_of_sorted_words_are_counts(neg: list[int], pos: list[int]) -> N
     """Distinct words of sorted rows come once, with their number."""
     words = np.sort(np.array(neg + pos, np.uint64))
     none = np.empty((words.size, 0), np.uint64), np.empty(0, np.int64), np.empty(0)
-    found, _, counts, _ = segments.distinct(words, *none)
+    found, _, counts, *_ = segments.distinct(words, *none)
     expected, times = np.unique(words, return_counts=True)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(counts, times)
