@@ -36,6 +36,7 @@ from streameval.budget.machine import (
     give_back_freed,
     parse_bytes,
     process_memory,
+    room_for,
     spill_directory,
 )
 from streameval.errors import SpillError
@@ -57,6 +58,7 @@ __all__ = [
     "fresh_array",
     "give_back_freed",
     "parse_bytes",
+    "room_for",
     "spill_directory",
 ]
 

@@ -29,6 +29,7 @@ __all__ = [
     "give_back_freed",
     "parse_bytes",
     "process_memory",
+    "room_for",
     "spill_directory",
 ]
 
@@ -132,6 +133,21 @@ def fresh_array(shape: tuple[int, ...], dtype: Any) -> Array:
     start = -room.ctypes.data % page
     found: Array = room[start : start + nbytes].view(dtype).reshape(shape)
     return found
+
+
+def room_for(rows: int) -> int:
+    """Rows of a buffer for at least `rows` rows: one of eight sizes between two powers of two.
+
+    Tasks of nearly equal size thus borrow buffers of equal size, so that one gets what another has given back
+    (`streameval.budget.Budget.borrow`). Memory is taken only for rows that are written.
+
+    Examples
+    --------
+    >>> room_for(2_000_000), room_for(1_900_000), room_for(9), room_for(0)
+    (2097152, 1966080, 9, 0)
+    """
+    step = 1 << max(rows.bit_length() - 4, 0)
+    return -(-rows // step) * step
 
 
 def give_back_freed() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.budget import room_for
 from streameval.engine.scratch import LONG_BATCH_ROWS, scratch_bytes, text_rows
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
@@ -161,7 +162,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     reader = label_reader(plan, pieces[0].name)
     rows = sum(piece.rows for piece in pieces)
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
-    room = max(1, min(capacity, rows)) if sure else capacity
+    room = max(1, min(capacity, room_for(rows))) if sure else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
     unreported = sum(piece.rows for piece in pieces if piece.estimated)  # progress adds up to the estimated rows
     try:

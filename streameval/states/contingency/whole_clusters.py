@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval.budget import room_for
 from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import SLOTS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cells", "whole_clusters"]
 
-_CELLS = 1 << 18  # rows whose cells the third-level cache holds
+_CELLS = 1 << 17  # rows whose cells the third-level cache holds
 _FEW = 1 << 13  # rows below which new arrays cost no more than lent ones
 
 
@@ -86,7 +87,7 @@ def whole_clusters(
     cuts = [(0, items.size)]
     if most > _CELLS:
         cuts = cut(items, _CELLS)
-        most = max(int(items[i:j].sum()) for i, j in cuts)
+        most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
     with (
         _bucket_arrays(int(items.max(initial=0)), keys, budget, counted=bool(places.at.counts.any())) as own,
         _lent(
@@ -119,7 +120,7 @@ def _lent(budget: Budget, rows: int, *columns: tuple[tuple[int, ...], Any]) -> I
     if rows < _FEW:
         yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
         return
-    room = 1 << rows.bit_length()
+    room = room_for(rows + 1)
     arrays = [budget.borrow((room, *shape), dtype) for shape, dtype in columns]
     try:
         yield arrays
