@@ -11,7 +11,7 @@ import numpy as np
 from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import rank_f4
-from streameval.kernels.prefetch import float_at, half_at, word_at
+from streameval.kernels.prefetch import LINE, float_at, half_at, prefetch, word_at
 
 __all__ = [
     "by_group",
@@ -32,6 +32,7 @@ __all__ = [
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
+_BEGUN = np.uint64(LINE // 8 - 1)  # bits of the place of a row that are zero where a cache line of weights begins
 
 
 @jit
@@ -159,7 +160,7 @@ def parted(rows, weights, codes, added, bits, low, shift, firsts, kept, kept_cou
     bool, whether two floats can hold the weight of each piece; always true for a single segment
     """
     kept_codes, kept_starts, kept_rows, sums = pieces
-    groups, exact = firsts.shape[1], True
+    groups, exact, line = firsts.shape[1], True, LINE // kept.itemsize
     cursor, last, place = firsts.copy(), np.full(groups, -1), np.full(groups, -1)
     own = np.zeros((groups, 4))  # compensated sum of a group's rows in one segment, then of those before
     for code in range(codes.size):
@@ -190,6 +191,9 @@ def parted(rows, weights, codes, added, bits, low, shift, firsts, kept, kept_cou
                 if kept_weights.size:
                     weight = float_at(weights[r], i)
                     kept_weights[at] = weight
+                    if at & _BEGUN == 0:
+                        prefetch(kept_weights, np.int64(at) + LINE // 8)
+                        prefetch(kept, np.int64(at) + line)
                     own[group, 0], own[group, 1] = compensated(own[group, 0], own[group, 1], weight)
     for group in range(groups if kept_weights.size else 0):
         if last[group] >= 0:
