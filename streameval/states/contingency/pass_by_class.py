@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
-_SMALL = 1 << 16  # cluster sizes below this are numbered by themselves
+_SMALL = 1 << 16  # sizes below this are numbered by themselves, if there are many
+_ENTRIES, _LEAST = 8, 1 << 10  # largest number of such numbers: for each size, or at least this
 
 
 def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Watcher | None = None) -> Summary:
@@ -86,10 +87,11 @@ def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
 
     Classes of equal size are combined.
     """
-    numbers, sizes = _distinct(np.append(totals, 1))
+    numbers, sizes = _numbered_sizes(totals)
     each = np.zeros(sizes.size, np.int64)
-    add_margins(numbers[:-1], times, times, each, each.copy())
-    each[numbers[-1]] += alone
+    add_margins(numbers, times, times, each, each.copy())
+    if alone:
+        each, sizes = np.append(each, alone), np.append(sizes, 1)
     codes, ones = np.flatnonzero(each), np.ones(sizes.size, np.int64)
     return summarize_cells(codes, ones[codes] - 1, ones[codes], sizes, ones[:1], each[codes])
 
@@ -123,13 +125,15 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
 
 def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
     """Partial summary of cells with known class and cluster sizes; clusters of equal size are combined."""
-    most = int(c.max(initial=0))
-    columns, clusters = (c, np.arange(most + 1)) if most < _SMALL else _distinct(c)  # a size is its own number
+    columns, clusters = _numbered_sizes(c)
     return summarize_cells(codes, columns, n, totals, clusters, times)
 
 
-def _distinct(sizes: Array) -> tuple[Array, Array]:
-    """The number of each size, and the sizes by number."""
+def _numbered_sizes(sizes: Array) -> tuple[Array, Array]:
+    """The number of each size, and the sizes by number; if the sizes are small, each is its own number."""
+    most = int(sizes.max(initial=0))
+    if most < min(_SMALL, max(_ENTRIES * sizes.size, _LEAST)):
+        return sizes, np.arange(most + 1)
     numbers, found = numbered(np.array([0, sizes.size]), sizes.view(np.uint64), np.empty((sizes.size, 0), np.uint64), 0)
     return numbers, sizes[found]
 
