@@ -71,12 +71,13 @@ def test_texts_of_one_length_are_ordered_as_before(tmp_path: Path) -> None:
 
 
 def test_keys_are_compared_with_each_other_and_with_columns(tmp_path: Path) -> None:
-    """As integers where both are; with a column of texts, only = and <> are in no doubt."""
+    """As integers, with columns of any numbers; with a column of texts, only = and <> are in no doubt."""
     for start, end in (("9", "10"), ("10", "9"), ("10", "11")):
         folder = tmp_path / f"start={start}" / f"end={end}"
         folder.mkdir(parents=True)
-        rows = {"label": [0, 1], "score": [0.2, 0.8], "n": [9, 10], "text": ["9", "10"]}
-        pq.write_table(pa.table(rows), folder / "part.parquet")
+        rows = {"label": [0, 1], "score": [0.2, 0.8], "n": [9, 10], "text": ["9", "10"], "x": [9.5, 9.0]}
+        unsigned = pa.array(rows["n"], pa.uint64())
+        pq.write_table(pa.table(rows | {"unsigned": unsigned}), folder / "part.parquet")
 
     def kept(where: str) -> int:
         return evaluate(tmp_path, score="score", where=where).rows
@@ -84,6 +85,9 @@ def test_keys_are_compared_with_each_other_and_with_columns(tmp_path: Path) -> N
     assert kept("start < end") == 4
     assert kept("start <= n") == 4
     assert kept("n < end") == 3
+    assert kept("start >= unsigned") == 5
+    assert kept("start < x") == 1
+    assert kept("x = start") == 1
     assert kept("start = text") == 3
     with pytest.raises(OptionError, match=r"'start' are integers.*not with 'text'"):
         kept("start < text")

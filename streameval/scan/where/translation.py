@@ -113,12 +113,12 @@ def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> p
         at, field = schema.get_field_index(key), schema.field(against)
         if not is_integer_key(schema.field(at)):
             continue
-        if is_integer_key(field) or types.is_signed_integer(field.type):
+        if is_integer_key(field) or types.is_integer(field.type) or types.is_floating(field.type):
             schema = schema.set(at, as_integers(schema.field(at)))
         elif ordered:
             msg = (
                 f"where: the values of {key!r} are integers, but texts are ordered differently ('10' < '9'); compare "
-                f"it with a number or a column of integers, not with {against!r} ({field.type})"
+                f"it with a number or a column of integers or floats, not with {against!r} ({field.type})"
             )
             raise OptionError(msg)
     return schema
