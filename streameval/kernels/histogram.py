@@ -200,17 +200,14 @@ def add_groups(score, neg, pos, limit, table, firsts, shifts):
 
 @jit
 def bin_weights(score, label, weight, sums, errors, firsts, shifts):
-    """Add weights and their rounding errors by bin and label; returns the weight of NaN scores by label."""
-    nans = np.zeros(2)
+    """Add weights and their rounding errors by bin and label; NaN scores have no bin."""
     for i in range(score.size):
         x = score[i] + _ZERO
         if x != x:
-            nans[label[i]] += weight[i]
             continue
         b = _bin(x, firsts, shifts)
         sums[b, label[i]], low = two_sum(sums[b, label[i]], weight[i])
         errors[b, label[i]] += low
-    return nans
 
 
 def edges(bins: np.ndarray) -> np.ndarray:

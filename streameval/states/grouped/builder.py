@@ -139,7 +139,7 @@ class GroupedBuilder:
         names = names.take(pa.array(found))
         tags = hashed(names)[codes[rows.rows]]
         add_items(self._composite, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
-        self._table.add(names, fact_sums(self._inner, rows, codes, found.size))
+        self._table.add(names, *fact_sums(self._inner, rows, codes, found.size))
 
     def state(self) -> Any:
         """The state of everything folded; the builder must not be used afterwards."""

@@ -8,7 +8,7 @@ order of the inner table.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,9 +49,13 @@ def inner_facts(inner: Any) -> dict[str, list[Any]]:
 
 def inner_header(inner: Any, facts: Array) -> dict[str, Any]:
     """The header of an inner state with these facts, a float64 array of shape (n_facts,)."""
+    return {"spec": asdict(inner)} | _named(inner, facts)
+
+
+def _named(inner: Any, facts: Array) -> dict[str, list[Any]]:
+    """Facts by their name in the header."""
     sides = iter(facts.tolist())
-    values = {name: [type(side)(next(sides)) for side in empty] for name, empty in inner_facts(inner).items()}
-    return {"spec": asdict(inner)} | values
+    return {name: [type(side)(next(sides)) for side in empty] for name, empty in inner_facts(inner).items()}
 
 
 def add_items(
@@ -128,7 +132,8 @@ class CompositeGroups:
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the marked groups; at least one must be marked."""
         inner, budget = self.inner, self.keyed.holding(budget)
-        header = inner_header(inner, self.table.facts[marks].sum(axis=0))
+        facts, errors = self.table.total(marks)
+        header = inner_header(inner, facts)
         first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
         if inner.packing is None:
             found = (part for part, _ in self.items(marks, (first, last + 1), budget))
@@ -139,7 +144,9 @@ class CompositeGroups:
         for columns in self._unsorted(marks, (first, last + 1)):
             _add_inner(builder, inner, *columns)
         [name] = inner.empty().runs()
-        return inner.from_arrow(header, [], budget).with_runs({name: KeyedCounts.built(builder)})
+        state = inner.from_arrow(header, [], budget).with_runs({name: KeyedCounts.built(builder)})
+        lost = {"nan_errors": np.array(_named(inner, errors)["nan_weights"])} if self.keyed.layout.weighted else {}
+        return replace(state, **lost)
 
     def _unsorted(self, marks: Array, interval: tuple[int, int]) -> Iterator[tuple[Array, Array, Array, Array]]:
         """Items of the marked groups: their inner keys, sides, counts and weights, none of which is summed."""

@@ -18,6 +18,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.composite import inner_facts
 from streameval.states.keyed.ids import identify, mixed
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.two_floats import sums_at
 from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
@@ -140,13 +141,19 @@ FORMS: dict[type[Any], Callable[[Any, Batch], Rows]] = {
 }
 
 
-def fact_sums(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
-    """Sums of the facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
-    columns = []
+def fact_sums(inner: Any, rows: Rows, codes: Array, groups: int) -> tuple[Array, Array | None]:
+    """Sums of the facts of each group of a batch and their errors, as `GroupTable` takes them."""
+    columns, errors, weighted = [], [], False
     for name in inner_facts(inner):
-        sums = np.zeros(2 * groups)
+        sums, slips = np.zeros((2, 2 * groups, 1))
         if name in rows.facts:
             fact = rows.facts[name]
-            sums += np.bincount(2 * codes[fact.rows] + fact.side, fact.amounts, 2 * groups)
+            places, amounts = 2 * codes[fact.rows] + fact.side, fact.amounts
+            if amounts is None:
+                sums[:, 0] = np.bincount(places, minlength=2 * groups)
+            else:
+                weighted, amounts = True, amounts.reshape(-1, 1)
+                sums, slips = sums_at(places, amounts, np.zeros_like(amounts), 2 * groups)
         columns.append(sums.reshape(-1, 2))
-    return np.hstack(columns)
+        errors.append(slips.reshape(-1, 2))
+    return np.hstack(columns), np.hstack(errors) if weighted else None

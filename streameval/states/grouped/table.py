@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from streameval.states.facts import check_counts
 from streameval.states.keyed.ids import hash_array
+from streameval.states.scores.two_floats import sums_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ class GroupTable:
     words : uint64 array of shape (n_groups, 2), the hashes
     names : large_binary Arrow array of length n_groups
     facts : float64 array of shape (n_groups, n_facts), as the header lists them; counts below 2⁵³ are exact
+    errors : array of the same shape, the rounding errors of facts that are weights; None without weights
 
     Examples
     --------
@@ -52,11 +54,12 @@ class GroupTable:
     words: Array
     names: pa.Array
     facts: Array
+    errors: Array | None = None
 
     @classmethod
-    def of(cls, names: pa.Array, facts: Array) -> GroupTable:
+    def of(cls, names: pa.Array, facts: Array, errors: Array | None = None) -> GroupTable:
         """The table of names with facts, in any order; facts of equal names are added up."""
-        return cls._summed(hashed(names), names, facts)
+        return cls._summed(hashed(names), names, facts, errors)
 
     @classmethod
     def empty(cls, facts: int) -> GroupTable:
@@ -87,22 +90,38 @@ class GroupTable:
             return tables[0]
         names = pa.concat_arrays([table.names for table in tables])
         words, facts = (np.concatenate([getattr(table, name) for table in tables]) for name in ("words", "facts"))
-        return cls._summed(words, names, facts)
+        errors = None
+        if any(table.errors is not None for table in tables):
+            none = (np.zeros_like(table.facts) if table.errors is None else table.errors for table in tables)
+            errors = np.concatenate(list(none))
+        return cls._summed(words, names, facts, errors)
 
     @classmethod
-    def _summed(cls, words: Array, names: pa.Array, facts: Array) -> GroupTable:
+    def _summed(cls, words: Array, names: pa.Array, facts: Array, errors: Array | None) -> GroupTable:
         order = np.lexsort((words[:, 1], words[:, 0]))
         words = words[order]
-        first = np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: order.size])
-        sums = np.add.reduceat(facts[order], first) if first.size else facts
-        return cls(words[first], names.take(pa.array(order[first])), sums)
+        new = np.append(True, (words[1:] != words[:-1]).any(axis=1))[: order.size]
+        first = np.flatnonzero(new)
+        names = names.take(pa.array(order[first]))
+        if errors is not None:
+            return cls(words[first], names, *sums_at(np.cumsum(new) - 1, facts[order], errors[order], first.size))
+        return cls(words[first], names, np.add.reduceat(facts[order], first) if first.size else facts)
+
+    def total(self, marks: Array | slice = slice(None)) -> tuple[Array, Array]:
+        """The facts of all groups, or of the marked ones, together, and their errors: arrays of shape (n_facts,)."""
+        facts = self.facts[marks]
+        if self.errors is None:
+            return facts.sum(axis=0), np.zeros(facts.shape[1])
+        sums, errors = sums_at(np.zeros(len(facts), np.int64), facts, self.errors[marks], 1)
+        return sums[0], errors[0]
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes
+        errors = 0 if self.errors is None else self.errors.nbytes
+        return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes + errors
 
     def places(self, words: Array) -> Array:
         """The index of each hash, given as a uint64 array of shape (n, 2); −1 for unknown groups."""
@@ -137,12 +156,12 @@ class TableBuilder:
         """Lower bound for the number of groups so far."""
         return max(map(len, self._tables), default=0)
 
-    def add(self, names: pa.Array, facts: Array) -> None:
+    def add(self, names: pa.Array, facts: Array, errors: Array | None = None) -> None:
         """Add the facts of some groups, as `GroupTable.of` takes them."""
         if not facts.any() and names.equals(self._last):
             return
         self._last = names
-        self._tables.append(GroupTable.of(names, facts))
+        self._tables.append(GroupTable.of(names, facts, errors))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from streameval.budget import fresh_array
 from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
+from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compacted
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
@@ -70,7 +70,7 @@ class SegmentBuilder:
         self._segments: list[Segment] = []
         self.nan_seen = False  # whether a NaN score was added
         self.nan_rows = np.zeros(2, np.int64)  # rows stored so far whose score is NaN, by label
-        self._nan_weights: tuple[list[float], list[float]] = ([], [])
+        self.nan_weights: tuple[list[float], list[float]] = ([], [])  # by label; the sum of a list is their weight
 
     @classmethod
     def fitting(cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False) -> SegmentBuilder:
@@ -105,11 +105,6 @@ class SegmentBuilder:
         """Collect at most `capacity` rows at a time from now on, because another builder shares the memory."""
         self._give_back()
         self._borrow(capacity)
-
-    @property
-    def nan_weights(self) -> Array:
-        """Weight by label of the rows whose score is NaN, as a float64 array of shape (2,)."""
-        return np.array([math.fsum(part) for part in self._nan_weights])
 
     def add(
         self,
@@ -238,7 +233,7 @@ class SegmentBuilder:
         ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
         for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
             self.nan_rows[label] += b - a
-            self._nan_weights[label].append(math.fsum(columns[3][a:b]))
+            self.nan_weights[label].extend(exact_parts(columns[3][a:b]).tolist())
         if ends[0]:
             kept = int(starts[ends[0]])
             self._emit(codes[: ends[0]], starts[: ends[0] + 1], *(column[:kept] for column in columns))

@@ -31,6 +31,7 @@ from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainState, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
 from streameval.states.scores.parts import Ends, RankedPart, ScorePart
+from streameval.states.scores.two_floats import added, rounded_sides
 from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
 from streameval.states.scores.units import in_units, unit_of
 
@@ -139,8 +140,8 @@ class _ScoreBuilder:
 
     def state(self) -> ScoreCounts:
         keyed = KeyedCounts.built(self._segments)
-        weights = np.array([math.fsum(side) for side in self._null_weights]) + self._segments.nan_weights
-        return ScoreCounts(self.spec, keyed, self._null_rows + self._segments.nan_rows, weights)
+        weights = rounded_sides(self._null_weights, self._segments.nan_weights)
+        return ScoreCounts(self.spec, keyed, self._null_rows + self._segments.nan_rows, *weights)
 
 
 def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: str = "error") -> ScoreCounts:
@@ -180,7 +181,7 @@ class ScoreCounts(PlainState):
     spec : ScoreSpec
     keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
-    nan_weights : float64 array of shape (2,), the weight of those rows
+    nan_weights, nan_errors : float64 arrays of shape (2,), the weight of those rows, and its rounding error
     found : results of metrics from which curves are drawn, see `streameval.metrics.finalize.ingredients`
 
     Examples
@@ -195,6 +196,7 @@ class ScoreCounts(PlainState):
     keyed: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
+    nan_errors: Array = field(default_factory=lambda: np.zeros(2))
     found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def runs(self) -> Mapping[str, KeyedCounts]:
@@ -212,7 +214,7 @@ class ScoreCounts(PlainState):
             self.spec,
             self.keyed.merge(other.keyed),
             self.nan_rows + other.nan_rows,
-            self.nan_weights + other.nan_weights,
+            *added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors)),
         )
 
     def totals(self) -> Totals:

@@ -34,6 +34,7 @@ from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
 from streameval.states.scores.parts import Ends, ScorePart
+from streameval.states.scores.two_floats import add_sides, added, rounded_sides, two_sums
 from streameval.states.scores.types import float_limit, numbers
 from streameval.states.scores.units import in_units, unit_of
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["HistogramSpec", "ScoreHistogram", "two_sums"]
+__all__ = ["HistogramSpec", "ScoreHistogram"]
 
 _PACKED_ROWS = (1 << 31) - 1  # rows that the packed table can count: a word holds both counts of a bin
 
@@ -127,9 +128,9 @@ class _HistogramBuilder:
         tables = self._packed, self._only
         self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
         if weight is not None:
-            nans = bin_weights(values, label, read_only(weight), self._sums, self._errors, FIRSTS, SHIFTS)
-            for side in (0, 1):
-                self._nan_weights[side].append(float(nans[side]))
+            bin_weights(values, label, read_only(weight), self._sums, self._errors, FIRSTS, SHIFTS)
+            nans = np.isnan(values)
+            add_sides(weight[nans], label[nans], self._nan_weights)
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _unpack(self) -> None:
@@ -138,8 +139,8 @@ class _HistogramBuilder:
 
     def state(self) -> ScoreHistogram:
         self._unpack()
-        weights = np.array([math.fsum(side) for side in self._nan_weights])
-        return ScoreHistogram(self.spec, self._table, *two_sums(self._sums, self._errors), self._nan_rows, weights)
+        sums, missing = two_sums(self._sums, self._errors), rounded_sides(self._nan_weights)
+        return ScoreHistogram(self.spec, self._table, *sums, self._nan_rows, *missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,8 @@ class ScoreHistogram(Small):
         score, or `EMPTY` or `MIXED` (`streameval.kernels.histogram`)
     sums, errors : float64 arrays of shape (n_bins, 2), weight of negatives and positives, and its rounding error, so
         that sums do not depend on how rows are divided into states; of shape (0, 2) without weights
-    nan_rows, nan_weights : arrays of shape (2,), rows with a missing score and their weight, by label
+    nan_rows, nan_weights, nan_errors : arrays of shape (2,), rows with a missing score, their weight and its rounding
+        error, by label
 
     Examples
     --------
@@ -167,20 +169,22 @@ class ScoreHistogram(Small):
     errors: Array
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
+    nan_errors: Array = field(default_factory=lambda: np.zeros(2))
 
     def merge(self, other: ScoreHistogram) -> ScoreHistogram:
         """Counts of both inputs."""
         mergeable(self, other)
-        nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
-        sums, errors = two_sums(self.sums, other.sums)
-        weights = two_sums(sums, errors + (self.errors + other.errors))
-        return ScoreHistogram(self.spec, union(self.table, other.table), *weights, *nan)
+        sums = added((self.sums, self.errors), (other.sums, other.errors))
+        missing = added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors))
+        nan_rows = self.nan_rows + other.nan_rows
+        return ScoreHistogram(self.spec, union(self.table, other.table), *sums, nan_rows, *missing)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the occupied bins, which are often few."""
         found = np.flatnonzero(self.table[2] != EMPTY)
         sums = [each[found] if self.spec.weighted else each for each in (self.sums, self.errors)]
-        return _received, (self.spec, found, self.table[:, found], sums, self.nan_rows, self.nan_weights)
+        nan = self.nan_rows, self.nan_weights, self.nan_errors
+        return _received, (self.spec, found, self.table[:, found], sums, *nan)
 
     def totals(self) -> Totals:
         """Rows and weights of the scores that are not missing."""
@@ -268,13 +272,6 @@ def _within(bins: Array, only: Array, kind: str) -> bool:
 def _stepped(edges: Array, to: float) -> Array:
     """The next float32 numbers towards `to`, as float64."""
     return np.nextafter(edges.astype(np.float32), np.float32(to)).astype(np.float64)
-
-
-def two_sums(one: Array, other: Array) -> tuple[Array, Array]:
-    """`streameval.kernels.exact.two_sum` of arrays."""
-    total = one + other
-    rest = total - one
-    return total, (one - (total - rest)) + (other - rest)
 
 
 def _received(spec: HistogramSpec, found: Array, table: Array, sums: list[Array], *nan: Array) -> ScoreHistogram:

@@ -14,6 +14,7 @@ import numpy as np
 from streameval.errors import NullError
 from streameval.kernels.segments import sum_pieces
 from streameval.states.protocol import Batch, PlainSpec, Totals
+from streameval.states.scores.two_floats import add_sides
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,7 @@ def split_nulls(
     column : the score column
     weight : float64 array of shape (n,), optional
     rows : int64 array of shape (2,), by label; the number of null scores is added to it
-    weights : two lists, by label; the weight of the null scores is appended to them
+    weights : two lists, by label; floats with the exact weight of the null scores are appended to them
 
     Returns
     -------
@@ -46,8 +47,7 @@ def split_nulls(
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     rows += np.bincount(label[~valid], minlength=2)
     if weight is not None:
-        for side in (0, 1):
-            weights[side].append(total_weight(weight[~valid & (label == side)]))
+        add_sides(weight[~valid], label[~valid], weights)
         weight = weight[valid]
     return array.drop_null(), label[valid], weight
 
@@ -104,4 +104,4 @@ def numbers_only(state: Any) -> Any:
     """The same score state without its missing scores."""
     if not state.nan_rows.any():
         return state
-    return replace(state, nan_rows=np.zeros(2, np.int64), nan_weights=np.zeros(2))
+    return replace(state, nan_rows=np.zeros(2, np.int64), nan_weights=np.zeros(2), nan_errors=np.zeros(2))

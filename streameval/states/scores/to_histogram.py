@@ -13,7 +13,8 @@ import numpy as np
 
 from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, add_groups, bin_weights
 from streameval.kernels.jit import read_only
-from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram, two_sums
+from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
+from streameval.states.scores.two_floats import two_sums
 from streameval.states.scores.types import decode, float_limit
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def to_histogram(state: ScoreCounts) -> ScoreHistogram:
         add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
         if spec.weighted:
             _add_weights(groups, scores, sums, errors)
-    return ScoreHistogram(spec, table, *two_sums(sums, errors), state.nan_rows, state.nan_weights)
+    nan = state.nan_rows, state.nan_weights, state.nan_errors
+    return ScoreHistogram(spec, table, *two_sums(sums, errors), *nan)
 
 
 def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:

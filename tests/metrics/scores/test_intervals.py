@@ -56,7 +56,7 @@ def binned(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
     measure = (sums[1], sums[0]) if weighted else (neg, pos)
     none, rows = Totals(0, 0, 0.0, 0.0, weighted), neg + pos if weighted else None
     bins = ScorePart(*measure, none, total, known(np.arange(len(spans), 0, -1.0)), several, rows)
-    return Binned(HistogramSpec("score", weighted=weighted), np.empty((3, 0)), np.empty((0, 2)), bins=bins)
+    return Binned(HistogramSpec("score", weighted=weighted), np.empty((3, 0)), *np.empty((2, 0, 2)), bins=bins)
 
 
 COUNTS = st.one_of(st.integers(0, 3), st.integers(0, 10**12))

@@ -18,9 +18,9 @@ ROWS = 6_000
 
 def test_merging_loses_no_weight() -> None:
     """In any order, also after a state was sent to another process."""
-    rng, spec = np.random.default_rng(0), HistogramSpec("score", weighted=True)
+    rng, spec = np.random.default_rng(0), HistogramSpec("score", weighted=True, nan="half")
     label, weight = rng.integers(0, 2, ROWS).astype(np.uint8), 10.0 ** rng.uniform(-9, 9, ROWS)
-    score = rng.integers(0, 3, ROWS).astype(np.float32)
+    score = rng.choice(np.array([0.25, 0.5, np.nan], np.float32), ROWS)
 
     def folded(rows: Any) -> ScoreHistogram:
         builder = spec.builder(Budget(), ROWS)
@@ -32,3 +32,4 @@ def test_merging_loses_no_weight() -> None:
     for found in (reduce(ScoreHistogram.merge, parts), reduce(ScoreHistogram.merge, sent)):
         assert found == whole
         assert found.totals() == whole.totals()
+        assert found.nan_weights.all()

@@ -254,7 +254,7 @@ class InterleavedCellsBuilder(CodedBuilder):
             facts[:, :2] = np.bincount(2 * groups + batch.label, minlength=2 * len(names)).reshape(-1, 2)
         else:
             rows = FORMS[ContingencySpec](inner, batch)
-            facts = fact_sums(inner, rows, groups, len(names))
+            facts, _ = fact_sums(inner, rows, groups, len(names))
             arrays, groups = [array.take(rows.rows) for array in arrays], groups[rows.rows]
         words = inner.row_words(arrays[0], arrays[1], batch.partition)
         self._rows.add(*by_run((*words, codes.astype(np.uint64)[groups])))

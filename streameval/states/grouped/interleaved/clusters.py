@@ -226,7 +226,7 @@ class InterleavedClustersBuilder(CodedBuilder):
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         if array.null_count:
-            facts = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, codes.size)
+            facts, _ = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, codes.size)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             array, label, raw = array.drop_null(), label[valid], raw[valid]
         first, rest = identify(array, inner.type, inner.scope, batch.partition)

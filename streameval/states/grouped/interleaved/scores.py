@@ -299,7 +299,7 @@ class InterleavedBuilder(CodedBuilder):
             encode = words.of_numbers(*columns, inner.type)
         else:
             rows = FORMS[ScoreSpec](inner, batch)
-            facts = fact_sums(inner, rows, split.codes, len(split.names))
+            facts, _ = fact_sums(inner, rows, split.codes, len(split.names))  # no score is missing if there are weights
             values = read_only(rows.keys[:, 0])
             encode = words.of_keys(values, read_only(split.raw[rows.rows]), table, read_only(rows.side), inner)
         return None if encode is None else _Encoded(values.size, encode, weights, facts)

@@ -1,0 +1,86 @@
+"""Sums of weights as two floats, a rounded sum and its rounding error, so that the order of additions does not matter.
+
+The error of the error is lost: the rounded sum is wrong only if the exact one is nearly halfway between two floats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.exact import add_at
+from streameval.kernels.ranking import exact_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.typing import Array
+
+__all__ = ["add_sides", "added", "rounded_sides", "sums_at", "two_sums"]
+
+
+def two_sums(one: Array, other: Array) -> tuple[Array, Array]:
+    """`streameval.kernels.exact.two_sum` of arrays.
+
+    Examples
+    --------
+    >>> two_sums(np.array([1.0]), np.array([2.0**-60]))
+    (array([1.]), array([8.67361738e-19]))
+    """
+    total = one + other
+    rest = total - one
+    return total, (one - (total - rest)) + (other - rest)
+
+
+def added(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The sums of two arrays of sums, each with its errors."""
+    sums, errors = two_sums(one[0], other[0])
+    return two_sums(sums, errors + (one[1] + other[1]))
+
+
+def sums_at(places: Array, values: Array, errors: Array, count: int) -> tuple[Array, Array]:
+    """The sums of rows with equal places, and their errors.
+
+    Parameters
+    ----------
+    places : int64 array of shape (n,), below `count`
+    values, errors : float64 arrays of shape (n, m)
+    count : number of sums
+
+    Returns
+    -------
+    sums, errors : float64 arrays of shape (count, m)
+
+    Examples
+    --------
+    >>> sums_at(np.array([0, 0]), np.array([[1.0], [2.0**-60]]), np.zeros((2, 1)), 1)
+    (array([[1.]]), array([[8.67361738e-19]]))
+    """
+    sums, slips = np.zeros((2, values.shape[1], count))
+    inexact = np.zeros(count, np.bool_)
+    for column, total, slip in zip(values.T, sums, slips, strict=True):
+        add_at(places, np.ascontiguousarray(column), total, slip, inexact)
+    np.add.at(slips.T, places, errors)
+    return two_sums(sums.T, slips.T)
+
+
+def add_sides(weight: Array, label: Array, sides: tuple[list[float], list[float]]) -> None:
+    """Append floats with the exact sum of the weights of each label to its list."""
+    for side, parts in enumerate(sides):
+        parts.extend(exact_parts(weight[label == side]).tolist())
+
+
+def rounded_sides(*several: Iterable[list[float]]) -> tuple[Array, Array]:
+    """The sums of lists of floats by label, and their errors: float64 arrays of shape (2,).
+
+    Examples
+    --------
+    >>> rounded_sides(([1.0], [2.0]), ([2.0**-60], []))
+    (array([1., 2.]), array([8.67361738e-19, 0.00000000e+00]))
+    """
+    sides = [[value for part in parts for value in part] for parts in zip(*several, strict=True)]
+    sums = [math.fsum(side) for side in sides]
+    errors = [math.fsum((*side, -total)) for side, total in zip(sides, sums, strict=True)]
+    return np.array(sums), np.array(errors)
