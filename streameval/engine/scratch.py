@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_finished", "warn_of_little"]
 
 LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that may have long strings or binaries
-_SHORT_BATCH_ROWS = 1 << 17  # largest number of rows of a batch whose strings and binaries are short
+_SHORT_BATCH_ROWS = 1 << 19  # largest number of rows of a batch whose strings and binaries are short
 _PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers check the size of a page only so often
 STATE_SHARE = 0.6  # share of the memory limit that states may take
 _TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of tables (hot keys, codes) per thread, and per row if there are few rows
