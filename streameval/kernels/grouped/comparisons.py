@@ -93,26 +93,29 @@ def groups_of(words, every):
     Groups of one class are omitted unless `every` is set, except the first and the last group, which may have more rows
     elsewhere. The last result holds the number, negatives and positives of the omitted groups.
     """
-    most = min(words.size, 1)
-    for i in range(1, words.size):
-        most += np.int64(words[i] >> _ID != words[i - 1] >> _ID)
+    last, most = words.size - 1, min(words.size, 1)
+    for i in range(last):
+        most += np.int64(words[i + 1] >> _ID != words[i] >> _ID)
     starts, neg, pos = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    left_out = np.zeros(3, np.int64)
-    groups, start, positives = 0, 0, np.int64(0)
-    for i in range(words.size):
+    group, positives = np.uint64(0), np.int64(0)
+    for i in range(words.size):  # no branch at the end of a group, which is unpredictable: each row writes its sums
         positives += np.int64(words[i] & _ONE)
-        if i + 1 < words.size and words[i + 1] >> _ID == words[i] >> _ID:
-            continue
-        negatives = i + 1 - start - positives
-        starts[groups], neg[groups], pos[groups] = start, negatives, positives
-        if every or (positives and negatives) or not groups or i + 1 == words.size:
-            groups += 1
-        else:
-            left_out[0] += 1
-            left_out[1] += negatives
-            left_out[2] += positives
-        start, positives = i + 1, np.int64(0)
-    return starts[:groups], neg[:groups], pos[:groups], left_out
+        starts[group], pos[group] = i + 1, positives
+        group += np.uint64(words[min(i + 1, last)] >> _ID != words[i] >> _ID)
+    left_out = np.zeros(3, np.int64)
+    kept, start, before = np.uint64(0), np.int64(0), np.int64(0)
+    for g in range(most):
+        end, after = starts[g], pos[g]
+        p = after - before
+        n = end - start - p
+        starts[kept], neg[kept], pos[kept] = start, n, p
+        keep = np.int64(every or g == 0 or g == most - 1 or ((n != 0) & (p != 0)))
+        kept += np.uint64(keep)
+        left_out[0] += 1 - keep
+        left_out[1] += (1 - keep) * n
+        left_out[2] += (1 - keep) * p
+        start, before = end, after
+    return starts[:kept], neg[:kept], pos[:kept], left_out
 
 
 @inlined
