@@ -17,7 +17,7 @@ from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
 from streameval.kernels.ranking import RANKED, ranked_end, ranked_groups
 
-__all__ = ["SUMS", "rank_sums", "rank_words", "sum_words", "weigh_words"]
+__all__ = ["SUMS", "rank_items", "rank_sums", "rank_words", "sum_words", "weigh_words"]
 
 SUMS = 2, WORDS, 2  # shape of a table of weights: compensated sums by label and word
 
@@ -234,3 +234,29 @@ def _sum_sides(order, size, middle, own, sides, n):
         again = (last | (its ^ label)) == 0
         total, slip, label = total if again else 0.0, slip if again else 0.0, its
     return np.int64(key)
+
+
+@jit
+def rank_items(words, order, middle, weights, before_neg, before_pos, all_neg):
+    """What `streameval.kernels.ranking.ranked_weights` returns for the keys of sorted items.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,), the keys in ascending order
+    order : int64 array of shape (n,), the item of each key; the items before `middle` are negatives
+    weights : float64 array of shape (n,), the weight of each item
+    """
+    above, sums, sides = (before_neg, before_pos, all_neg), RANKED, np.empty((2, _AT_ONCE + 1))
+    n, neg, neg_slip, pos, pos_slip = np.uint64(0), 0.0, 0.0, 0.0, 0.0
+    for i in range(words.size):  # the end of a key and the label are unpredictable: no branch
+        weight, negative = weights[np.uint64(order[i])], order[i] < middle
+        neg, neg_slip = compensated(neg, neg_slip, weight if negative else 0.0)
+        pos, pos_slip = compensated(pos, pos_slip, 0.0 if negative else weight)
+        sides[0, n], sides[1, n] = neg + neg_slip, pos + pos_slip
+        last = (i + 1 == words.size) | (words[min(i + 1, words.size - 1)] != words[i])
+        n += np.uint64(last)
+        neg, neg_slip = 0.0 if last else neg, 0.0 if last else neg_slip
+        pos, pos_slip = 0.0 if last else pos, 0.0 if last else pos_slip
+        if n == _AT_ONCE:
+            sums, n = ranked_groups(sums, sides[0], sides[1], np.int64(n), *above), np.uint64(0)
+    return ranked_end(ranked_groups(sums, sides[0], sides[1], np.int64(n), *above))

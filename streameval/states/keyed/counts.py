@@ -36,6 +36,7 @@ from streameval.states.keyed.grouping import (
     Counts,
     Labelled,
     Unsorted,
+    WeighedItems,
     aligned,
     compacted,
     distinct,
@@ -147,7 +148,7 @@ class KeyedCounts(Bucketed):
 
     def grouped_or_ranked(
         self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Short | Weighed]:
+    ) -> Iterator[Counts | Labelled | Short | Weighed | WeighedItems]:
         """As `grouped`, but rows whose areas can be summed without their distinct keys are not counted."""
         for stretch in self.rows_or_counts(interval, budget):
             if isinstance(stretch, Unsorted):
@@ -167,7 +168,7 @@ class KeyedCounts(Bucketed):
 
     def rows_or_counts(
         self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Short | Unsorted | Weighed]:
+    ) -> Iterator[Counts | Labelled | Short | Unsorted | Weighed | WeighedItems]:
         """As `stretches`, but rows of several words and 16-bit words are not counted either."""
         start, stop = interval
         budget = self.holding(budget)
@@ -268,7 +269,7 @@ class KeyedCounts(Bucketed):
             sides = self.gather(start, stop)
             yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
 
-    def _gathered(self, start: int, stop: int, sizes: Array) -> Iterator[Counts | Unsorted]:
+    def _gathered(self, start: int, stop: int, sizes: Array) -> Iterator[Counts | Unsorted | WeighedItems]:
         """As `rows_or_counts`, for an interval that fits into memory."""
         sides = self.gather(start, stop)
         for i, j in self._cuts(sizes):
@@ -284,6 +285,8 @@ class KeyedCounts(Bucketed):
                 ]
             if self.layout.words > 1 and not any(column.size for part in parts for column in part[2:]):
                 yield Unsorted(parts[0], parts[1], start + i)
+            elif self.layout.weighted and (self.layout.words, self.layout.bits) == (1, 64):
+                yield WeighedItems(parts[0], parts[1], start + i)
             else:
                 yield grouped(*parts, bucket=start + i)
 

@@ -2,8 +2,8 @@
 
 The method depends on the items. Words without counts are sorted for both labels together, with the label in a bit that
 the bucket makes redundant; keys of several words are sorted as rows that end with the label. Words with counts or
-weights are sorted for each label, and the results aligned. 16-bit words are counted in a table, most of them in place
-(`streameval.states.keyed.in_place`).
+weights are sorted for each label, and the results aligned; if only areas are needed, words with weights are sorted for
+both labels together. 16-bit words are counted in a table, most of them in place (`streameval.states.keyed.in_place`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from streameval.kernels import segments as kernels
 from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
-from streameval.states.keyed.ranked import RankSums
+from streameval.kernels.keyed.weights import rank_items
+from streameval.states.keyed.ranked import Ranked, RankSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streameval.states.keyed.layout import Columns
-    from streameval.states.keyed.ranked import Ranked
     from streameval.typing import Array
 
 __all__ = [
     "Counts",
     "Labelled",
     "Unsorted",
+    "WeighedItems",
     "aligned",
     "compacted",
     "distinct",
@@ -145,6 +146,33 @@ class Unsorted:
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts."""
         yield grouped(self.neg, self.pos, bucket=self.bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedItems:
+    """Items of both labels with weights, each with a key of one word.
+
+    Attributes
+    ----------
+    neg, pos : Columns, the negatives and the positives
+    bucket : the first bucket
+    """
+
+    neg: Columns
+    pos: Columns
+    bucket: int
+
+    def counts(self) -> Iterator[Counts]:
+        """Distinct keys with their counts."""
+        yield grouped(self.neg, self.pos, bucket=self.bucket)
+
+    def ranked(self, above: tuple[Any, Any], negatives: Any) -> Ranked:
+        """`Ranked` of the distinct keys, which are not stored: the items of both labels are sorted together."""
+        words, _, _, weights = map(np.concatenate, zip(self.neg, self.pos, strict=True))
+        middle, (words, order) = self.neg[0].size, sorted_order(words)
+        area, precision, n, p = rank_items(words, order, middle, weights, *above, negatives)
+        rows = (int(counts.sum()) if counts.size else words.size for words, _, counts, _ in (self.neg, self.pos))
+        return Ranked(2.0 * area, precision, n, p, *rows)
 
 
 def _together(bounds: Array, room: int) -> Iterator[tuple[int, int]]:

@@ -68,18 +68,19 @@ def test_short_words_are_sorted_or_tallied(monkeypatch, most, together):
 
 
 @pytest.mark.parametrize("distinct", [3, 1000, 1 << 16])
-@pytest.mark.parametrize("most", [1 << 13, 1 << 15])
-def test_weights_are_ranked_as_in_groups(monkeypatch, distinct, most):
+@pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 13), ("f4", 1 << 15), ("f8", 0), ("i8", 0)])
+def test_weights_are_ranked_as_in_groups(monkeypatch, distinct, kind, most):
     """Bit for bit, in sorted words or in a table, also where weights are zero or rows have counts."""
     monkeypatch.setattr(in_place, "_WEIGHED", most)
     rng, rows = np.random.default_rng(distinct), 30_000
     scores = 1 + rng.integers(0, distinct, rows) * np.where(rng.random(rows) < 0.4, 2.0**-23, 2.0**-20)
+    scores = (scores * 2.0**23 if kind == "i8" else scores).astype(kind)
     weights = rng.gamma(1, 1, rows) * (rng.random(rows) < 0.9)
     label = (rng.random(rows) < 0.3).astype(np.uint8)
-    one, two = (fold_arrays(label[i::2], scores.astype("f4")[i::2], weights[i::2]) for i in range(2))
+    one, two = (fold_arrays(label[i::2], scores[i::2], weights[i::2]) for i in range(2))
     state = one.merge(two)
     assert sums(state, ranked=True) == sums(state, ranked=False)
-    assert any(isinstance(part, RankedPart) for shard in state.shards() for part in state.ranked_parts(shard))
+    assert all(isinstance(part, RankedPart) for shard in state.shards() for part in state.ranked_parts(shard))
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
