@@ -5,15 +5,15 @@ most 11 bits leaves few words out of order, and these are moved by insertion. So
 on float64 scores, of whose 46 bits per bucket the lower half hardly ever decides. If words share their leading bits, so
 that insertion would take many moves, NumPy sorts them.
 
-`sorted_order` scatters words by their leading bits, which are uniform in mixed ids, to places of a few words each; a
-place is sorted by insertion, or by NumPy if it is large.
+`sorted_order` sorts words with their places in the lower bits, which replace the lowest bits of a wide spread; words
+that are then out of order are moved by insertion.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import jit
 
 __all__ = ["sort_words", "sorted_order", "sorted_words"]
 
@@ -22,8 +22,6 @@ _FEW = 1 << 8  # fewer words are sorted by NumPy
 _MOST = 1 << 21  # more words have many neighbours out of order after two digits
 _DIGIT = 11  # largest number of bits of a digit: the counts of both digits stay in the first-level cache
 _BEYOND = 5  # leading bits beyond those that number the words, so that few of these are out of order
-_EACH = 2  # log2 of the mean number of words of a place
-_SHORT = 48  # words of a place that is sorted by insertion
 
 
 def sorted_words(words: np.ndarray) -> np.ndarray:
@@ -77,24 +75,40 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> sorted_order(np.array([7, 2**40, 3], np.uint64))
     (array([            3,             7, 1099511627776], dtype=uint64), array([2, 0, 1]))
     """
-    if words.size < _FEW or words.itemsize < 8:
-        order = np.argsort(words)
-        return words[order], order
-    low, shift, starts = _places(words)
-    out, order = np.empty_like(words), np.empty(words.size, np.int64)
-    _scatter_order(words, low, shift, starts, np.empty(starts.size - 1, np.int64), out, order)
-    for place in np.flatnonzero(np.diff(starts) > _SHORT).tolist():
-        here = slice(starts[place], starts[place + 1])
-        at = np.argsort(out[here])
-        out[here], order[here] = out[here][at], order[here][at]
-    return out, order
+    if words.size >= _FEW and words.itemsize == 8:
+        low, bits = words.min(), words.size.bit_length()
+        dropped = np.uint64(max(0, int(words.max() - low).bit_length() + bits - 64))
+        placed, out, order = np.empty_like(words), np.empty_like(words), np.empty(words.size, np.int64)
+        _place(words, low, dropped, np.uint64(bits), placed)
+        sort_words(placed, out)
+        if _take(words, placed, np.uint64(bits), out, order):
+            return out, order
+    order = np.argsort(words)
+    return words[order], order
 
 
-def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
-    """The smallest word, the number of bits below those that choose a place, and zeros for the starts of places."""
-    low, high = words.min(), words.max()
-    shift = np.uint64(max(0, int(high - low).bit_length() - (words.size.bit_length() - _EACH)))
-    return low, shift, np.zeros(int((high - low) >> shift) + 2, np.int64)
+@jit
+def _place(words, low, dropped, bits, placed):
+    """Words above `low`, without their lowest bits, and the index of each in the lower `bits`."""
+    for i in range(words.size):
+        placed[i] = (((words[i] - low) >> dropped) << bits) | np.uint64(i)
+
+
+@jit
+def _take(words, placed, bits, out, order):
+    """Take words in the order of `placed`, then sort them by insertion; False if that takes more moves than words."""
+    moves, mask = 0, (_ONE << bits) - _ONE
+    for i in range(words.size):
+        row, at = placed[i] & mask, i
+        word = words[row]
+        while at > 0 and out[at - 1] > word:
+            out[at], order[at] = out[at - 1], order[at - 1]
+            at -= 1
+        out[at], order[at] = word, row
+        moves += i - at
+        if moves > words.size:
+            return False
+    return True
 
 
 @jit
@@ -146,38 +160,3 @@ def _sort_leading(words, spare, counts):
         if moves > size:
             return False
     return True
-
-
-@inlined
-def _count(words, low, shift, starts, cursor):
-    """Count the start of each place; `cursor` takes a copy that may advance."""
-    for i in range(words.size):
-        starts[((words[i] - low) >> shift) + _ONE] += 1
-    for place in range(1, starts.size):
-        starts[place] += starts[place - 1]
-        cursor[place - 1] = starts[place - 1]
-
-
-@jit
-def _scatter_order(words, low, shift, starts, cursor, out, order):
-    """Scatter words, and sort places of at most `_SHORT`; `order` takes the index of each word.
-
-    `cursor` is scratch, one shorter than `starts`.
-    """
-    _count(words, low, shift, starts, cursor)
-    for i in range(words.size):
-        place = (words[i] - low) >> shift
-        at = np.uint64(cursor[place])
-        cursor[place] = at + _ONE
-        out[at] = words[i]
-        order[at] = i
-    for place in range(starts.size - 1):
-        a, b = starts[place], starts[place + 1]
-        for i in range(a + 1, b if b - a <= _SHORT else a):
-            word, row, at = out[i], order[i], i
-            while at > a and out[at - 1] > word:
-                out[at] = out[at - 1]
-                order[at] = order[at - 1]
-                at -= 1
-            out[at] = word
-            order[at] = row

@@ -1,4 +1,4 @@
-"""Sorting by leading digits and by scattering: as NumPy sorts, however the words lie."""
+"""Sorting by leading digits, alone and with places: as NumPy sorts, however the words lie."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = {
     "same high bits": EVEN & np.uint64(0xFFF) | np.uint64(1 << 63),
     "same low bits": EVEN << np.uint64(52),
     "same ends": EVEN & np.uint64(0xFFFF << 24),
-    "steps": np.repeat(np.arange(40, dtype=np.uint64) << np.uint64(30), 49),  # every place has more than are inserted
+    "steps": np.repeat(np.arange(40, dtype=np.uint64) << np.uint64(30), 49),
     "short": (EVEN >> np.uint64(48)).astype(np.uint16),
     "read-only": EVEN.view(),
 }
@@ -50,7 +50,7 @@ def check(words: np.ndarray) -> None:
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_words_are_sorted(words: np.ndarray) -> None:
-    """With every place once, also where many words share a place."""
+    """With every place once, also where words share their leading bits."""
     check(words)
 
 
