@@ -125,28 +125,39 @@ def _precision(true, rows):
 
 
 @inlined
-def _each_compared(keys, n, rows, false, true):
-    """Sums of a group whose first `n` keys are its negatives: twice the pairs won, and precisions as halves."""
-    area, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)  # 32-bit counts, so that several fit into a register
+def _area(keys, n, rows):
+    """Twice the pairs won in a group whose first `n` keys are its negatives."""
+    area = np.int64(0)
     for i in range(n, rows):
         key = keys[i]
-        below, ahead, positives = np.uint32(0), np.uint32(0), np.uint32(0)
+        below, ahead = np.uint32(0), np.uint32(0)  # of 32 bits, so that several fit into a register
         for j in range(n):
             below = np.uint32(below + np.uint32(keys[j] > key))
             ahead = np.uint32(ahead + np.uint32(keys[j] < key))
-        for j in range(n, rows):
-            positives = np.uint32(positives + np.uint32(keys[j] <= key))
         area += n + np.int64(below) - np.int64(ahead)
-        T, F = true + np.int64(positives), false + n - np.int64(below)
-        share = _precision(T, T + F)
-        upper += share >> _HALF
-        lower += share & _LOW
-    return area, upper, lower
+    return area
 
 
 @inlined
-def _sorted_sums(words, false, true):
-    """Sums of a group of sorted words: twice the pairs won, and precisions, each of 128 bits."""
+def _precisions(keys, n, rows, false, true):
+    """The precisions of a group, as for `_area`, summed as halves."""
+    upper, lower = np.uint64(0), np.uint64(0)
+    for i in range(n, rows):
+        key = keys[i]
+        reached, positives = np.uint32(0), np.uint32(0)
+        for j in range(rows):
+            reached = np.uint32(reached + np.uint32(keys[j] <= key))
+        for j in range(n, rows):
+            positives = np.uint32(positives + np.uint32(keys[j] <= key))
+        share = _precision(true + np.int64(positives), false + true + np.int64(reached))
+        upper += share >> _HALF
+        lower += share & _LOW
+    return upper, lower
+
+
+@inlined
+def _sorted_sums(words, false, true, precise):
+    """Sums of a group of sorted words: twice the pairs won, and precisions if `precise`, each of 128 bits."""
     area_high, area_low, high, low = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     T, F, n, p = np.int64(true), np.int64(false), np.int64(0), np.int64(0)
     for i in range(words.size):
@@ -157,15 +168,15 @@ def _sorted_sums(words, false, true):
             area_high, area_low = multiply_add(area_high, area_low, np.uint64(n), np.uint64(2 * T + p))
             T += p
             F += n
-            if p:
+            if p and precise:
                 high, low = multiply_add(high, low, np.uint64(p), _precision(T, T + F))
             n = p = np.int64(0)
     return area_high, area_low, high, low
 
 
 @jit
-def compared(words, starts, neg, pos, false, true):
-    """Sums of each group: twice the pairs won, and Σ precision in units of 2⁻⁶², both of 128 bits.
+def compared(words, starts, neg, pos, false, true, precise):
+    """Sums of each group: twice the pairs won, and Σ precision in units of 2⁻⁶² if `precise`, both of 128 bits.
 
     Parameters
     ----------
@@ -175,9 +186,10 @@ def compared(words, starts, neg, pos, false, true):
 
     Returns
     -------
-    areas, precisions : uint64 arrays of shape (2, n_groups), high words and low words
+    areas, precisions : uint64 arrays of shape (2, n_groups), high words and low words; no precisions unless `precise`
     """
-    areas, precisions = np.zeros((2, starts.size), np.uint64), np.zeros((2, starts.size), np.uint64)
+    areas = np.zeros((2, starts.size), np.uint64)
+    precisions = np.zeros((2, starts.size if precise else 0), np.uint64)
     most = most_sorted = np.int64(0)
     for g in range(starts.size):
         if pos[g] <= _MOST:
@@ -192,14 +204,16 @@ def compared(words, starts, neg, pos, false, true):
         if pos[g] <= _MOST:
             for i in range(rows):
                 keys[i] = np.uint32(words[start + i] >> _ONE)
-            area, upper, lower = _each_compared(keys, neg[g], rows, np.int64(false), np.int64(true))
-            areas[0, g], areas[1, g] = multiply_add(
-                np.uint64(0), np.uint64(area), np.uint64(2 * true), np.uint64(neg[g])
-            )
-            precisions[0, g], precisions[1, g] = add_words(np.uint64(0), np.uint64(0), upper, lower)
+            area = np.uint64(_area(keys, neg[g], rows))
+            areas[0, g], areas[1, g] = multiply_add(np.uint64(0), area, np.uint64(2 * true), np.uint64(neg[g]))
+            if precise:
+                upper, lower = _precisions(keys, neg[g], rows, np.int64(false), np.int64(true))
+                precisions[0, g], precisions[1, g] = add_words(np.uint64(0), np.uint64(0), upper, lower)
         else:
             _by_key(words[start : start + rows], counts, out[:rows], spare[:rows])  # three digits end in `out`
             counts[:] = 0
-            areas[0, g], areas[1, g], precisions[0, g], precisions[1, g] = _sorted_sums(out[:rows], false, true)
+            areas[0, g], areas[1, g], high, low = _sorted_sums(out[:rows], false, true, precise)
+            if precise:
+                precisions[0, g], precisions[1, g] = high, low
         false = true = 0
     return areas, precisions

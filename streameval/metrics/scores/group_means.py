@@ -270,6 +270,14 @@ class GroupMean(Metric):
 
     def partial(self, part: GroupPart) -> _Sums:
         """Sums over the groups of a part."""
+        return _Means((self,)).partial(part)[0]
+
+    def together(self, bases: Sequence[GroupMean], part: GroupPart) -> _Means:
+        """Takes the sums of several means, which share what they compute of a part."""
+        return _Means(bases)
+
+    def sums(self, part: GroupPart) -> _Sums:
+        """As `partial`, of a part that has what the metric needs."""
         found = GroupValues.of(measure_of(self.inner), part)
         has = found.defined
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
@@ -306,6 +314,22 @@ class GroupMean(Metric):
             return _Sums((0, 0, 0, 1, rows), Spread.of(_none(0)))
         weight = {"rows": rows, "positives": whole.pos}.get(self.weight, 1)
         return _Sums((weight * word, weight, 1, 0, 0), Spread.of(np.array([word])))
+
+
+class _Means(NamedTuple):
+    """Several means over the same groups."""
+
+    means: Sequence[GroupMean]
+
+    def partial(self, part: GroupPart) -> list[_Sums]:
+        """What a part adds to each mean."""
+        part = _for(part, *(mean.inner for mean in self.means))
+        return [mean.sums(part) for mean in self.means]
+
+
+def _for(part: GroupPart, *metrics: Any) -> GroupPart:
+    """The part, with precisions only if one of the metrics needs them."""
+    return replace(part, precise=any(isinstance(metric, AveragePrecision) for metric in metrics))
 
 
 @dataclass(frozen=True)
@@ -349,7 +373,7 @@ class GroupDeciles(Metric):
 
     def partial(self, part: GroupPart) -> tuple[Spread, tuple[Fragment, ...]]:
         """The groups of the bins."""
-        found = GroupValues.of(measure_of(self.inner), part)
+        found = GroupValues.of(measure_of(self.inner), _for(part, self.inner))
         return self._seen(found.words[found.defined]), found.fragments
 
     def _seen(self, words: Array) -> Spread:

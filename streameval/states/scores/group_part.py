@@ -27,11 +27,12 @@ class _Scores(Protocol):
     def ties(self, neg: Array, pos: Array) -> GroupTies:
         """The distinct scores, by the negatives and positives of each group."""
 
-    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+    def sums(self, neg: Array, pos: Array, false: int, true: int, *, precise: bool) -> tuple[Array, Array]:
         """Twice the pairs won (ties count half), and Σ p·precision in units of 2⁻⁶², for each group.
 
         `false` and `true` are the negatives and positives of the first group in earlier parts. Both results are 128-bit
-        integers, as uint64 arrays of shape (2, n_groups).
+        integers, as uint64 arrays of shape (2, n_groups); the second, which takes as long, may be empty unless
+        `precise`.
         """
 
 
@@ -52,7 +53,7 @@ class GroupTies(NamedTuple):
         """The distinct scores themselves."""
         return self
 
-    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+    def sums(self, neg: Array, pos: Array, false: int, true: int, *, precise: bool) -> tuple[Array, Array]:
         """See `_Scores`."""
         before = _earlier(neg.size, false, true)
         areas = kernels.areas(*self, before[1])
@@ -75,9 +76,9 @@ class GroupRows(NamedTuple):
         """The distinct scores, which takes a sort."""
         return GroupTies(*kernels.row_ties(self.words, self.starts, neg + pos))
 
-    def sums(self, neg: Array, pos: Array, false: int, true: int) -> tuple[Array, Array]:
+    def sums(self, neg: Array, pos: Array, false: int, true: int, *, precise: bool) -> tuple[Array, Array]:
         """See `_Scores`."""
-        found: tuple[Array, Array] = comparisons.compared(self.words, self.starts, neg, pos, false, true)
+        found: tuple[Array, Array] = comparisons.compared(self.words, self.starts, neg, pos, false, true, precise)
         return found
 
 
@@ -106,6 +107,7 @@ class GroupPart:
     ids : uint64 array of shape (n_groups,), the first words of the ids (0 for rows without an id); empty unless
         requested
     left_out : omitted groups, which have one class only: their number, negatives and positives
+    precise : whether `precisions` is needed
     """
 
     scores: _Scores
@@ -119,6 +121,7 @@ class GroupPart:
     continues: bool = False
     ids: Array = field(default_factory=lambda: np.empty(0, np.uint64))
     left_out: tuple[int, int, int] = (0, 0, 0)
+    precise: bool = True
 
     @property
     def ties(self) -> GroupTies:
@@ -132,12 +135,12 @@ class GroupPart:
 
     @property
     def precisions(self) -> Array:
-        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`."""
+        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`; only of a `precise` part."""
         return self._sums[1]
 
     @cached_property
     def _sums(self) -> tuple[Array, Array]:
-        return self.scores.sums(self.neg, self.pos, self.false, self.true)
+        return self.scores.sums(self.neg, self.pos, self.false, self.true, precise=self.precise)
 
     @property
     def earlier(self) -> Array:

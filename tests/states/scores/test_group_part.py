@@ -1,5 +1,6 @@
 """Groups of a part: rows that are compared with each other have the sums of their ties."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ def test_rows_have_the_sums_of_their_ties(groups: int, rows: int, share: float, 
     assert part.ties.n.sum() + part.ties.p.sum() == rows
     np.testing.assert_array_equal(part.areas, ties.areas)
     np.testing.assert_array_equal(part.precisions, ties.precisions)
+    alone = replace(part, precise=False)
+    np.testing.assert_array_equal(alone.areas, ties.areas)
+    assert not alone.precisions.size  # instead of wrong ones
 
 
 def test_groups_of_one_class_are_counted_and_left_out_but_at_the_ends() -> None:
