@@ -120,7 +120,7 @@ def slice_case(seed: int, folder: Path, tally: Tally) -> None:
     by = [",".join(sorted(names, key=lambda name: "=" in name)) for names in asked]
     if not by:
         return
-    exactly = "weight" not in case.options
+    exactly = True
     for data in (case.table, written(case, folder / "data", rng)):
         try:
             found = evaluate(data, by=by, **case.options)
@@ -157,7 +157,7 @@ def _check_slicing(case: Case, text: str, results: Sequence[Any], tally: Tally) 
         found[tuple(canonical(v) for v in result.slice.values())].append(result)
     if unknown := set(found) - set(groups):
         tally.wrong.append(f"by={text}: there is no slice {unknown}")
-    exactly = "weight" not in case.options
+    exactly = True
     for key, rows in groups.items():
         own = some(case, rows)
         if key not in found:
