@@ -24,6 +24,7 @@ __all__ = [
     "Option",
     "active",
     "as_json",
+    "check_policies",
     "checked",
     "command",
     "honoured",
@@ -82,9 +83,7 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         raise OptionError(msg)
-    for name, value in options.items():
-        if isinstance(value, ByColumn):
-            _check_columns(honoured(verb)[name], value, options)
+    check_policies(options, honoured(verb))
     for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
@@ -94,13 +93,14 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     return options
 
 
-def _check_columns(option: Option, value: ByColumn, options: Mapping[str, Any]) -> None:
+def check_policies(options: Mapping[str, Any], known: Mapping[str, Option]) -> None:
     """Raise `OptionError` if an option has a value for a column that is not evaluated."""
-    columns = texts(option.of, options[option.of])
-    for name, _ in value.columns:
-        if columns and name not in columns:
-            msg = f"{option.name}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
-            raise OptionError(msg, option.name)
+    for option, value in ((known[name], value) for name, value in options.items() if isinstance(value, ByColumn)):
+        columns = texts(option.of, options[option.of])
+        for name, _ in value.columns:
+            if columns and name not in columns:
+                msg = f"{option.name}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
+                raise OptionError(msg, option.name)
 
 
 def active(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:

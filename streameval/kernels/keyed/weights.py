@@ -243,7 +243,7 @@ def rank_items(words, order, middle, weights, before_neg, before_pos, all_neg):
     Parameters
     ----------
     words : uint64 array of shape (n,), the keys in ascending order
-    order : int64 array of shape (n,), the item of each key; the items before `middle` are negatives
+    order : int64 array of shape (n,), the item of each word; the items before `middle` are negatives
     weights : float64 array of shape (n,), the weight of each item
     """
     above, sums, sides = (before_neg, before_pos, all_neg), RANKED, np.empty((2, _AT_ONCE + 1))

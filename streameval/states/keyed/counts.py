@@ -214,7 +214,10 @@ class KeyedCounts(Bucketed):
             yield Weighed(places, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
-        """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget."""
+        """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget.
+
+        A bucket of up to `WEIGHED` rows with weights is gathered at once whatever the budget.
+        """
         width = self.layout.dtype.itemsize + 8 * (self.layout.words - 1 + self.layout.weighted + self.counted)
         return min(REFINE, max(budget.limit // (_COPIES * width), _LEAST))
 

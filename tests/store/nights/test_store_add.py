@@ -198,6 +198,19 @@ def test_policies_that_join_need_no_file(data, tmp_path):
         other.add(nan={"score_lr": "half"})
 
 
+@pytest.mark.parametrize("policy", [{"nan": {"score_rl": "drop"}}, {"aul_threshold": {"cluster_lose": 5}}], ids=str)
+def test_a_policy_for_a_column_that_is_not_kept_is_refused(policy, data, tmp_path):
+    """It would be forgotten without a word, and nothing is written."""
+    with pytest.raises(OptionError, match=r"no column '\w+'; did you mean '(score_lr|cluster_loose)'"):
+        Store(tmp_path / "none").update(data, score="score_lr", cluster="cluster_loose", **policy)
+    assert not (tmp_path / "none").exists()
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_lr", cluster="cluster_loose")
+    with pytest.raises(OptionError, match="no column"):
+        store.add(**policy)
+    assert store.update(data).version == 0
+
+
 @pytest.mark.parametrize(
     "more",
     [{"score": "b"}, {"cluster": "c"}, {"cluster": "c", "classes": "c"}, {"sketch": "b"}, {"unit": "c"}],
