@@ -83,7 +83,7 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         raise OptionError(msg)
-    check_policies(options, honoured(verb))
+    check_policies(options, options, honoured(verb))
     for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
@@ -93,9 +93,9 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     return options
 
 
-def check_policies(options: Mapping[str, Any], known: Mapping[str, Option]) -> None:
-    """Raise `OptionError` if an option has a value for a column that is not evaluated."""
-    for option, value in ((known[name], value) for name, value in options.items() if isinstance(value, ByColumn)):
+def check_policies(given: Mapping[str, Any], options: Mapping[str, Any], known: Mapping[str, Option]) -> None:
+    """Raise `OptionError` if a given option has a value for a column that is not among those of all options."""
+    for option, value in ((known[name], value) for name, value in given.items() if isinstance(value, ByColumn)):
         columns = texts(option.of, options[option.of])
         for name, _ in value.columns:
             if columns and name not in columns:

@@ -7,13 +7,14 @@ from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
-from streameval.options import honoured
+from streameval.options import check_policies, honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import backfill
 from streameval.store.files.places import check_apart, check_empty, check_files
 from streameval.store.nights.column_changes import altered, joined, widened, without
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
+from streameval.store.nights.given import KEPT, plain_options
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import changes, chosen, discover, in_order
 from streameval.store.vacuum import bound
@@ -273,7 +274,9 @@ def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str
     """The store's configuration, or a new one for a first update."""
     given = {name: value for name, value in given.items() if value is not None}
     if snapshot.version < 0:
-        return Configuration.of(given)
+        made = Configuration.of(given)
+        check_policies(plain_options(given), made.options, KEPT)
+        return made
     configuration = context.configuration(snapshot)
     configuration.refuse_others(given)
     return configuration

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.evaluation.slicing import Slicing
-from streameval.options import active
+from streameval.options import active, check_policies
 from streameval.options.kinds import ByColumn, of_column
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.given import KEPT, SUBSETS, contradiction, plain_options
@@ -29,12 +29,10 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
     Raises
     ------
     OptionError
-        If an option contradicts what the store keeps.
+        If an option contradicts what the store keeps, or is a policy for a column that it does not keep.
     """
-    options = dict(before.options)
-    for name, value in sorted(
-        plain_options(given).items(), key=lambda item: bool(KEPT[item[0]].of)
-    ):  # policies after columns
+    options, plain = dict(before.options), plain_options(given)
+    for name, value in sorted(plain.items(), key=lambda item: bool(KEPT[item[0]].of)):  # policies after columns
         option = KEPT[name]
         kept, rest = before.options[name], option.rest
         new = [c for c in options[option.of] if c not in before.options[option.of]] if option.of else []
@@ -50,6 +48,7 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
             options[name] = value
         elif value != kept:
             raise contradiction(name, value, kept, "a store can have only one: create another store")
+    check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
         before.types
     )

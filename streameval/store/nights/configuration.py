@@ -19,7 +19,7 @@ from streameval.errors import FormatError, OptionError
 from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
-from streameval.options import active, check_policies, recorded
+from streameval.options import active, recorded
 from streameval.options.kinds import ByColumn, Filter, in_words
 from streameval.scan import Piece, Scan, Where
 from streameval.states.grouped import By, GroupedSpec, divisible
@@ -71,12 +71,10 @@ class Configuration:
         Raises
         ------
         OptionError
-            If the value of an option is invalid or for a column that is not kept, or neither a score nor a cluster
-            column is named.
+            If the value of an option is invalid, or neither a score nor a cluster column is named.
         """
         options = {name: option.rest for name, option in KEPT.items()}
         options |= {name: value for name, value in plain_options(given).items() if name in KEPT}
-        check_policies(options, KEPT)
         custom = [metric for metric in options["metrics"] if not isinstance(metric, str)]
         if custom:
             msg = f"metrics={custom[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"

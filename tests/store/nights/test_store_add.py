@@ -211,6 +211,17 @@ def test_a_policy_for_a_column_that_is_not_kept_is_refused(policy, data, tmp_pat
     assert store.update(data).version == 0
 
 
+def test_policies_wait_for_their_columns(data, tmp_path):
+    """The store's own policies may be for columns that are added later, one after the other, or never."""
+    store = Store(tmp_path / "store")
+    thresholds = {"cluster_loose": 3, "cluster_tight": 2, "never": 9}
+    store.update(data, score="score_lr", aul_threshold=thresholds)
+    for column in ("cluster_loose", "cluster_tight"):
+        store.add(cluster=column)
+        expected = evaluate(data, cluster=column, aul_threshold=thresholds[column])
+        assert store.evaluate().value("aul", column) == expected.value("aul", column)
+
+
 @pytest.mark.parametrize(
     "more",
     [{"score": "b"}, {"cluster": "c"}, {"cluster": "c", "classes": "c"}, {"sketch": "b"}, {"unit": "c"}],
