@@ -4,6 +4,8 @@ The table of a large bucket has an entry for every word, 1 MiB for each label, w
 other; a small bucket would touch a different place with every row. The rows of a small bucket are sorted by digits
 instead, as 32-bit words: the 16-bit word, then the index of the row in the bucket, which leads to its weight. In both
 cases weights are added in the order of the segments.
+
+64-bit words come gathered and sorted, with the order of their items (`rank_items`).
 """
 
 from __future__ import annotations
@@ -246,7 +248,7 @@ def rank_items(words, order, middle, weights, before_neg, before_pos, all_neg):
     order : int64 array of shape (n,), the item of each word; the items before `middle` are negatives
     weights : float64 array of shape (n,), the weight of each item
     """
-    above, sums, sides = (before_neg, before_pos, all_neg), RANKED, np.empty((2, _AT_ONCE + 1))
+    above, sums, sides = (before_neg, before_pos, all_neg), RANKED, np.empty((2, _AT_ONCE))
     n, neg, neg_slip, pos, pos_slip = np.uint64(0), 0.0, 0.0, 0.0, 0.0
     for i in range(words.size):  # the end of a key and the label are unpredictable: no branch
         weight, negative = weights[np.uint64(order[i])], order[i] < middle

@@ -169,7 +169,7 @@ class KeyedCounts(Bucketed):
     def rows_or_counts(
         self, interval: Interval, budget: Budget | None = None
     ) -> Iterator[Counts | Labelled | Short | Unsorted | Weighed | WeighedItems]:
-        """As `stretches`, but rows of several words and 16-bit words are not counted either."""
+        """As `stretches`, but several words, 16-bit words, and 64-bit words with weights are not counted either."""
         start, stop = interval
         budget = self.holding(budget)
         most, weighted = self.most(budget), self.layout.weighted
