@@ -106,6 +106,8 @@ def test_slices_in_several_layouts_lose_no_weight(kind: str) -> None:
     for number in range(0, 300, 30):
         alone = folded(inner, group == number, 1)
         assert computed(grouped.only((number,)), [*METRICS, Agc()]) == computed(alone, [*METRICS, Agc()])
+        rest = folded(inner, group != number, 2)
+        np.testing.assert_array_equal(grouped.without((number,)).nan_weights, rest.nan_weights)
     whole = folded(inner, group >= 0, 3)
     assert computed(grouped.total(), [*METRICS, Agc()]) == computed(whole, [*METRICS, Agc()])
 
