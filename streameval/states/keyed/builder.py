@@ -233,7 +233,8 @@ class SegmentBuilder:
         ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
         for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
             self.nan_rows[label] += b - a
-            self.nan_weights[label].extend(exact_parts(columns[3][a:b]).tolist())
+            if a < b:
+                self.nan_weights[label].extend(exact_parts(columns[3][a:b]).tolist())
         if ends[0]:
             kept = int(starts[ends[0]])
             self._emit(codes[: ends[0]], starts[: ends[0] + 1], *(column[:kept] for column in columns))
