@@ -102,8 +102,8 @@ def canonical(value: Any) -> Any:
 def told(result: Any, *, exactly: bool = True) -> Any:
     """A result for comparison: to the last bit, or with 11 digits and 12 decimals, and without its threshold.
 
-    Stored weights are rounded, and those of blocks are summed in another order, so that areas near 0 lose digits, and equal
-    maxima are at several thresholds.
+    Stored weights are rounded, and those of blocks are summed in another order, so that areas near 0 lose digits, and
+    equal maxima are at several thresholds.
     """
     plain = replace(result, slice=None, reason=None, p_value=None, verdict=None, cut_share=None)
     if exactly:
