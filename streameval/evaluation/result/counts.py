@@ -108,8 +108,8 @@ class Counts:
         if len(found) != 1:
             msg = f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
             raise OptionError(msg)
-        [[mean]] = in_rounds(engine.finalize, [(state, [GroupMean(found[0], state.spec.groups)])])
-        return mean  # type: ignore[no-any-return]
+        mean: Scalar = in_rounds(engine.finalize, [(state, [GroupMean(found[0], state.spec.groups)])])[0][0]
+        return mean
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
         """The 2×2 confusion matrix of a score; scores at or above the threshold are predicted positive.

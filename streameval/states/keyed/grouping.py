@@ -130,8 +130,8 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsorted:
-    """Rows of both labels, each with a key of several words, without counts and weights.
+class _Sides:
+    """Items of both labels.
 
     Attributes
     ----------
@@ -148,23 +148,16 @@ class Unsorted:
         yield grouped(self.neg, self.pos, bucket=self.bucket)
 
 
-@dataclass(frozen=True, slots=True)
-class WeighedItems:
-    """Items of both labels with weights, each with a key of one word.
+class Unsorted(_Sides):
+    """Rows of both labels, each with a key of several words, without counts and weights."""
 
-    Attributes
-    ----------
-    neg, pos : Columns, the negatives and the positives
-    bucket : the first bucket
-    """
+    __slots__ = ()
 
-    neg: Columns
-    pos: Columns
-    bucket: int
 
-    def counts(self) -> Iterator[Counts]:
-        """Distinct keys with their counts."""
-        yield grouped(self.neg, self.pos, bucket=self.bucket)
+class WeighedItems(_Sides):
+    """Items of both labels with weights, each with a key of one word."""
+
+    __slots__ = ()
 
     def ranked(self, above: tuple[Any, Any], negatives: Any) -> Ranked:
         """`Ranked` of the distinct keys, which are not stored: the items of both labels are sorted together."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import NullError
-from streameval.kernels.segments import sum_pieces
 from streameval.states.protocol import Batch, PlainSpec, Totals
 from streameval.states.scores.two_floats import add_sides
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["halved", "halved_rows", "numbers_only", "refuse_nan", "split_nulls", "total_weight"]
+__all__ = ["halved", "halved_rows", "numbers_only", "refuse_nan", "split_nulls"]
 
 
 def split_nulls(
@@ -79,11 +78,6 @@ def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
     if policy == "error" and np.any(seen):
         msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
         raise NullError(msg)
-
-
-def total_weight(weights: Array) -> float:
-    """Compensated sum of a float64 array."""
-    return float(sum_pieces(weights, np.array([0, weights.size]))[0, 0])
 
 
 def halved_rows(state: Any) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from streameval.kernels.ranking import ranked_weights
 from streameval.kernels.thresholds import stride_levels
 from streameval.states.scores.lookup import ScoreLookup
-from streameval.states.scores.missing import total_weight
+from streameval.states.scores.two_floats import total_weight
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ import numpy as np
 
 from streameval.kernels.exact import add_at
 from streameval.kernels.ranking import exact_parts
+from streameval.kernels.segments import sum_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval.typing import Array
 
-__all__ = ["add_sides", "added", "rounded_sides", "sums_at", "two_sums"]
+__all__ = ["add_sides", "added", "rounded_sides", "sums_at", "total_weight", "two_sums"]
 
 
 def two_sums(one: Array, other: Array) -> tuple[Array, Array]:
@@ -84,3 +85,8 @@ def rounded_sides(*several: Iterable[list[float]]) -> tuple[Array, Array]:
     sums = [math.fsum(side) for side in sides]
     errors = [math.fsum((*side, -total)) for side, total in zip(sides, sums, strict=True)]
     return np.array(sums), np.array(errors)
+
+
+def total_weight(weights: Array) -> float:
+    """Compensated sum of a float64 array."""
+    return float(sum_pieces(weights, np.array([0, weights.size]))[0, 0])

@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval.metrics.protocol import Metric
 from streameval.metrics.resampled import Resampled
-from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, measure_of, merged
+from streameval.metrics.scores.group_values import Fragment, GroupValues, measure_of, merged
 from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
 from streameval.results import Scalar
@@ -26,6 +26,7 @@ from streameval.states.scores.groups import GroupScores
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streameval.metrics.scores.group_means import GroupMean
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
