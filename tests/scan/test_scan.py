@@ -456,6 +456,21 @@ def test_large_chunks_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows_of(write(tmp_path / "a.parquet", table), batch_rows=999).combine_chunks().equals(table.select(COLUMNS))
 
 
+def test_a_streamed_chunk_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a buffer of it and the page that is decoded, whatever Arrow reads ahead by default."""
+    monkeypatch.setattr(row_groups, "LARGE_CHUNK", 1 << 16)
+    monkeypatch.setattr(row_groups, "STREAM_BUFFER", 1 << 12)
+    table = pa.table({"score": np.random.default_rng(0).random(1 << 17)})
+    path = write(tmp_path / "a.parquet", table, use_dictionary=False, data_page_size=1 << 12)
+    scan = plan(path, ["score"])
+    before = pa.total_allocated_bytes()
+    batches = read(scan.pieces[0], scan.schema, 1 << 10)
+    next(batches)
+    taken = pa.total_allocated_bytes() - before
+    batches.close()
+    assert taken < table.nbytes // 4
+
+
 def test_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of one file and of one table can be read from several threads at once."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 1000)

@@ -3,6 +3,9 @@
 Row groups are read without Arrow's own threads, because the caller runs one piece per thread; only the chunks of
 objects are fetched in parallel (`streameval.scan.parquet.ranges`). Column chunks are read at once, unless they are so
 large that a buffered stream takes less memory. Checksums of pages are verified if the writer stored them.
+
+Arrow must not buffer chunks ahead, which its newer versions do by default: it would hold large ones as a whole, and
+read others on threads of its own, for which the caller's thread waits.
 """
 
 from __future__ import annotations
@@ -131,6 +134,7 @@ def row_group_batches(
         metadata=footer,
         read_dictionary=list(encoded),
         buffer_size=STREAM_BUFFER if large else 0,
+        pre_buffer=False,
         page_checksum_verification=True,
     )
     rows = fitting_rows(handle, file.metadata, groups, set(columns).difference(encoded), batch_rows)
