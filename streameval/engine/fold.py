@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
-    "FIXED_TASKS",
     "TASKS",
     "Folded",
     "Plan",
@@ -51,13 +50,14 @@ __all__ = [
     "run_capacity",
     "task_threads",
     "tasks",
+    "tasks_per_thread",
 ]
 
 BATCH_ROWS = 1 << 20  # largest number of rows of a batch
 RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
 TASK_ROWS = 1 << 20  # smallest number of rows that is worth a task
 TASKS = 4  # tasks per thread for any number of rows, which bounds the number of live states
-FIXED_TASKS = 2  # tasks per thread if no state grows with the rows, since each task then takes time for its tables
+FIXED_ROWS = 1 << 24  # rows of a task if no state grows with the rows, since each task then takes time for its tables
 _ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
 ROWS_A_TASK = 1 << 22  # rows of a task if a state depends on how rows are divided into tasks
 HEAVIEST = 1e280  # largest weight, so that no sum of weights overflows a float64
@@ -335,6 +335,20 @@ def task_threads(rows: int) -> int:
     It depends on the number of rows alone, so the tasks are the same on every machine.
     """
     return max(1, rows // (TASKS * ROWS_A_TASK))
+
+
+def tasks_per_thread(rows: int, threads: int, specs: Iterable[Spec]) -> int:
+    """Number of tasks per thread if states do not depend on how rows are divided into tasks.
+
+    Examples
+    --------
+    >>> from streameval.states.scores.counts import ScoreSpec
+    >>> from streameval.states.scores.histogram import HistogramSpec
+    >>> [tasks_per_thread(10**8, 2, [spec("score")]) for spec in (ScoreSpec, HistogramSpec)]
+    [4, 2]
+    """
+    grows = builder_bytes(specs) > 1
+    return TASKS if grows else min(TASKS, max(1, rows // (threads * FIXED_ROWS)))
 
 
 def builder_bytes(specs: Iterable[Spec]) -> int:

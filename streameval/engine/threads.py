@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
 from streameval.engine.fold import (
-    FIXED_TASKS,
     TASKS,
     Folded,
     Plan,
-    builder_bytes,
     fold,
     merge,
     run_capacity,
     task_threads,
     tasks,
+    tasks_per_thread,
 )
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
@@ -117,8 +116,8 @@ class ThreadEngine:
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task."""
-        grows = builder_bytes(plan.specs) > 1
-        most = self.threads * (TASKS if grows else FIXED_TASKS) if plan.associative else TASKS * task_threads(rows)
+        shared = self.threads * tasks_per_thread(rows, self.threads, plan.specs)
+        most = shared if plan.associative else TASKS * task_threads(rows)
         return tasks(pieces, rows, most, by_file=plan.skip, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:

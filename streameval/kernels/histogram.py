@@ -27,8 +27,7 @@ __all__ = [
     "bin_counts",
     "bin_weights",
     "edges",
-    "union",
-    "unpack",
+    "unpacked",
 ]
 
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `_COARSE`
@@ -143,18 +142,19 @@ def bin_counts(score, label, limit, packed, only, firsts, shifts):
 
 
 @jit
-def unpack(packed, only, table):
-    """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed`.
+def unpacked(packed, only, found):
+    """The counts of some bins in the tables of `bin_counts`, as an int64 array of shape (3, n_bins).
 
-    The rows of `table` are negatives, positives, and the complement of the bits of the bin's only score: `EMPTY`
-    before the first score, `MIXED` after a second.
+    Its rows are negatives, positives, and the complement of the bits of the bin's only score, or `MIXED` if it has seen
+    two.
     """
-    for b in range(packed.size):
-        if packed[b]:
-            table[0, b] += packed[b] & np.int64(0xFFFFFFFF)
-            table[1, b] += (packed[b] & ~_TWO) >> 32
-            table[2, b] = _joined(table[2, b], MIXED if packed[b] < 0 else ~only[b])
-            packed[b] = 0
+    out = np.empty((3, found.size), np.int64)
+    for i in range(found.size):
+        b = found[i]
+        out[0, i] = packed[b] & np.int64(0xFFFFFFFF)
+        out[1, i] = (packed[b] & ~_TWO) >> 32
+        out[2, i] = MIXED if packed[b] < 0 else ~only[b]
+    return out
 
 
 @jit
@@ -166,21 +166,10 @@ def _joined(mine, theirs):
 
 
 @jit
-def union(first, second):
-    """Sum of two tables of shape (3, n_bins)."""
-    out = np.empty_like(first)
-    for b in range(first.shape[1]):
-        out[0, b] = first[0, b] + second[0, b]
-        out[1, b] = first[1, b] + second[1, b]
-        out[2, b] = _joined(first[2, b], second[2, b])
-    return out
-
-
-@jit
-def absorb(table, bins, neg, pos, only):
-    """Add stored bins, each listed once, to a table of shape (3, n_bins)."""
-    for i in range(bins.size):
-        b = bins[i]
+def absorb(table, places, neg, pos, only):
+    """Add counts at some places, each listed once, to a table of shape (3, n_bins)."""
+    for i in range(places.size):
+        b = places[i]
         table[0, b] += neg[i]
         table[1, b] += pos[i]
         table[2, b] = _joined(table[2, b], only[i])

@@ -51,7 +51,7 @@ def to_histogram(state: ScoreCounts) -> ScoreHistogram:
         if spec.weighted:
             _add_weights(groups, scores, sums, errors)
     nan = state.nan_rows, state.nan_weights, state.nan_errors
-    return ScoreHistogram(spec, table, *two_sums(sums, errors), *nan)
+    return ScoreHistogram.of(spec, table, *two_sums(sums, errors), *nan)
 
 
 def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:

@@ -6,6 +6,7 @@ Bins are built directly from random groups, cut anywhere, so that the formulas a
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from truth import curve_truth, groups_auc
 
 from streameval import evaluate
+from streameval.budget import Budget
 from streameval.kernels import histogram as grid
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.catalogue import entries
@@ -37,12 +39,12 @@ METRICS = [entry.metric for entry in entries("ranking") if entry.name in BOUNDED
 class Binned(ScoreHistogram):
     """A histogram with bins of the test's own making."""
 
-    bins: ScorePart | None = None
+    part: ScorePart | None = None
 
     def totals(self) -> Totals:
         """Totals of those bins."""
-        assert self.bins is not None
-        return self.bins.total
+        assert self.part is not None
+        return self.part.total
 
 
 def binned(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: bool) -> Binned:
@@ -55,8 +57,9 @@ def binned(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
     total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(sums[1]), math.fsum(sums[0]), weighted)
     measure = (sums[1], sums[0]) if weighted else (neg, pos)
     none, rows = Totals(0, 0, 0.0, 0.0, weighted), neg + pos if weighted else None
-    bins = ScorePart(*measure, none, total, known(np.arange(len(spans), 0, -1.0)), several, rows)
-    return Binned(HistogramSpec("score", weighted=weighted), np.empty((3, 0)), *np.empty((2, 0, 2)), bins=bins)
+    part = ScorePart(*measure, none, total, known(np.arange(len(spans), 0, -1.0)), several, rows)
+    empty = HistogramSpec("score", weighted=weighted).empty()
+    return Binned(empty.spec, empty.bins, empty.table, empty.sums, empty.errors, part=part)
 
 
 COUNTS = st.one_of(st.integers(0, 3), st.integers(0, 10**12))
@@ -74,7 +77,7 @@ def _check(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
     truth = _truth(groups)
     slack = Fraction(1, 10**12) if weighted else Fraction(1, 10**15)
     for metric in METRICS:
-        result = metric.combine([metric.partial(state.bins)], state)
+        result = metric.combine([metric.partial(state.part)], state)
         expected = truth[metric.name]
         if expected is None:
             assert math.isnan(result.value)
@@ -113,7 +116,7 @@ def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
     """Where every bin holds one score the values are exact and say so."""
     state, truth = binned(groups, [True] * 12, weighted=False), _truth(groups)
     for metric in METRICS:
-        result = metric.combine([metric.partial(state.bins)], state)
+        result = metric.combine([metric.partial(state.part)], state)
         if truth[metric.name] is not None:
             assert result.exact
             assert math.isclose(result.value, float(truth[metric.name]), rel_tol=1e-14, abs_tol=1e-15)
@@ -126,7 +129,7 @@ def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
 def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
     """The intervals are as narrow as possible: the extreme orders inside the bins reach their ends."""
     state = binned(groups, cuts, weighted=False)
-    bins = state.bins
+    bins = state.part
     assert bins is not None
     whole = list(zip(bins.p.tolist(), bins.n.tolist(), (~bins.open).tolist(), strict=True))
     orders: list[list[tuple[int, int]]] = [[], []]
@@ -181,7 +184,7 @@ def test_half_widths_of_auc_are_small(name: str, dtype: type) -> None:
     if name == "few":
         assert approx.value("roc_auc") == exact.value("roc_auc")
         return
-    builder = HistogramSpec("score", {np.float32: "f4", np.float64: "f8"}[dtype]).builder(None, 1)
+    builder = HistogramSpec("score", {np.float32: "f4", np.float64: "f8"}[dtype]).builder(Budget(), 1)
     builder.update(Batch(label, None, {"score": pa.array(score)}))
     neg, pos = (column.astype(float) for column in builder.state().table[:2])
     _, ties = np.unique(score, return_counts=True)
@@ -190,7 +193,7 @@ def test_half_widths_of_auc_are_small(name: str, dtype: type) -> None:
 
 
 def test_the_grid_is_small_and_monotone() -> None:
-    """A state takes 16 MiB at most, and higher scores never fall into lower bins."""
+    """A state takes 22 MiB at most, and higher scores never fall into lower bins."""
     special = [
         -np.inf,
         -1e300,
@@ -219,7 +222,8 @@ def test_the_grid_is_small_and_monotone() -> None:
         assert np.all(np.diff(bins) >= 0)
         assert bins.min() >= 0
         assert bins.max() < grid.BINS
-    assert HistogramSpec("score").empty().table.nbytes <= 16 << 20
+    full = np.ones((3, grid.BINS), np.int64)
+    assert sys.getsizeof(ScoreHistogram.of(HistogramSpec("score"), full, *np.empty((2, 0, 2)))) <= 22 << 20
 
 
 def test_edges_enclose_the_scores_of_a_bin() -> None:
