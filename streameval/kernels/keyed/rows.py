@@ -47,11 +47,10 @@ def collect_words(words, shift, out, counts):
 
 
 @jit
-def count_pairs(first, second, width, table):
-    """Count pairs of positions in ``table[first[i] * width + second[i]]``."""
-    columns = np.uint64(width)
+def count_pairs(first, second, rows, columns, table):
+    """Count pairs of codes in ``table[rows[first[i]] + columns[second[i]]]``."""
     for i in range(first.size):
-        table[np.uint64(first[i]) * columns + np.uint64(second[i])] += np.uint32(1)
+        table[np.uint64(rows[np.uint64(first[i])] + columns[np.uint64(second[i])])] += np.uint32(1)
 
 
 @jit

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from streameval.errors import NullError
 from streameval.states.contingency.class_sizes import encode
-from streameval.states.contingency.rows import RowBuilder, distinct_pairs
+from streameval.states.contingency.pair_table import PairTable
+from streameval.states.contingency.rows import RowBuilder
 from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
@@ -78,6 +79,7 @@ class ContingencyBuilder:
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
         self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
+        self._pairs = PairTable(budget, self._capacity, self._cells.add)
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -125,9 +127,14 @@ class ContingencyBuilder:
 
     def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
         """Add rows that have both ids."""
-        clusters, classes, counts = distinct_pairs(clusters, classes)
-        columns = self.spec.row_words(clusters, classes, partition)
-        self._cells.add(*((columns, counts) if counts.size else by_run(columns)))
+        if not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, partition)):
+            self._cells.add(*by_run(self.spec.row_words(clusters, classes, partition)))
+
+    def _add_encoded(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> bool:
+        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs."""
+        ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
+        codes = [column.indices.to_numpy(zero_copy_only=False) for column in (clusters, classes)]
+        return self._pairs.add(codes, [np.column_stack(words) for words in ids])
 
     def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""
@@ -138,6 +145,7 @@ class ContingencyBuilder:
 
     def state(self) -> State:
         """The state of everything folded."""
+        self._pairs.flush()
         cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
         if self._apart is not None:
             unclassed, alone = map(KeyedCounts.built, self._apart)

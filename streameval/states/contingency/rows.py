@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from streameval.budget import fresh_array
 from streameval.kernels.jit import read_only
@@ -21,7 +20,6 @@ from streameval.kernels.keyed.rows import (
     SLOT_BITS,
     absorb_rows,
     collect_words,
-    count_pairs,
     scatter_ids,
     slots_of_rows,
 )
@@ -39,10 +37,9 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["Code", "HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
+__all__ = ["Code", "HotRows", "RowBuilder", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
-_PLACES = 2  # largest number of entries of a table of pairs, per row
 _COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
 _WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key
 
@@ -259,39 +256,6 @@ class RowBuilder:
         self._store_hot()
         self._store_items()
         return self._out.finish()
-
-
-def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array, Array]:
-    """The distinct pairs of two columns, with their rows, if both columns have short dictionaries.
-
-    Parameters
-    ----------
-    first, second : arrays of equal length without nulls
-
-    Returns
-    -------
-    first, second : the distinct pairs; the unchanged columns if a table of pairs would be larger than the rows
-    counts : int64 array of shape (n_pairs,); empty if the columns are unchanged
-
-    Examples
-    --------
-    >>> ids = pa.array(["a", "b", "a"]).dictionary_encode()
-    >>> first, second, counts = distinct_pairs(ids, ids)
-    >>> first.to_pylist(), second.to_pylist(), counts.tolist()
-    (['a', 'b'], ['a', 'b'], [2, 1])
-    """
-    if not (pa.types.is_dictionary(first.type) and pa.types.is_dictionary(second.type)):
-        return first, second, NO_COUNTS
-    width, entries = len(second.dictionary), len(first.dictionary) * len(second.dictionary)
-    if entries > _PLACES * len(first):
-        return first, second, NO_COUNTS
-    table = np.zeros(entries, np.uint32)
-    columns = (column.indices.to_numpy(zero_copy_only=False) for column in (first, second))
-    count_pairs(*(read_only(column.astype(np.int32, copy=False)) for column in columns), width, table)
-    found = np.flatnonzero(table != 0)  # takes half the time of searching numbers
-    pairs = zip(np.divmod(found, max(width, 1)), (first, second), strict=True)
-    made = (pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32)), column.dictionary) for at, column in pairs)
-    return *made, table[found].astype(np.int64)
 
 
 def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, code: Code | None = None) -> None:
