@@ -61,8 +61,7 @@ def scatter(values, codes, cursor, out):
         at = cursor[code]
         cursor[code] = at + 1
         out[np.uint64(at)] = values[i]  # unsigned: no index from the end
-        if at & (line - 1) == 0:
-            prefetch(out, at + line)
+        prefetch(out, at + line)  # for every row: whether it begins a line is unpredictable
 
 
 @jit
