@@ -1,13 +1,10 @@
-"""Memory access that numba lacks: prefetch or stream a cache line, load eight bytes, read an array by its address.
+"""Memory access that numba lacks: prefetch a cache line, load eight bytes, read an array by its address.
 
 A loop that scatters rows to a thousand places fills each cache line while it is in the second-level cache, but begins
-every line with a cache miss that stalls the store. Prefetching the next line of a place hides the miss: on 2·10⁶ rows in
-4,096 places it takes 1.3 instead of 2.8 ns a row for 64-bit words. It is prefetched again with every row: to do so only
-when a line is begun takes 2.0 ns, because the branch is unpredictable.
-
-Rows may also be gathered until they fill a line of their place, and whole lines streamed past the caches: 2.5·10⁶ rows
-of two 64-bit words in 2,048 places take 4.9 instead of 7.1 ns each. The gathered lines must fit into the second-level
-cache; for fewer than 10⁶ rows, which fit there themselves, it gains nothing.
+every line with a cache miss that stalls the store. Prefetching the next line of a place hides the miss: 2·10⁶ rows in
+4,096 places take 1.3 instead of 2.8 ns each for 64-bit words. It is prefetched again with every row: to do so only when
+a line is begun takes 2.0 ns, because the branch is unpredictable. So is the branch at the end of a line if rows are
+gathered until they fill one, to write whole lines past the caches: that takes 3.2 instead of 2.2 ns for two words.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ __all__ = [
     "lowest_bit",
     "prefetch",
     "short_at",
-    "stream_line",
-    "streamed",
     "word_at",
 ]
 
@@ -33,12 +28,12 @@ LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
 
 
-def _place(context, builder, signature, arguments, at=0):
-    """Address of an item of a contiguous array, argument `at`; the next argument is the index of the item."""
+def _place(context, builder, signature, arguments):
+    """Address of an item of a contiguous array, the first argument; the second one is the index of the item."""
     from numba.np.arrayobj import make_array
 
-    items = make_array(signature.args[at])(context, builder, arguments[at])
-    return builder.gep(items.data, [arguments[at + 1]])
+    items = make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.gep(items.data, [arguments[1]])
 
 
 def _read_at(bits, *, packed=False, floating=False):
@@ -86,53 +81,6 @@ def prefetch(_typing, array, _number):
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
-
-
-@intrinsic
-def stream_line(_typing, array, _number, _lines, _start):
-    """Copy eight words to a cache line of a uint64 array, past the caches; `streamed` must follow after the last line.
-
-    The line of item ``array[number]`` receives ``lines[start : start + 8]``; the item must lie at its beginning.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streameval.budget import fresh_array
-    >>> from streameval.kernels.jit import jit
-    >>> @jit
-    ... def one(lines, out):
-    ...     stream_line(out, 8, lines, 1)
-    ...     streamed()
-    >>> out = fresh_array((16,), np.uint64)
-    >>> one(np.arange(9, dtype=np.uint64), out)
-    >>> out[8:].tolist()
-    [1, 2, 3, 4, 5, 6, 7, 8]
-    """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(context, builder, signature, arguments):
-        line = ir.VectorType(ir.IntType(64), LINE // 8).as_pointer()
-        to, of = _place(context, builder, signature, arguments), ir.Constant(ir.IntType(32), 1)
-        given = _place(context, builder, signature, arguments, 2)
-        words = builder.load(builder.bitcast(given, line), align=8)
-        stored = builder.store(words, builder.bitcast(to, line), align=LINE)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([of]))
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, _lines, types.intp), generate
-
-
-@intrinsic
-def streamed(_typing):
-    """Wait until all streamed lines can be seen by other threads; see `stream_line`."""
-    from numba import types
-
-    def generate(context, builder, _signature, _arguments):
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 @intrinsic

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import jit
 from streameval.kernels.keys import MIX
-from streameval.kernels.prefetch import LINE, stream_line, streamed
+from streameval.kernels.prefetch import LINE, prefetch
 
 __all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "count_pairs", "scatter_ids", "slots_of_rows"]
 
@@ -92,10 +92,8 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
 
 
 @jit
-def scatter_ids(words, rest, further, coded, code, shift, starts, lines, out, out_rest):
-    """Write the mixed word and the further words of each row to its bucket, which begins at ``starts[bucket]``.
-
-    The last rows of each bucket are gathered in a line of its own, from where they are written eight at a time.
+def scatter_ids(words, rest, further, coded, code, shift, cursor, out, out_rest):
+    """Write the mixed word and the further words of each row to the cursor of its bucket, stably; `cursor` advances.
 
     Parameters
     ----------
@@ -103,48 +101,19 @@ def scatter_ids(words, rest, further, coded, code, shift, starts, lines, out, ou
     coded : tuple of one item if the last column of `rest`, a code, is to replace bits of the mixed word that its bucket
         determines; else empty
     code : uint64, these bits and the lowest of them
-    lines : uint64 array of 8 · (1 + n_further) items for each bucket, for gathering rows
-    out, out_rest : uint64 arrays of shape (n,) and (n, n_further) that begin with a cache line
+    out, out_rest : uint64 arrays of shape (n,) and (n, n_further)
     """
-    columns, cursor, more = len(further), starts.copy(), out_rest.reshape(-1)
-    width = np.uint64(_LINE_WORDS * (1 + columns))
+    columns, more = len(further), out_rest.reshape(-1)
     for i in range(words.size):
         word = words[i] * _MIX
         bucket = word >> shift
         if len(coded):
             word = (word & ~code[0]) | (rest[i, columns] << code[1])
-        line, at = bucket * width, cursor[bucket]
-        slot = np.uint64(at & (_LINE_WORDS - 1))
-        if slot == 0 and at > starts[bucket]:  # the line was filled a while ago, so that it is read without delay
-            _write_line(lines, line, starts[bucket], at - _LINE_WORDS, columns, out, more)
+        at = cursor[bucket]
         cursor[bucket] = at + 1
-        lines[line + slot] = word
+        out[np.uint64(at)] = word
+        prefetch(out, at + _LINE_WORDS)
+        first = np.uint64(at) * np.uint64(columns)
         for c in range(columns):
-            lines[line + np.uint64(_LINE_WORDS) + slot * np.uint64(columns) + np.uint64(c)] = rest[i, c]
-    for bucket in range(starts.size):
-        first = (cursor[bucket] - 1) & ~(_LINE_WORDS - 1)
-        for at in range(max(first, starts[bucket]), cursor[bucket]):
-            _write_row(lines, np.uint64(bucket) * width, at, columns, out, more)
-    streamed()
-
-
-@inlined
-def _write_line(lines, line, start, first, columns, out, more):
-    """Write the eight gathered rows from row `first` on; those before `start` belong to the previous bucket."""
-    if first >= start:
-        stream_line(out, first, lines, line)
-        for c in range(columns):
-            stream_line(more, first * columns + c * _LINE_WORDS, lines, line + (1 + c) * _LINE_WORDS)
-    else:
-        for at in range(start, first + _LINE_WORDS):
-            _write_row(lines, line, at, columns, out, more)
-
-
-@inlined
-def _write_row(lines, line, at, columns, out, more):
-    """Write one gathered row."""
-    slot = np.uint64(at & (_LINE_WORDS - 1))
-    out[np.uint64(at)] = lines[line + slot]
-    for c in range(columns):
-        given = line + np.uint64(_LINE_WORDS) + slot * np.uint64(columns) + np.uint64(c)
-        more[np.uint64(at) * np.uint64(columns) + np.uint64(c)] = lines[given]
+            more[first + np.uint64(c)] = rest[i, c]
+            prefetch(more, np.int64(first) + (c + 1) * _LINE_WORDS)

@@ -24,7 +24,6 @@ from streameval.kernels.keyed.rows import (
     slots_of_rows,
 )
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.kernels.prefetch import LINE
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.ids import SHIFT
@@ -284,9 +283,8 @@ def _partitioned(
     columns = rest.shape[1] - (code is not None)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     out, more = fresh_array(words.shape, np.uint64), fresh_array((words.size, columns), np.uint64)
-    lines = fresh_array((ID_BUCKETS * LINE * (1 + columns) // 8,), np.uint64)
     coded = () if code is None else (0,)
     form = tuple(range(columns)), coded, tuple(code or _NO_CODE), SHIFT
-    scatter_ids(words, rest, *form, starts[:-1], lines, out, more)
+    scatter_ids(words, rest, *form, starts[:-1].copy(), out, more)
     found = np.flatnonzero(sizes)
     return (2 * found).astype(np.uint32), np.append(starts[found], words.size), out, more
