@@ -71,13 +71,11 @@ class HotKeys:
         """The hot keys of some rows; None if these keys have too few rows. Codes from `known` on are of NaN scores."""
         step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
-        keys = np.column_stack((whole_keys(words, codes), rest))
-        whole = keys[:, 0].copy()
-        for column in rest.T:  # a hash collision makes the sample only slightly wrong
-            whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # if hardly any are equal, no key is hot
-        if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:
+        few = slice(None, None, 4 if 2 * words.size > _SAMPLE else 1)
+        some = np.sort(_hashed(words[few], rest[few], codes[few])[1])
+        if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:  # hardly any are equal: no key is hot
             return None
+        keys, whole = _hashed(words, rest, codes)
         ordered = np.sort(whole)
         if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * worth < words.size:
             return None
@@ -131,6 +129,15 @@ class HotKeys:
         slots, labels = slots[order], labels[order]
         keys = self._keys[slots]
         return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), tally[slots, labels]
+
+
+def _hashed(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
+    """Keys as a uint64 array of shape (n, words), and a hash of each; a collision makes a sample only slightly wrong."""
+    keys = np.column_stack((whole_keys(words, codes), rest))
+    whole = keys[:, 0].copy()
+    for column in rest.T:
+        whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
+    return keys, whole
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
