@@ -15,7 +15,7 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.kernels.prefetch import word_at
+from streameval.kernels.prefetch import prefetch_at, word_at
 from streameval.kernels.singletons import Addresses
 
 __all__ = ["LARGEST", "table_bits", "tally_clusters"]
@@ -31,6 +31,7 @@ _MARKS = 4  # least number of slots per marked row
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
 _ALONE = np.uint8(1)
 _FULL = 1 << 32  # rows in a bucket; the table has 32 bits for the rows of a label
+_AHEAD = 384  # words by which rows are prefetched, since the pieces of a bucket are short
 _REPEATS = 4  # mean rows per key from which the next bucket is not searched for singletons
 
 
@@ -166,6 +167,7 @@ def _mark(rows, b, total, marks):
     for r in range(words.size):
         column, again = words[r], np.uint8(counts[r] != 0)  # a count stands for several rows
         for i in range(starts[r, 2 * b], starts[r, 2 * b + 2]):
+            prefetch_at(column, i + _AHEAD)
             slot = (word_at(column, i) << _BUCKET_BITS) >> shift
             marks[slot] = _ALONE + (np.uint8(marks[slot] != 0) | again)
     return shift
@@ -184,6 +186,8 @@ def _keep(rows, further, code, shift, marks, kept, stop):
         word_column, rest_column, count_column = words[r], rest[r], counts[r]
         for i in range(starts[r, code], starts[r, code + 1]):
             word = word_at(word_column, i)
+            if columns:
+                prefetch_at(rest_column, i * columns + _AHEAD)
             kept_words[stop] = word
             if kept_counts.size:
                 kept_counts[stop] = word_at(count_column, i) if count_column else _ONE
@@ -212,6 +216,9 @@ def _count(rows, further, b, total, table, clean, used):
         for r in range(words.size):
             word_column, rest_column, count_column = words[r], rest[r], counts[r]
             for i in range(starts[r, code], starts[r, code + 1]):
+                prefetch_at(word_column, i + _AHEAD)
+                if columns:
+                    prefetch_at(rest_column, i * columns + _AHEAD)
                 key = (word_at(word_column, i) << _ONE) | _ONE
                 hashed = key
                 for c in range(columns):
