@@ -1,10 +1,10 @@
 """Count the clusters of whole buckets by size, directly from the segments, without gathering or sorting rows.
 
 A bucket fits into the second-level cache and is read twice. The first pass counts the rows of each slot in a byte that
-saturates at 2; there are at least four slots per row. In the second pass, a row that is alone in its slot is a
-singleton and is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter
-the table, and the table stays small. If the last bucket had hardly any singletons and few clusters, all rows go to the
-table.
+saturates at 2; there are at least four slots per row, and eight as long as all slots fit into the cache as well. In the
+second pass, a row that is alone in its slot is a singleton and is only counted; the other rows are gathered and then
+counted in a hash table. So singletons never enter the table, and the table stays small. If the last bucket had hardly
+any singletons and few clusters, all rows go to the table.
 
 The loops neither make nor slice arrays: each array would take as long to compile as a loop over it.
 """
@@ -28,6 +28,7 @@ _ZERO, _ONE, _TWO, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3
 _LOW = np.uint64((1 << 32) - 1)
 _WORD_BITS, _TOP, _LAST_BUCKET_BIT = np.uint64(64), np.uint64(63), ID_BUCKETS.bit_length() - 2
 _MARKS = 4  # least number of slots per marked row
+_CACHED = 1 << 18  # bytes of slots up to which there are twice as many, so that fewer singletons share one
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
 _ALONE = np.uint8(1)
 _FULL = 1 << 32  # rows in a bucket; the table has 32 bits for the rows of a label
@@ -71,8 +72,9 @@ def tally_clusters(
     lengths = most + 1, (most + 1) * (words - 1), most + 1 if counted.any() else 0
     kept = tuple(np.empty(length, np.uint64) for length in lengths)
     places = (np.array([column.ctypes.data if column.size else 0], np.uint64) for column in kept)
+    marks = np.empty(max(_slots(_MARKS * most), min(_slots(2 * _MARKS * most), _CACHED)), np.uint8)
     stop, found, mixed = _tally(
-        rows, items, (0,) * (words - 1), first, clusters, positives, np.empty(_slots(_MARKS * most), np.uint8),
+        rows, items, (0,) * (words - 1), first, clusters, positives, marks,
         kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (1 + words), np.uint64),
         np.empty(most, np.uint64), large, start, ids, facts,
     )  # fmt: skip
@@ -160,7 +162,7 @@ def _rows_in(rows, b, total):
 def _mark(rows, b, total, marks):
     """Count the rows of each slot, up to 2; returns by how many bits words are shifted to give their slots."""
     starts, words, _, counts = rows
-    bits = table_bits(_MARKS * total)
+    bits = max(table_bits(_MARKS * total), min(table_bits(2 * _MARKS * total), table_bits(_CACHED)))
     shift = _WORD_BITS - bits
     for slot in range(np.int64(_ONE << bits)):
         marks[slot] = 0

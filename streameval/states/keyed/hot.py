@@ -132,7 +132,7 @@ class HotKeys:
 
 
 def _hashed(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
-    """Keys as a uint64 array of shape (n, words), and a hash of each; a collision makes a sample only slightly wrong."""
+    """Keys as a uint64 array of shape (n, words), and hashes of them; a collision hardly changes a sample."""
     keys = np.column_stack((whole_keys(words, codes), rest))
     whole = keys[:, 0].copy()
     for column in rest.T:
