@@ -53,7 +53,7 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     glances = range(0, rows - _GLANCE + 1, max(_GLANCE, rows // _GLANCES))
     if rows < LONG_RUN or not all(_has_long_runs([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
-    starts = np.empty(rows // LONG_RUN, np.int64)
+    starts = np.empty(rows // LONG_RUN + 1, np.int64)
     runs = find_runs(tuple(read_only(np.ascontiguousarray(column)) for column in columns), starts)
     return None if runs < 0 else starts[:runs]
 
