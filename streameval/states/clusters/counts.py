@@ -23,7 +23,7 @@ from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_id
-from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
+from streameval.kernels.keys import ID_BUCKETS, encode_counts, encode_id, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, blocks_of
@@ -35,7 +35,7 @@ from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts, 
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled
-from streameval.states.keyed.ids import SHIFT, id_codes, id_type, id_words, identify, mixed
+from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type", "null_rows_by_block"]
 
 _REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
+_AT_ONCE = 1 << 14  # ids with counts that are encoded at a time, so that they stay in the cache
 _ENTRIES = 1 << 16  # smallest number of counted entries that are collected at a time
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
@@ -203,11 +204,11 @@ class _ClusterBuilder:
 
     def _add_counted(self, first: Array, rest: Array, table: tuple[Array, Array]) -> None:
         """Add ids with their negatives and positives."""
-        words = mixed(first)
-        for value, counts in enumerate(table):
-            used = np.flatnonzero(counts)
-            codes = id_codes(words[used], value)
-            self._counted.add_items(words[used], codes, rest[used], counts[used], NO_WEIGHTS)
+        ids, neg, pos = (read_only(np.ascontiguousarray(column)) for column in (first, *table))
+        for start in range(0, ids.size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            words, codes, counts, of = encode_counts(ids[part], neg[part], pos[part], SHIFT)
+            self._counted.add_items(words, codes, rest[part][of] if rest.shape[1] else None, counts, NO_WEIGHTS)
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
