@@ -14,7 +14,7 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "clear_marks", "emit_others", "separate", "shared_rows", "size_of"]
+__all__ = ["SLOTS", "Addresses", "clear_marks", "emit_others", "mark_others", "separate", "shared_rows", "size_of"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -57,6 +57,15 @@ def clear_marks(marks, size):
         bits += 1
     marks[: 1 << bits] = 0
     return np.uint64(64 - bits)
+
+
+@step
+def mark_others(others, b, marks, shift):
+    """Mark the slots of the items of label 0 in bucket b as if two rows had each."""
+    for r in range(others.starts.shape[0]):
+        word_column = others.words[r]
+        for i in range(others.starts[r, 2 * b], others.starts[r, 2 * b + 1]):
+            marks[(word_at(word_column, i) << _BUCKET_BITS) >> shift] = 2
 
 
 @step
@@ -107,10 +116,7 @@ def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, l
     for b in range(kept.size - 1):
         kept[b] = found
         shift = clear_marks(marks, size_of(rows, b))
-        for r in range(others.starts.shape[0]):
-            word_column = others.words[r]
-            for i in range(others.starts[r, 2 * b], others.starts[r, 2 * b + 1]):
-                marks[(word_at(word_column, i) << _BUCKET_BITS) >> shift] = 2
+        mark_others(others, b, marks, shift)
         found, alone = separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone)
     kept[kept.size - 1] = found
     return np.int64(found)

@@ -20,6 +20,7 @@ from streameval.states.contingency.cells import interval_items, numbered
 from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
+from streameval.states.contingency.whole_classes import whole_classes
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
 _SMALL = 1 << 16  # sizes below this are numbered by themselves, if there are many
+_MANY = 32  # items of a bucket, on average, from which reading them in place is faster than gathering them
 _ENTRIES, _LEAST = 8, 1 << 10  # largest number of such numbers: for each size, or at least this
 
 
@@ -51,6 +53,8 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     start, stop = interval
     if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
         return _giant_classes(cells, start, watcher)
+    if watcher is None and cells.sizes()[start:stop].sum() >= _MANY * (stop - start):
+        return _whole_classes(cells, interval, budget)
     if watcher is not None and watcher.every:
         row, alone = cells.rows.gather(start, stop)[0], 0
     else:
@@ -73,6 +77,19 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
         watcher.alone(alone)
     lone = Summary(classes=Sizes.repeat(1, alone), row_maxima=alone)
     return summarize_classes(totals, maxima).merge(lone, known, _singles(singles, totals, alone))
+
+
+def _whole_classes(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
+    """Classes of an interval, and their cells, which no watcher sees."""
+    found = whole_classes(cells, interval, budget)
+    (r, c, n, times), (large, *others), (sizes, classes, singles) = found.small, found.large, found.sizes
+    small = np.arange(1 + max(int(r.max(initial=0)), int(c.max(initial=0))))
+    numbers, totals = _numbered_sizes(large)
+    return Summary(classes=Sizes.of(sizes, classes), row_maxima=found.maxima).merge(
+        _singles(singles, sizes),
+        summarize_cells(r, c, n, small, small, times),
+        known_cells(numbers, others[1], totals, others[0], others[2] if cells.others.counted else None),
+    )
 
 
 def _ids(keys: Array, which: Array) -> Array:

@@ -17,8 +17,9 @@ stored once with a multiplicity.
 Unless a watcher asks for the ids of clusters, or rows lack a class, the first pass reads rows where they lie in the
 segments (`streameval.states.contingency.whole_clusters`); otherwise they are gathered.
 
-The second pass is in `streameval.states.contingency.pass_by_class`. Both are pure functions of an interval; partial
-summaries add up to the same bits in any order.
+The second pass is in `streameval.states.contingency.pass_by_class`; where cells are many and no watcher sees them, they
+are read where they lie as well (`streameval.states.contingency.whole_classes`). Both are pure functions of an interval;
+partial summaries add up to the same bits in any order.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["Cells", "whole_clusters"]
+__all__ = ["Cells", "lent", "whole_clusters"]
 
 _CELLS = 1 << 17  # rows whose cells the third-level cache holds
 _FEW = 1 << 13  # rows below which new arrays cost no more than lent ones
@@ -90,7 +90,7 @@ def whole_clusters(
         most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
     with (
         _bucket_arrays(int(items.max(initial=0)), keys, budget, counted=bool(places.at.counts.any())) as own,
-        _lent(
+        lent(
             budget, most, ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
         ) as out,
     ):
@@ -108,14 +108,14 @@ def _bucket_arrays(rows: int, keys: Keys, budget: Budget, *, counted: bool) -> I
     """Arrays for the largest bucket."""
     width = sum(keys)
     shapes = ((width + 2,), np.uint64), ((keys.class_ + 2,), np.uint64), ((), np.uint64), ((width - 1,), np.uint64)
-    with _lent(budget, rows, *shapes, ((), np.int64)) as (clusters, strays, words, rest, counts):
+    with lent(budget, rows, *shapes, ((), np.int64)) as (clusters, strays, words, rest, counts):
         marks = np.empty(SLOTS << max(rows - 1, 0).bit_length(), np.uint8)
         slots = slots_for(np.array([0, rows]))
         yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])
 
 
 @contextmanager
-def _lent(budget: Budget, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
+def lent(budget: Budget, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
     """Arrays with room for some rows and one more, which are lent again if as many rows or a few more are wanted."""
     if rows < _FEW:
         yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
