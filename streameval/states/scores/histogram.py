@@ -141,7 +141,7 @@ class _HistogramBuilder:
 
     def _counted(self) -> ScoreHistogram:
         """The state of the rows in the tables."""
-        found = np.flatnonzero(self._packed)
+        found = np.flatnonzero(self._packed != 0)  # takes half the time of searching numbers
         table = unpacked(self._packed, self._only, found)
         sums, errors = ((each[found] if self.spec.weighted else each) for each in (self._sums, self._errors))
         missing = rounded_sides(self._nan_weights)
