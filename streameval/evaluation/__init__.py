@@ -187,8 +187,8 @@ def evaluate(
         scores of each block, which takes the memory of a second exact state. If the bins are too coarse for an
         interval, it is null, with the reason.
     approx : bool
-        Count scores in a fixed histogram (16 MiB per score) instead of keeping every distinct score. Each result then
-        has an interval that always contains the exact value.
+        Count scores in a fixed histogram (21 MiB per score at most, 42 with weights) instead of keeping every distinct
+        score. Each result then has an interval that always contains the exact value.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
         quantile bins, with a bound on the error of the bins and the standard error of the sample

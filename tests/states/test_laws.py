@@ -56,7 +56,7 @@ DATA = Path(__file__).parents[1] / "data" / "states"
 
 
 def examples(subject: Subject, most: int) -> int:
-    """Tables to draw: few where states are histograms of 16 MiB, one where each group has a histogram."""
+    """Tables to draw: few where builders have tables of 11 MiB, one where each group has a histogram."""
     if isinstance(getattr(subject.spec, "inner", None), HistogramSpec):
         return 1
     return min(most, 3) if isinstance(subject.spec, HistogramSpec) else most

@@ -70,6 +70,11 @@ class HistogramSpec(MissingScores):
     nan: str = "error"
 
     @property
+    def largest(self) -> int:
+        """Bytes of a state whose bins all hold scores."""
+        return BINS * (64 if self.weighted else 32)
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table."""
         names = ["bin", "negatives", "positives", "only"]
@@ -121,15 +126,15 @@ class _HistogramBuilder:
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
 
     def update(self, batch: Batch) -> None:
+        if self._rows + batch.label.size > _PACKED_ROWS:  # before nulls are counted, which are refused below
+            self._full.append(self._counted())
+            self._clear()
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
         values = numbers(array, self.spec.type)
         unit = 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else 1.0
         values = read_only(values / unit if self.spec.type[0] == "d" else values)
         label = read_only(label)
-        if self._rows + len(values) > _PACKED_ROWS:
-            self._full.append(self._counted())
-            self._clear()
         self._rows += len(values)
         tables = self._packed, self._only
         self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
