@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval
-_PARTS = 16  # least number of intervals for many threads, if there are many items
+_PARTS = 4  # least number of intervals for each thread, if there are many items
 _WORTH = 1 << 17  # items of an interval that outweigh the cost of its arrays and calls
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget per item: the memory of intervals in several threads, with reserve
@@ -102,7 +102,7 @@ class ClassCells:
         """Intervals of classes that the second pass can take independently, of all buckets or of those in `within`."""
         start, stop = within or (0, self.rows.layout.buckets)
         sizes = self.sizes()[start:stop]
-        room = parted(int(sizes.sum()), interval_items(budget))
+        room = parted(int(sizes.sum()), interval_items(budget), budget.threads)
         return [(start + a, start + b) for a, b in cut(sizes, room)]
 
     def sizes(self) -> Array:
@@ -116,15 +116,15 @@ def interval_items(budget: Budget) -> int:
     return min(max(budget.limit // _SHARE, least), most)
 
 
-def parted(items: int, room: int) -> int:
-    """Items of an interval if `room` fit, fewer if these would make too few intervals for many threads.
+def parted(items: int, room: int, threads: int) -> int:
+    """Items of an interval if `room` fit, fewer if these would make too few intervals for the threads.
 
     Examples
     --------
-    >>> parted(1 << 20, 1 << 22), parted(100, 1 << 22)
-    (131072, 131072)
+    >>> parted(1 << 22, 1 << 22, 2), parted(1 << 22, 1 << 22, 64), parted(100, 1 << 22, 2)
+    (524288, 131072, 131072)
     """
-    return min(room, max(items // _PARTS, _WORTH))
+    return min(room, max(items // (_PARTS * threads), _WORTH))
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:

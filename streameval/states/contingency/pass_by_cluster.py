@@ -211,7 +211,7 @@ class FirstPass:
 def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
     """Intervals of clusters for the first pass: as few as many threads allow."""
     room, items = interval_items(budget), int(keyed.items.sum())
-    return keyed.intervals(min(max(items // 32, parted(items, room)), RUN * room))
+    return keyed.intervals(min(max(items // 32, parted(items, room, budget.threads)), RUN * room))
 
 
 def by_cluster(

@@ -110,7 +110,8 @@ class CellSweep:
     def _tasks(self) -> list[list[Interval]]:
         """Intervals of clusters for each task: few tasks, since each collects the cells of every group."""
         least, count = _OF_SHARD * len(self._rows), max(1, self._count)
-        shards = self.cells.keyed.intervals(min(self._room, max(parted(self._items, self._room), least)))
+        room = max(parted(self._items, self._room, self.budget.threads), least)
+        shards = self.cells.keyed.intervals(min(self._room, room))
         cuts = [len(shards) * i // count for i in range(count + 1)]
         return [shards[a:b] for a, b in pairwise(cuts) if a < b]
 
