@@ -194,16 +194,16 @@ class ScoreHistogram(Small):
         """The state of a table that has every bin of the grid."""
         bins = np.flatnonzero(table[2] != EMPTY)
         sums, errors = ((each[bins] if spec.weighted else each) for each in (sums, errors))
-        return cls(spec, bins, table[:, bins], sums, errors, *nan)
+        return cls(spec, bins, table.take(bins, axis=1), sums, errors, *nan)
 
     def merge(self, other: ScoreHistogram) -> ScoreHistogram:
         """Counts of both inputs."""
         mergeable(self, other)
         none = np.empty((0, 0), np.uint64)
-        bins, _, mine, theirs = align(self.bins, none, other.bins, none)
+        bins, _, mine, theirs = align(read_only(self.bins), none, read_only(other.bins), none)
         table = np.zeros((3, bins.size), np.int64)
         for state, places in ((self, mine), (other, theirs)):
-            absorb(table, places, *state.table)
+            absorb(table, read_only(places), *read_only(state.table))
         missing = added((self.nan_weights, self.nan_errors), (other.nan_weights, other.nan_errors))
         sums = added(self._spread(mine, bins.size), other._spread(theirs, bins.size))
         return ScoreHistogram(self.spec, bins, table, *sums, self.nan_rows + other.nan_rows, *missing)

@@ -14,7 +14,7 @@ import pytest
 from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.evaluation import explain
-from streameval.kernels.histogram import BINS
+from streameval.kernels.histogram import BINS, absorb
 from streameval.states.protocol import Batch
 from streameval.states.scores import histogram
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
@@ -79,3 +79,18 @@ def test_a_plan_says_how_large_a_histogram_may_be(weight: str | None) -> None:
     sums = np.ones((2, BINS if weight else 0, 2))
     full = ScoreHistogram.of(HistogramSpec("score", weighted=bool(weight)), np.ones((3, BINS), np.int64), *sums)
     assert 0 <= sys.getsizeof(full) - planned.bytes < 100
+
+
+def test_loops_are_compiled_once_wherever_states_come_from() -> None:
+    """States that were folded, merged, stored or sent pass arrays of the same types."""
+    spec, score = HistogramSpec("score"), np.arange(64, dtype=np.float32)
+    builder = spec.builder(Budget(), 1)
+    builder.update(Batch(np.zeros(64, np.uint8), None, {"score": pa.array(score)}))
+    state = builder.state()
+    stored = spec.from_arrow(state.header(), state.to_arrow(), Budget())
+    sent: list[bytes] = []
+    data = pickle.dumps(state, protocol=5, buffer_callback=lambda buffer: sent.append(bytes(buffer)))
+    arrays = [array for each in (state, state.merge(stored), stored) for array in (each.bins, *each.table)]
+    assert all(array.flags.c_contiguous for array in arrays)
+    assert state.merge(pickle.loads(data, buffers=sent)) == stored.merge(stored)
+    assert len(absorb.made().overloads) == 1
