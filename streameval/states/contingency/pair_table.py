@@ -26,6 +26,7 @@ __all__ = ["PairTable"]
 
 _ENTRIES = 2  # largest number of entries of the table, per row
 _IDS = 8  # ids of a column number at most 1/8 of the largest table, since their words are kept
+_FEW = 1 << 10  # entries that a dictionary may have for fewer rows, since all entries are numbered for each batch
 _ROWS = 1 << 32  # an entry counts fewer rows
 _SLAB = 1 << 17  # entries whose pairs are stored together
 
@@ -60,10 +61,14 @@ class PairTable:
         self._rows = 0
 
     def may_take(self, first: pa.Array, second: pa.Array) -> bool:
-        """Whether two columns are encoded, by dictionaries whose pairs fit into the table that their rows allow."""
+        """Whether two columns are encoded, by dictionaries whose pairs fit into the table that their rows allow.
+
+        A dictionary that has many entries for few rows, most of them unused, is not taken.
+        """
         if not (pa.types.is_dictionary(first.type) and pa.types.is_dictionary(second.type)):
             return False
-        return self._allows((len(first.dictionary), len(second.dictionary)), len(first))
+        shape = len(first.dictionary), len(second.dictionary)
+        return max(shape) <= max(len(first), _FEW) and self._allows(shape, len(first))
 
     def _allows(self, shape: tuple[int, int], rows: int) -> bool:
         """Whether the table may have a shape after some more rows."""

@@ -63,3 +63,13 @@ def test_batches_share_a_table_though_their_dictionaries_differ() -> None:
         builder.update(Batch(np.zeros(rows, np.uint8), None, columns, "a"))
     cells = builder.state().cells
     assert (cells.rows.sum(), cells.items.sum() <= 900) == (2020, True)
+
+
+def test_a_dictionary_with_more_entries_than_rows_is_not_numbered() -> None:
+    """Chunks of a table share a dictionary of many entries, which each of them would number again."""
+    rows = pa.array(np.arange(6_000) % 3_000).dictionary_encode()
+    few = pa.array(np.arange(6_000) % 2).dictionary_encode()
+    table = PairTable(Budget(), 1 << 20, lambda *_: None)
+    assert table.may_take(rows, few)
+    assert not table.may_take(rows.slice(0, 2_000), few.slice(0, 2_000))
+    assert table.may_take(few.slice(0, 2), few.slice(0, 2))
