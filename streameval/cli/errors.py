@@ -98,12 +98,16 @@ class _Interrupt:
         self._untold = threading.Semaphore()
 
     def __call__(self, _number: int, _frame: Any) -> None:
-        """Raise `KeyboardInterrupt`, and start the timer that ends the process if it keeps running."""
-        if not self.heard:
-            self.heard = True
-            last = threading.Timer(_LOST, self._end)
-            last.daemon = True
-            last.start()
+        """Raise `KeyboardInterrupt`, and start the timer that ends the process if it keeps running.
+
+        Further interrupts are ignored, since one that comes while the process ends would show a traceback.
+        """
+        if self.heard:
+            return
+        self.heard = True
+        last = threading.Timer(_LOST, self._end)
+        last.daemon = True
+        last.start()
         raise KeyboardInterrupt
 
     def tell(self) -> NoReturn:

@@ -146,6 +146,31 @@ def test_an_interrupt_while_classes_are_made_shows_no_traceback(tmp_path: Path) 
     assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
 
 
+TWICE = """
+import os, signal, sys
+import click
+import streameval.cli.store as verbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupted(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+verbs.opened_store = interrupted
+echo = click.echo
+def told(*args, **options):
+    echo(*args, **options)
+    interrupted()
+click.echo = told
+from streameval.cli import main
+main(["show", "store"])
+"""
+
+
+def test_a_second_interrupt_shows_no_traceback(tmp_path: Path) -> None:
+    """It came while the process was ending: after its line, a traceback was printed."""
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
+
+
 WRITES = """
 import os, signal, sys, time
 import streameval.store.nights.fold as fold
