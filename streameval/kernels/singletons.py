@@ -14,9 +14,20 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "clear_marks", "emit_others", "mark_others", "separate", "shared_rows", "size_of"]
+__all__ = [
+    "LONELY",
+    "Addresses",
+    "clear_marks",
+    "emit_others",
+    "mark_others",
+    "marks_for",
+    "separate",
+    "shared_rows",
+    "size_of",
+]
 
-SLOTS = 8  # for each row of the largest bucket, at least
+LONELY = 2  # singletons are removed first if they were at least 1/2 of the items of the bucket before
+_SLOTS = 8  # for each row of the largest bucket, at least
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _HALF = np.uint64(32)
@@ -46,14 +57,25 @@ def size_of(rows, b):
     return size
 
 
+def marks_for(rows: int) -> np.ndarray:
+    """An array with room for the marks of the largest bucket, which has `rows` rows.
+
+    Examples
+    --------
+    >>> marks_for(0).size, marks_for(1000).size
+    (8, 8192)
+    """
+    return np.empty(_SLOTS << max(rows - 1, 0).bit_length(), np.uint8)
+
+
 @step
 def clear_marks(marks, size):
     """Clear the marks for a bucket of `size` rows; returns by how many bits a word is shifted to its slot.
 
-    There are at least `SLOTS` slots per row. The bits of a word below those of the bucket choose its slot.
+    There are at least `_SLOTS` slots per row. The bits of a word below those of the bucket choose its slot.
     """
     bits = 3
-    while (1 << bits) < SLOTS * size:
+    while (1 << bits) < _SLOTS * size:
         bits += 1
     marks[: 1 << bits] = 0
     return np.uint64(64 - bits)

@@ -139,13 +139,6 @@ main(["show", "store"])
 """
 
 
-def test_an_interrupt_while_classes_are_made_shows_no_traceback(tmp_path: Path) -> None:
-    """Modules are imported while a command runs, and Python may wrap what is raised there in another error."""
-    done = subprocess.run([sys.executable, "-c", WRAPPED], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
-    assert done.returncode == 130
-    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
-
-
 TWICE = """
 import os, signal, sys
 import click
@@ -164,9 +157,10 @@ main(["show", "store"])
 """
 
 
-def test_a_second_interrupt_shows_no_traceback(tmp_path: Path) -> None:
-    """It came while the process was ending: after its line, a traceback was printed."""
-    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
+@pytest.mark.parametrize("script", [WRAPPED, TWICE], ids=["while classes are made", "again while the process ends"])
+def test_an_interrupt_shows_no_traceback(script: str, tmp_path: Path) -> None:
+    """Python may wrap an interrupt in another error, and a second one came after the line of the first."""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
     assert done.returncode == 130
     assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
 

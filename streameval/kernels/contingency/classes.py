@@ -18,7 +18,7 @@ import numpy as np
 from streameval.kernels.contingency.tables import FIRST_BITS, cleared, crowded, find_or_last, grown
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import word_at
-from streameval.kernels.singletons import clear_marks, mark_others, separate, size_of
+from streameval.kernels.singletons import LONELY, clear_marks, mark_others, separate, size_of
 
 __all__ = ["ClassArrays", "Tallies", "tally_classes"]
 
@@ -26,7 +26,6 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
-_LONELY = 2  # singletons are removed first if they were at least 1/2 of the rows of the bucket before
 
 
 class ClassArrays(NamedTuple):
@@ -113,7 +112,7 @@ def tally_classes(rows, others, start, stop, further, width, packed, bits, own, 
         out.singles[1] += np.int64(alone)
         maxima += alone
         cells = _add_cells(others, b, further, width, packed, bits, own, out, cells)
-        lonely = np.int64(once + alone) * _LONELY >= singles > 0
+        lonely = np.int64(once + alone) * LONELY >= singles > 0
     return np.int64(cells), np.int64(classes), np.int64(maxima)
 
 

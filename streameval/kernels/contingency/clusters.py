@@ -18,13 +18,12 @@ import numpy as np
 from streameval.kernels.contingency.tables import FIRST_BITS, cleared, crowded, find_or_last, grown, hash_at
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import word_at
-from streameval.kernels.singletons import clear_marks, separate, size_of
+from streameval.kernels.singletons import LONELY, clear_marks, separate, size_of
 
 __all__ = ["BucketArrays", "CellArrays", "cluster_cells"]
 
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
-_LONELY = 2  # singletons are removed first if they were at least 1/2 of the items of the bucket before
 
 
 class BucketArrays(NamedTuple):
@@ -104,7 +103,7 @@ def cluster_cells(rows, start, stop, cluster, class_, packed, own, out):
         else:
             found, stray, bits = _group_bucket(rows, b, size, cluster, class_, own, bits)
         at, alone, big, maxima = _emit_clusters(found, cluster, class_, packed, own, out, at, alone, big, maxima)
-        lonely = np.int64(alone - before) * _LONELY >= size
+        lonely = np.int64(alone - before) * LONELY >= size
         if stray:
             stray, stray_bits = _merge_strays(stray, class_, own, stray_bits)
             at, maxima = _emit_strays(stray, cluster, class_, packed, own, out, at, maxima)

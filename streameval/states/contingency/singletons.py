@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.singletons import SLOTS, shared_rows
+from streameval.kernels.singletons import marks_for, shared_rows
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS, Side
 
@@ -41,7 +41,7 @@ def without_singletons(
     places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
     sizes = np.diff(places.at.starts).sum(axis=0)[::2]
     size = int(sizes.sum())
-    marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
+    marks = marks_for(int(sizes.max(initial=0)))
     starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
     rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
     counts = np.empty((size + 1) * bool(places.at.counts.any()), np.int64)

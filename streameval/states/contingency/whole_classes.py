@@ -9,7 +9,7 @@ import numpy as np
 
 from streameval.kernels.contingency.classes import ClassArrays, Tallies, tally_classes
 from streameval.kernels.contingency.tables import slots_for
-from streameval.kernels.singletons import SLOTS
+from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.whole_clusters import lent
 from streameval.states.keyed.layout import cut
 
@@ -105,6 +105,6 @@ def _class_arrays(items: Sequence[Array], further: int, budget: Budget, *, count
         lent(budget, cells, ((), np.int32)) as (owners,),
         lent(budget, rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64)) as (words, rest, counts),
     ):
-        marks = np.empty(SLOTS << max(rows - 1, 0).bit_length(), np.uint8)
+        marks = marks_for(rows)
         slots = slots_for(np.array([0, both]))
         yield ClassArrays(slots, classes, owners, marks, words, rest, counts if counted else counts[:0])

@@ -10,7 +10,7 @@ import numpy as np
 from streameval.budget import room_for
 from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import slots_for
-from streameval.kernels.singletons import SLOTS
+from streameval.kernels.singletons import marks_for
 from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _bucket_arrays(rows: int, keys: Keys, budget: Budget, *, counted: bool) -> I
     width = sum(keys)
     shapes = ((width + 2,), np.uint64), ((keys.class_ + 2,), np.uint64), ((), np.uint64), ((width - 1,), np.uint64)
     with lent(budget, rows, *shapes, ((), np.int64)) as (clusters, strays, words, rest, counts):
-        marks = np.empty(SLOTS << max(rows - 1, 0).bit_length(), np.uint8)
+        marks = marks_for(rows)
         slots = slots_for(np.array([0, rows]))
         yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])
 
