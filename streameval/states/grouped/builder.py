@@ -45,7 +45,7 @@ _LAYOUTS: tuple[tuple[Callable[[Any, Key], bool], Callable[..., CodedBuilder]], 
 )  # whether groups of a state are interleaved, and by which builder
 APART = 128  # largest number of groups of a task that stand apart
 _GROUP_BYTES = 1 << 24  # bytes of the budget required for each of them: sixteen times the size of its builder
-_FIXED_BYTES = 1 << 25  # bytes of a group whose state has a fixed size (a histogram), including its builder
+_BUILT = 1.75  # bytes of a group whose state has a largest size (a histogram) and of its builder, per byte of the state
 _FEWEST = 1 << 12  # smallest number of rows that a group's builder collects at a time
 _ROW_BYTES = 16  # bytes per row of the capacity that a builder is given
 
@@ -118,9 +118,9 @@ class GroupedBuilder:
         return slots
 
     def _check_room(self) -> None:
-        """Raise `OptionError` if another group of fixed size would not fit into the budget."""
-        needed = _FIXED_BYTES * (len(self._builders) + 1)
-        if self._form is None and self._builders and needed > self._budget.limit:
+        """Raise `OptionError` if another group whose state has a largest size would not fit into the budget."""
+        needed = int(_BUILT * (self._inner.largest or 0)) * (len(self._builders) + 1)
+        if self._builders and needed > self._budget.limit:
             count, limit, names = len(self._builders) + 1, self._budget.limit >> 20, ", ".join(self._key.columns)
             msg = (
                 f"{count:,} groups of histograms by {names} take {needed >> 20:,} MiB, and states may take {limit:,}; "
