@@ -117,10 +117,11 @@ class Buffer:
     array([-6, -7])
     """
 
-    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "owner", "shape")
+    __slots__ = ("__weakref__", "_address", "_data", "_first", "_whole", "dtype", "owner", "shape")
 
     def __init__(self, array: Array) -> None:
         self._data: Array | _Spilled = array
+        self._address: int | None = None  # of the array, once it was needed
         self._whole: Buffer | None = None
         self._first = 0
         self.owner: weakref.ref[Any] | None = None
@@ -171,6 +172,18 @@ class Buffer:
         data.file.read(data.offset + start * self.row_bytes, out)
         return out
 
+    def located(self, start: int, stop: int) -> tuple[int, Array]:
+        """The address of the rows from `start` to `stop`, which is valid as long as the returned array lives."""
+        if self._whole is not None:
+            return self._whole.located(self._first + start, self._first + stop)
+        data = self._data  # another thread may spill it at any time
+        if not isinstance(data, np.ndarray):
+            found = self.read(start, stop)
+            return _address(found), found
+        if self._address is None:  # once, since asking NumPy takes longer than reading
+            self._address = _address(data)
+        return self._address + start * data.strides[0], data
+
     def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:
         """Pickle the bytes of the array, never a path."""
         return Buffer, (self.read(),)
@@ -206,3 +219,13 @@ class Computed(Buffer):
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Rows from `start` to `stop`."""
         return self._compute(start, self.shape[0] if stop is None else stop)
+
+    def located(self, start: int, stop: int) -> tuple[int, Array]:
+        """The address of the rows from `start` to `stop`, which are computed."""
+        found = self.read(start, stop)
+        return _address(found), found
+
+
+def _address(array: Array) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found

@@ -206,31 +206,27 @@ class SegmentAddresses:
 
         If `buckets` is given, an ascending int64 array of all buckets with items, only these are indexed.
         """
-        places = None if buckets is None else (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
-        width = 2 * (stop - start) if places is None else places.size
-        columns, starts = [], np.zeros((len(segments), width + 1), np.int64)
-        addresses, first = np.zeros((4, len(segments)), np.uint64), np.uint32(2 * start)
-        spans = [segment.between(start, stop) for segment in segments]
-        table = None  # the place of each code, faster than a search for each
-        if places is not None and sum(b - a for a, b in spans) * FEW >= 2 * (stop - start):
-            table = np.zeros(2 * (stop - start), np.int64)
-            table[places - 2 * start] = np.arange(places.size)
-        for r, (segment, (a, b)) in enumerate(zip(segments, spans, strict=True)):
-            if a == b:
-                continue
-            pieces = segment.starts[a : b + 1]
-            codes = segment.codes[a:b]
-            if table is None:
-                at = codes - first if places is None else places.searchsorted(codes)
-            else:
-                at = table[codes - first]
-            starts[r, at + 1] = pieces[1:] - pieces[:-1]
-            given = segment.words, segment.rest, segment.counts, segment.weights
-            for address, column in zip(addresses, given, strict=True):
-                if column is not None:
-                    columns.append(column.read(int(pieces[0]), int(pieces[-1])))
-                    address[r] = columns[-1].__array_interface__["data"][0]
-        np.cumsum(starts, axis=1, out=starts)
+        width = 2 * (stop - start if buckets is None else buckets.size)
+        starts, addresses = np.zeros((len(segments), width + 1), np.int64), np.zeros((4, len(segments)), np.uint64)
+        columns: list[Array] = []
+        bounds = np.array((2 * start, 2 * stop), np.uint32)  # the type of the codes, which are converted otherwise
+        spans = [segment.codes.searchsorted(bounds).tolist() for segment in segments]
+        own = [(r, segments[r], a, b) for r, (a, b) in enumerate(spans) if a < b]
+        if own:  # the pieces of all segments together: a call takes longer than the pieces of one segment
+            codes = np.concatenate([segment.codes[a:b] for _, segment, a, b in own])
+            begins = np.concatenate([segment.starts[a:b] for _, segment, a, b in own])
+            ends = np.concatenate([segment.starts[a + 1 : b + 1] for _, segment, a, b in own])
+            lengths = np.array([b - a for *_, a, b in own])
+            at = codes - bounds[0] if buckets is None else _places(codes, buckets, start, stop)
+            starts[np.repeat([r for r, *_ in own], lengths), at + 1] = ends - begins
+            np.cumsum(starts, axis=1, out=starts)
+            last = np.cumsum(lengths)
+            rows = zip(own, begins[last - lengths].tolist(), ends[last - 1].tolist(), strict=True)
+            for (r, segment, *_), i, j in rows:
+                for c, column in enumerate((segment.words, segment.rest, segment.counts, segment.weights)):
+                    if column is not None:
+                        addresses[c, r], held = column.located(i, j)
+                        columns.append(held)
         return cls(Addresses(starts, *addresses[:3]), columns, addresses[3])
 
     @classmethod
@@ -240,6 +236,17 @@ class SegmentAddresses:
         at = np.array([0 if column is None else column.__array_interface__["data"][0] for column in own], np.uint64)
         starts = np.array([[0, columns[0].size, columns[0].size]])
         return cls(Addresses(starts, *at[:3, np.newaxis]), [*columns], at[3:])
+
+
+def _places(codes: Array, buckets: Array, start: int, stop: int) -> Array:
+    """The place of each code among the codes of `buckets`, which are some of those from `start` to `stop`."""
+    indexed = (2 * buckets[:, np.newaxis] + np.arange(2)).ravel()
+    if codes.size * FEW < 2 * (stop - start):
+        return indexed.searchsorted(codes)
+    table = np.zeros(2 * (stop - start), np.int64)  # faster than a search for each
+    table[indexed - 2 * start] = np.arange(indexed.size)
+    found: Array = table[codes - np.uint32(2 * start)]
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,33 @@
+"""Buffers: arrays that may be spilled."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.budget import Buffer
+from streameval.budget.buffers import SpillFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def at(place: tuple[int, np.ndarray], size: int) -> list[int]:
+    """Numbers at an address; the array keeps them alive."""
+    return list((ctypes.c_int64 * size).from_address(place[0]))
+
+
+def test_addresses_of_rows_in_memory_spilled_and_computed(tmp_path: Path) -> None:
+    """They are those of the rows of a whole buffer, or of a part, and stay valid when the buffer is spilled."""
+    whole = Buffer(np.arange(12).reshape(6, 2))
+    part = whole.part(2, 6)
+    for _ in range(2):  # the second time, the address is known
+        before = whole.located(1, 3), part.located(1, 3)
+        assert [at(place, 4) for place in before] == [[2, 3, 4, 5], [6, 7, 8, 9]]
+    assert before[0][1] is before[1][1], "no copy"
+    whole.spill(SpillFile(tmp_path))
+    for places in (before, (whole.located(1, 3), part.located(1, 3))):
+        assert [at(place, 4) for place in places] == [[2, 3, 4, 5], [6, 7, 8, 9]]
+    assert at(Buffer(np.arange(4)).computed(np.negative, np.int64).located(1, 3), 2) == [-1, -2]
