@@ -89,6 +89,7 @@ KINDS: dict[str, type[StoredSpec]] = {
 }
 _PREFIX = "streameval."
 _TOGETHER = 1 << 22  # items of the parts of a state that are packed at a time
+_SMALL = 1 << 20  # bytes; smaller batches are joined: checking and decoding one costs as much as thousands of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,30 @@ class _Label:
     header: dict[str, Any]
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, each validated; raises `FormatError` for unexpected columns and for nulls."""
+        """The batches, small ones joined, all validated; raises `FormatError` for unexpected columns and for nulls."""
         schema = _schema(self.spec)
-        for batch in batches:
-            _check(batch, self.spec.kind, schema)
+        for held in _joinable(_fitting(batches, self.spec.kind, schema)):
+            batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+            _check(batch, self.spec.kind)
             yield batch
+
+
+def _joinable(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Small batches together, larger ones one by one, in order."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        nbytes = batch.nbytes
+        if held and size + nbytes > _SMALL:
+            yield held
+            held, size = [], 0
+        held.append(batch)
+        size += nbytes
+        if size >= _SMALL:  # at once, so that a large batch is gone before the next is read
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 def _schema(spec: StoredSpec) -> pa.Schema:
@@ -285,11 +305,11 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     if any(label.spec != first.spec for label in labels):
         msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in labels}))}"
         raise FormatError(msg)
-    each = [label.checked(batches) for label, (_, batches) in zip(labels, stored, strict=True)]
     if not first.spec.additive:
-        states = (_state(label, batches, budget) for label, batches in zip(labels, each, strict=True))
+        pairs = zip(labels, stored, strict=True)
+        states = (_state(label, label.checked(batches), budget) for label, (_, batches) in pairs)
         return reduce(lambda one, other: one.merge(other), states)
-    return _state(_summed(labels), chain.from_iterable(each), budget)
+    return _state(_summed(labels), first.checked(chain.from_iterable(batches for _, batches in stored)), budget)
 
 
 def _summed(labels: Sequence[_Label]) -> _Label:
@@ -353,13 +373,19 @@ def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Label:
     return label
 
 
-def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
-    """Raise if the batch has the wrong columns, nulls, or counts or weights that no rows have."""
-    if not batch.schema.equals(schema):
-        have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
-        want = ", ".join(f"{field.name} {field.type}" for field in schema)
-        msg = f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again"
-        raise FormatError(msg)
+def _fitting(batches: Iterable[pa.RecordBatch], kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches; raises if one has the wrong columns."""
+    for batch in batches:
+        if not batch.schema.equals(schema):
+            have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
+            want = ", ".join(f"{field.name} {field.type}" for field in schema)
+            msg = f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again"
+            raise FormatError(msg)
+        yield batch
+
+
+def _check(batch: pa.RecordBatch, kind: str) -> None:
+    """Raise if a batch has nulls, or counts or weights that no rows have."""
     if any(column.null_count for column in batch.columns):
         msg = f"the stored {kind} has nulls, which a state never has; store it again"
         raise FormatError(msg)

@@ -469,7 +469,11 @@ def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path)
     _assert_names(caught.value, tmp_path / "absent")
     with pytest.raises(SpillError) as caught:
         files.read_all(
-            names * 16, Budget(600_000, tmp_path / "absent"), states[0].spec, lambda f, items, _: [f(i) for i in items]
+            names * 16,
+            1 << 20,
+            Budget(600_000, tmp_path / "absent"),
+            states[0].spec,
+            lambda f, items, _: [f(i) for i in items],
         )
     _assert_names(caught.value, tmp_path / "absent")
 

@@ -89,13 +89,15 @@ class Compaction:
         """The state of one night."""
         return self.files.read(name, budget, due)
 
-    def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Any) -> list[Any]:
+    def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: Any, each: Any) -> list[Any]:
         """States that together are those of `names`: merged files as far as possible, then state files.
 
         Parameters
         ----------
         names : sequence of str
             State files.
+        nbytes : int
+            Their size.
         budget : Budget
         due : Spec
             The expected spec.
@@ -109,17 +111,18 @@ class Compaction:
         """
         left, used = _covered(self._index() if len(names) > 1 else (), names)
         try:
-            states = self._merged.read_all([merged.file for merged in used], budget, due, each)
+            states = self._merged.read_all([merged.file for merged in used], nbytes, budget, due, each)
         except FormatError:  # a merged file cannot be read: read the nights instead
             states, left = [], Counter(names)
-        return states + self.files.read_all(list(left.elements()), budget, due, each)
+        rest = list(left.elements())
+        return states + self.files.read_all(rest, nbytes * len(rest) // max(len(names), 1), budget, due, each)
 
-    def compact(self, columns: Sequence[tuple[Any, Sequence[str]]], engine: Engine, *, exact: bool) -> int:
+    def compact(self, columns: Sequence[tuple[Any, Sequence[str], int]], engine: Engine, *, exact: bool) -> int:
         """Merge the states that are due; returns the number of merged files.
 
         Parameters
         ----------
-        columns : sequence of (Spec, state files in order of the nights)
+        columns : sequence of (Spec, state files in order of the nights, size of these files)
             All columns and nights that count.
         engine : Engine
         exact : bool
@@ -154,7 +157,7 @@ class Compaction:
 
     def _compacted(
         self,
-        columns: Sequence[tuple[Any, Sequence[str]]],
+        columns: Sequence[tuple[Any, Sequence[str], int]],
         known: Sequence[_MergedFile],
         engine: Engine,
         *,
@@ -162,15 +165,17 @@ class Compaction:
     ) -> list[_MergedFile]:
         """The known merged files that are still wanted, and new ones."""
         found: dict[_MergedFile, None] = {}
-        for due, names in columns:
+        for due, names, nbytes in columns:
             wanted = Counter(names)
             here = [merged for merged in known if _within(merged.counts, wanted)]
             if exact or isinstance(due, HistogramSpec):
-                here += self._grown(due, names, here, engine)
+                here += self._grown(due, names, nbytes, here, engine)
             found |= dict.fromkeys(here)
         return list(found)
 
-    def _grown(self, due: Any, names: Sequence[str], known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
+    def _grown(
+        self, due: Any, names: Sequence[str], nbytes: int, known: Sequence[_MergedFile], engine: Engine
+    ) -> list[_MergedFile]:
         """New merged files of a column, of every level."""
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
         left, parts = _covered(known, names)
@@ -178,22 +183,28 @@ class Compaction:
         position = {name: i for i, name in enumerate(names)}
         new: list[_MergedFile] = []
         while full := _full(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
-            merged = self._merged_groups(full, due, engine)
+            merged = self._merged_groups(full, nbytes // len(names), due, engine)
             used = Counter(part for group in full for part in group)
             parts = [*(Counter(parts) - used).elements(), *merged]
             new += merged
         return new
 
-    def _merged_groups(self, groups: Sequence[Sequence[_MergedFile]], due: Any, engine: Engine) -> list[_MergedFile]:
-        """Merge each group into a file: several groups in parallel, or the parts of a single group in parallel."""
-        if len(groups) == 1:
-            return [self._merge(groups[0], due, engine.budget, engine.each)]
-        return engine.each(lambda group: self._merge(group, due, engine.budget, _in_turn), groups, "merged")
+    def _merged_groups(
+        self, groups: Sequence[Sequence[_MergedFile]], mean: int, due: Any, engine: Engine
+    ) -> list[_MergedFile]:
+        """Merge each group into a file: several groups in parallel, or the parts of a single group in parallel.
 
-    def _merge(self, parts: Sequence[_MergedFile], due: Any, budget: Budget, each: Any) -> _MergedFile:
+        `mean` is the average size of the state of a night.
+        """
+        if len(groups) == 1:
+            return [self._merge(groups[0], mean, due, engine.budget, engine.each)]
+        return engine.each(lambda group: self._merge(group, mean, due, engine.budget, _in_turn), groups, "merged")
+
+    def _merge(self, parts: Sequence[_MergedFile], mean: int, due: Any, budget: Budget, each: Any) -> _MergedFile:
         """Merge several merged files, or the files of single nights, into one file."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
-        states = source.read_all([part.file for part in parts], budget, due, each)
+        nbytes = mean * sum(len(part.stands_for) for part in parts)
+        states = source.read_all([part.file for part in parts], nbytes, budget, due, each)
         file, _ = self._merged.write(reduce(lambda a, b: a.merge(b), states))
         return _MergedFile(file, tuple(name for part in parts for name in part.stands_for))
 

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["StateFiles"]
 
 GROUP_BYTES = 1 << 24  # size of a row group before compression
-TOGETHER = 32  # most files that are read as one state
-PARTS = 16  # least number of parts that are read in parallel, if there are as many files
+LEAST_BYTES = 1 << 20  # of files that are read as one state: fewer are read before a thread could begin
+MOST_BYTES = 64 << 20  # of files that are read as one state, because all of them are open at once
 FEWEST = 4  # least number of histograms that are read as one: merging two takes as long as reading one
+PARTS = 16  # number of parts that are read in parallel, within these limits
+TOGETHER = 512  # most files that are read as one state, because the system limits how many are mapped into memory
 _INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
 _GONE = (
     "no longer exists (vacuum --keep deletes exact scores, also those of earlier versions); if a vacuum has just "
@@ -113,17 +115,20 @@ class StateFiles(PublishedFiles):
             msg = f"{self.location.name}/{name}: {why}{self._remedy}"
             raise FormatError(msg) from error
 
-    def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
+    def read_all(
+        self, names: Sequence[str], nbytes: int, budget: Budget, due: Any, each: Callable[..., list[Any]]
+    ) -> list[Any]:
         """States that together hold the content of several files; `each` maps a function over a sequence.
 
         Several files are read as one state if that saves work: histograms, because each is a table of all bins and
         merging two costs more than reading one; and packed states, because their segments are concatenated unmerged.
+        `nbytes` is the size of all files, of which parts of about equally many files are made.
         """
         bounded = isinstance(due, HistogramSpec)
         if not (bounded or due.packing):
             return each(lambda name: self.read(name, budget, due), names, "state")
-        size = min(max(len(names) // PARTS, FEWEST if bounded else 1), TOGETHER)
-        count = -(-len(names) // size)
+        count = max(1, min(PARTS, nbytes // LEAST_BYTES), nbytes // MOST_BYTES, -(-len(names) // TOGETHER))
+        count = min(count, -(-len(names) // (FEWEST if bounded else 1)))
         parts = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
         return each(lambda part: self._together(part, budget, due), parts, "state")
 

@@ -181,14 +181,20 @@ def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
 
 def merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
     """The state of a column over all partitions."""
-    kept: dict[Any, list[str]] = {}
+    kept: dict[Any, list[StoredState]] = {}
     for entry in entries:
         if state := entry.state(w.group, w.of):
-            kept.setdefault(spec_as_kept(w.spec, state), []).append(state.file)
-    parts = files.read_all(kept.pop(w.spec, []), engine.budget, w.spec, engine.each)
-    for spec, exact in kept.items():
+            kept.setdefault(spec_as_kept(w.spec, state), []).append(state)
+    parts = files.read_all(*_files(kept.pop(w.spec, [])), engine.budget, w.spec, engine.each)
+    for spec, states in kept.items():
+        exact, _ = _files(states)
         parts += engine.each(partial(_histogram, files, engine.budget, spec), exact, "bounded")
     return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+
+
+def _files(states: Sequence[StoredState]) -> tuple[list[str], int]:
+    """The names of the files of states, and their size together."""
+    return [state.file for state in states], sum(state.bytes for state in states)
 
 
 def _histogram(files: Compaction, budget: Budget, spec: ScoreSpec, name: str) -> ScoreHistogram:
@@ -213,16 +219,16 @@ class PrefixMerge:
         return state
 
 
-def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
-    """Spec and state files of every column, in order of the nights; exact scores and histograms are separate items.
+def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str], int]]:
+    """Spec, state files and their size for every column, in order of the nights, exact scores apart from histograms.
 
     Digests are left out: their values depend on the order of merging, which compaction would change.
     """
-    found: dict[Any, list[str]] = {}
+    found: dict[Any, list[StoredState]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
-            found.setdefault(spec_as_kept(spec, kept), []).append(kept.file)
-    return list(found.items())
+            found.setdefault(spec_as_kept(spec, kept), []).append(kept)
+    return [(spec, *_files(states)) for spec, states in found.items()]
 
 
 def spec_as_kept(spec: Any, kept: StoredState) -> Any:

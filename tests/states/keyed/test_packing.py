@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import astuple
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -210,3 +211,32 @@ def test_bytes_changed_at_random_are_refused_or_harmless(wide):
         except FormatError:
             continue
         assert astuple(state.totals())[:2] == astuple(folded(scores).totals())[:2]
+
+
+def test_small_stored_states_are_decoded_together(monkeypatch):
+    """A year of small nights is decoded in few calls; larger batches are passed on one by one."""
+    states = [folded(np.random.default_rng(seed).random(200)) for seed in range(20)]
+    parts, seen = packing._Stored.parts.__func__, []
+
+    def counted(cls, batch, *rest):
+        seen.append(batch.num_rows)
+        return parts(cls, batch, *rest)
+
+    monkeypatch.setattr(packing._Stored, "parts", classmethod(counted))
+    expected = reduce(lambda a, b: a.merge(b), states)
+    assert codec.load_together([codec.dump(state) for state in states]) == expected
+    assert len(seen) == 1
+    monkeypatch.setattr(codec, "_SMALL", 1)
+    assert codec.load_together([codec.dump(state) for state in states]) == expected
+    assert len(seen) == 1 + 20
+
+
+def test_a_damaged_batch_is_refused_among_others():
+    """Batches are checked for their columns one by one, and for nulls and impossible counts together."""
+    schema, batches = codec.dump(folded(np.random.default_rng(1).random(50)))
+    [sound] = batches
+    null = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
+    negative = sound.set_column(1, "rows", pa.array([-1] * sound.num_rows))
+    for damaged, why in ((null, "nulls"), (negative, "at least 0"), (sound.drop_columns(["width"]), "columns")):
+        with pytest.raises(FormatError, match=why):
+            codec.load_together([(schema, [sound]), (schema, [sound, damaged]), (schema, [sound])])
