@@ -92,6 +92,7 @@ def _clusters(table: pa.Table) -> None:
     evaluate(table, score="f4", sketch="f8", cluster="cluster", unit="text")
     for cluster, classes in (("cluster", "campaign"), ("text", "cluster")):
         evaluate(table, cluster=cluster, classes=classes)
+        evaluate(table, cluster=cluster, classes=classes, metrics="v_measure")
         evaluate(table, cluster=cluster, classes=classes, by="country")
         evaluate(table, cluster=cluster, classes=classes, ci=0.95)
 

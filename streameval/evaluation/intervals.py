@@ -87,9 +87,9 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
 def derived_requests(
     wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
 ) -> dict[Any, MetricRequest]:
-    """By the spec of a metric's state, the request of blocks that hold its rows, so that it is not folded."""
+    """By the spec of a metric's state, the request whose state holds its rows, so that it is not folded."""
     made = block_requests(wanted, resampling) if not slicing.keys else []
-    return {w.spec.derived: w for w in made if w.spec.derived is not None}
+    return {w.spec.derived: w for w in (*made, *wanted) if w.spec.derived is not None}
 
 
 def folded_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from streameval.errors import SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
+from streameval.evaluation.sharing import shared
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
 from streameval.scan.fields import without_views
@@ -61,7 +62,7 @@ class Run:
         request.slicing.check(found.schema, found.pieces[0].name)
         request.resampling.check(found.schema, found.pieces[0].name)
         try:
-            wanted = planned(request, found)
+            wanted = shared(planned(request, found), request, found.schema)
         except SchemaError:
             if not found.estimated:
                 raise

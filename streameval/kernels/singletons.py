@@ -91,13 +91,16 @@ def mark_others(others, b, marks, shift):
 
 
 @step
-def separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone):
+def separate(rows, b, further, last, label, marks, shift, found, words, rest, counts, alone, lone):
     """Separate the rows of label 0 in bucket b; returns the numbers of rows and of singletons collected so far.
+
+    Returns as well the number of positives among the singletons of this bucket, if first words have a `label`
+    (`streameval.kernels.contingency.clusters.cluster_cells`).
 
     `marks` counts the rows of each slot; a row alone in its slot is a singleton. No branch depends on the data. For the
     other parameters see `shared_rows`; `found` and `alone` rows are already in the outputs.
     """
-    columns, wanted = len(further), len(last)
+    columns, wanted, positive = len(further), len(last), np.uint64(0)
     for r in range(rows.starts.shape[0]):
         word_column, count_column = rows.words[r], rows.counts[r]
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
@@ -120,7 +123,9 @@ def separate(rows, b, further, last, marks, shift, found, words, rest, counts, a
                 lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
             found += again
             alone += np.uint64(1) - again
-    return found, alone
+            if len(label):
+                positive += ((word & label[0]) >> label[1]) & (np.uint64(1) - again)
+    return found, alone, positive
 
 
 @jit
@@ -139,7 +144,7 @@ def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, l
         kept[b] = found
         shift = clear_marks(marks, size_of(rows, b))
         mark_others(others, b, marks, shift)
-        found, alone = separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone)
+        found, alone, _ = separate(rows, b, further, last, (), marks, shift, found, words, rest, counts, alone, lone)
     kept[kept.size - 1] = found
     return np.int64(found)
 

@@ -122,7 +122,8 @@ def _group_shared(rows, others, b, size, further, own, bits):
     shift = clear_marks(own.marks, size)
     mark_others(others, b, own.marks, shift)
     lone = own.rest[:, :0]
-    kept, alone = separate(rows, b, further, (), own.marks, shift, _NONE, own.words, own.rest, own.counts, _NONE, lone)
+    given = own.marks, shift, _NONE, own.words, own.rest, own.counts, _NONE, lone
+    kept, alone, _ = separate(rows, b, further, (), (), *given)
     counts = np.uint64(own.counts.ctypes.data) if own.counts.size else _NONE
     given = np.uint64(own.words.ctypes.data), np.uint64(own.rest.ctypes.data), counts, np.int64(0), np.int64(kept)
     found, bits = _group_singles(*given, further, own, _NONE, bits)

@@ -6,7 +6,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["find_runs", "sum_runs"]
+__all__ = ["find_runs", "label_runs", "sum_runs"]
 
 _STRETCH = 1 << 11  # rows whose running totals are held at a time, in the first-level cache
 
@@ -49,3 +49,19 @@ def sum_runs(values, starts, sums):
         sums[k] = sums[k + 1] - sums[k]
     if starts.size:
         sums[starts.size - 1] = total - sums[starts.size - 1]
+
+
+@jit
+def label_runs(starts, rows, positive, firsts, counts, labels):
+    """Write an item for each label that a run has: its first row, its number of rows and its label.
+
+    Returns the number of items. `rows` and `positive` have the rows and positives of each run; the outputs have room
+    for two items a run, and one more.
+    """
+    at = np.uint64(0)
+    for k in range(starts.size):
+        for label in range(2):
+            n = positive[k] if label else rows[k] - positive[k]
+            firsts[at], counts[at], labels[at] = starts[k], n, label
+            at += np.uint64(n > 0)
+    return np.int64(at)

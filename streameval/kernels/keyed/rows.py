@@ -47,14 +47,22 @@ def collect_words(words, shift, out, counts):
 
 
 @jit
-def count_pairs(first, second, rows, columns, table):
-    """Count pairs of codes in ``table[rows[first[i]] + columns[second[i]]]``."""
+def count_pairs(first, second, labelled, rows, columns, table):
+    """Count pairs of codes in ``table[rows[first[i]] + columns[second[i]]]``.
+
+    `labelled` may have the label of each pair, a uint8 array of shape (n,); the second half of `columns` is then for
+    positives.
+    """
+    half = np.uint64(columns.size // 2)
     for i in range(first.size):
-        table[np.uint64(rows[np.uint64(first[i])] + columns[np.uint64(second[i])])] += np.uint32(1)
+        at = np.uint64(second[i])
+        if len(labelled):
+            at += half * np.uint64(labelled[0][i])
+        table[np.uint64(rows[np.uint64(first[i])] + columns[at])] += np.uint32(1)
 
 
 @jit
-def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
+def absorb_rows(words, rest, further, coded, labelled, table, shift, out, out_rest, out_codes, counts):
     """Count rows whose key is in one of its two slots; collect the others as `collect_words`, and return how many.
 
     Parameters
@@ -62,29 +70,46 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
     words : uint64 array of shape (n,)
     rest : uint64 array of shape (n_further, n), the further words
     further : tuple of n_further items; the compiler knows its length
-    table : uint64 array of shape (n_slots * (n_further + 2),), in each slot the words of a key and its count
+    coded : tuple of the codes of the rows, a uint16 array of shape (n,), as the last part of their keys; or empty
+    labelled : tuple of their labels, likewise, but the positives of a key are counted instead; or empty
+    table : uint64 array of shape (n_slots * width,), in each slot the words of a key, its code, its count, and its
+        positives
     shift : see `collect_words`
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further); every row is written, so that no branch depends on
         data
+    out_codes : uint16 array of shape (n,), or empty
     counts : int64 array of shape (n_buckets,), incremented by the remaining rows
     """
     kept, columns = np.uint64(0), len(further)
-    width, count = np.uint64(columns + 2), np.uint64(columns + 1)
+    last = np.uint64(columns + 1)
+    count = last + np.uint64(len(coded))
+    width = count + _ONE + np.uint64(len(labelled))
     for i in range(words.size):
         word, more = words[i], np.uint64(0)
         for c in range(columns):
             more = (more + rest[c, i]) * _FURTHER
+        if len(coded):
+            more = (more + np.uint64(coded[0][i])) * _FURTHER
         one = (((word * _MIX - more) >> _PAIR_SHIFT) << _ONE) * width
         two = one + width
         first, second = table[one] == word, table[two] == word
         for c in range(columns):
             first &= table[one + np.uint64(1 + c)] == rest[c, i]
             second &= table[two + np.uint64(1 + c)] == rest[c, i]
+        if len(coded):
+            first &= table[one + last] == coded[0][i]
+            second &= table[two + last] == coded[0][i]
         hit = np.uint64(first | second)
-        table[one + np.uint64(second) * width + count] += hit
+        at = one + np.uint64(second) * width + count
+        table[at] += hit
+        if len(labelled):
+            table[at + _ONE] += hit & np.uint64(labelled[0][i])
+            out_codes[kept] = labelled[0][i]
         out[kept] = word
         for c in range(columns):
             out_rest[kept, c] = rest[c, i]
+        if len(coded):
+            out_codes[kept] = coded[0][i]
         kept += _ONE - hit
     for i in range(kept):  # a loop of few rows costs less than a count that is mostly 0
         counts[(out[i] * _MIX) >> shift] += 1
@@ -98,8 +123,8 @@ def scatter_ids(words, rest, further, coded, code, shift, cursor, out, out_rest)
     Parameters
     ----------
     further : tuple of n_further items; the compiler knows its length
-    coded : tuple of one item if the last column of `rest`, a code, is to replace bits of the mixed word that its bucket
-        determines; else empty
+    coded : tuple of a uint16 array of shape (n,), the codes that are to replace bits of the mixed words that their
+        buckets determine; or empty
     code : uint64, these bits and the lowest of them
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further)
     """
@@ -108,7 +133,7 @@ def scatter_ids(words, rest, further, coded, code, shift, cursor, out, out_rest)
         word = words[i] * _MIX
         bucket = word >> shift
         if len(coded):
-            word = (word & ~code[0]) | (rest[i, columns] << code[1])
+            word = (word & ~code[0]) | (np.uint64(coded[0][i]) << code[1])
         at = cursor[bucket]
         cursor[bucket] = at + 1
         out[np.uint64(at)] = word

@@ -10,13 +10,13 @@ import pyarrow as pa
 from streameval.errors import NullError
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pair_table import PairTable
-from streameval.states.contingency.rows import RowBuilder
-from streameval.states.keyed.adjacent import by_run
+from streameval.states.contingency.rows import Form, RowBuilder
+from streameval.states.keyed.adjacent import by_run, labelled_runs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
@@ -71,15 +71,18 @@ class ContingencyBuilder:
     budget : owns the memory
     capacity : rows that a segment holds, about
     make : the state of its cells, its rows without a cluster, its rows by label, and its dropped rows
+    labelled : whether rows carry their labels (`streameval.states.labelled`); null ids are then an error
     """
 
-    def __init__(self, spec: CellSpec, budget: Budget, capacity: int, make: Callable[..., State]) -> None:
-        self.spec, self._make = spec, make
+    def __init__(
+        self, spec: CellSpec, budget: Budget, capacity: int, make: Callable[..., State], *, labelled: bool = False
+    ) -> None:
+        self.spec, self._make, self._labelled = spec, make, labelled
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
-        self._pairs = PairTable(budget, self._capacity, self._cells.add)
+        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec, Form.LABEL if labelled else Form.NONE)
+        self._pairs = PairTable(budget, self._capacity, self._add_pairs, labelled=self._labelled)
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -99,7 +102,7 @@ class ContingencyBuilder:
                 columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
         positive = int(np.count_nonzero(label))
         self._label_rows += label.size - positive, positive
-        self._add(columns[0], columns[1], batch.partition)
+        self._add(columns[0], columns[1], label, batch.partition)
 
     def _check(self, batch: Batch, present: list[Array]) -> None:
         for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
@@ -125,16 +128,34 @@ class ContingencyBuilder:
         both = int(np.count_nonzero(~(present[0] | present[1])))
         encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
 
-    def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
+    def _add(self, clusters: pa.Array, classes: pa.Array, label: Array, partition: str) -> None:
         """Add rows that have both ids."""
-        if not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, partition)):
-            self._cells.add(*by_run(self.spec.row_words(clusters, classes, partition)))
+        if not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, label, partition)):
+            words = self.spec.row_words(clusters, classes, partition)
+            self._cells.add(*(labelled_runs(words, label) if self._labelled else by_run(words)))
 
-    def _add_encoded(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> bool:
-        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs."""
+    def _add_encoded(
+        self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, label: Array, partition: str
+    ) -> bool:
+        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs.
+
+        A label that rows carry is the last word of their class.
+        """
         ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
         codes = [column.indices.to_numpy(zero_copy_only=False) for column in (clusters, classes)]
-        return self._pairs.add(codes, [np.column_stack(words) for words in ids])
+        words = [np.column_stack(each) for each in ids]
+        if not self._labelled:
+            return self._pairs.add(codes, words)
+        labels = np.repeat(np.arange(2, dtype=np.uint64), len(words[1]))
+        words[1] = np.column_stack((np.tile(words[1], (2, 1)), labels))
+        return self._pairs.add(codes, words, label)
+
+    def _add_pairs(self, columns: Sequence[Array], counts: Array) -> None:
+        """Add counted pairs."""
+        if self._labelled:
+            self._cells.add(columns[:-1], counts, columns[-1].astype(np.uint16))
+        else:
+            self._cells.add(columns, counts)
 
     def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -188,19 +188,19 @@ class ContingencyCounts(PlainState):
         """The keyed counts, which grow with the rows."""
         return {"cells": self.cells, "without_cluster": self.without_cluster}
 
-    def with_runs(self, runs: Mapping[str, Any]) -> ContingencyCounts:
+    def with_runs(self, runs: Mapping[str, Any]) -> Self:
         """The same state with other keyed counts."""
         return replace(self, **runs)
 
-    def merge(self, other: ContingencyCounts) -> ContingencyCounts:
+    def merge(self, other: Self) -> Self:
         """Cells of both inputs; equal ids are one cluster, or one class."""
         mergeable(self, other)
-        return ContingencyCounts(
-            self.spec,
-            self.cells.merge(other.cells),
-            self.without_cluster.merge(other.without_cluster),
-            self.label_rows + other.label_rows,
-            self.dropped_rows + other.dropped_rows,
+        return replace(
+            self,
+            cells=self.cells.merge(other.cells),
+            without_cluster=self.without_cluster.merge(other.without_cluster),
+            label_rows=self.label_rows + other.label_rows,
+            dropped_rows=self.dropped_rows + other.dropped_rows,
         )
 
     @property

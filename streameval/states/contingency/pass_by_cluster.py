@@ -15,7 +15,8 @@ streamed twice. Memory then holds the distinct clusters, or classes, of that buc
 stored once with a multiplicity.
 
 Unless a watcher asks for the ids of clusters, or rows lack a class, the first pass reads rows where they lie in the
-segments (`streameval.states.contingency.whole_clusters`); otherwise they are gathered.
+segments (`streameval.states.contingency.whole_clusters`); otherwise they are gathered. If rows carry their labels
+(`streameval.states.labelled`), it counts the positives of clusters as well.
 
 The second pass is in `streameval.states.contingency.pass_by_class`; where cells are many and no watcher sees them, they
 are read where they lie as well (`streameval.states.contingency.whole_classes`). Both are pure functions of an interval;
@@ -34,6 +35,7 @@ from streameval.kernels.contingency.grouping import add_margins, group_clusters,
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import emit_others
+from streameval.states.clusters.tally import by_tables
 from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, parted
 from streameval.states.contingency.class_sizes import ClassRows, encode
 from streameval.states.contingency.pass_by_class import lone_classes
@@ -42,6 +44,7 @@ from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.contingency.whole_clusters import whole_clusters
 from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.codes import by_label, plain
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, Side, cut
@@ -126,13 +129,21 @@ class FirstPass:
 
     Parameters
     ----------
-    keys, rows, budget, watcher : see `by_cluster`
+    keys, rows, budget, watcher, labelled : see `by_cluster`
     items : number of items that are expected; more take longer
     owner : number of words of the cluster that cells carry
     """
 
     def __init__(
-        self, keys: Keys, rows: int, items: int, budget: Budget, owner: int = 0, watcher: Watcher | None = None
+        self,
+        keys: Keys,
+        rows: int,
+        items: int,
+        budget: Budget,
+        owner: int = 0,
+        watcher: Watcher | None = None,
+        *,
+        labelled: bool = False,
     ) -> None:
         self.keys, self.watcher, self._budget = keys, watcher, budget
         layout = class_layouts(keys, rows, owner)[1]
@@ -142,6 +153,8 @@ class FirstPass:
         self._singles = ClassRows(class_layouts(keys, rows)[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
+        self._positives = np.zeros(_SMALL, np.int64) if labelled else None
+        self._large_positives = Sizes(NO_COUNTS, NO_COUNTS)
         self._maxima = 0
         self._lone = Summary()
 
@@ -150,7 +163,8 @@ class FirstPass:
         start, items, room = interval[0], _items_of(keyed, interval), interval_items(self._budget)
         for i, j in cut(items, min(room, _TOGETHER)):
             if j - i == 1 and items[i] > 4 * room:
-                parts = _spread(keyed, start + i, self._budget)
+                rows = self._unlabelled(keyed, (start + i, start + j))
+                parts = _spread(rows, start + i, self._budget)
                 _visit(partial(_gathered, parts, parts.intervals(room)), self)
             elif self.watcher is None and not keyed.items_in(start + i, start + j)[1::2].any():
                 self._take_unwatched(keyed, (start + i, start + j))
@@ -160,14 +174,30 @@ class FirstPass:
 
     def _take_unwatched(self, keyed: KeyedCounts, interval: Interval) -> None:
         """Visit whole clusters whose rows all have a class."""
-        further, packed = self._others.layout.words - 1, self._packed
-        for cells in whole_clusters(keyed, interval, self.keys, further, self._sizes, self._budget, packed=packed):
+        given = keyed, interval, self.keys, self._others.layout.words - 1, self._sizes, self._budget
+        for cells in whole_clusters(*given, packed=self._packed, positives=self._positives):
             encode(self._others, cells.words, cells.rest)
             if cells.singles.size:
                 self._add_singles(cells.singles)
             if cells.large.size:
                 self._large = np.concatenate((self._large, cells.large))
+                self._add_large_positives(cells.large, cells.large_positives)
             self._maxima += cells.maxima
+
+    def _unlabelled(self, keyed: KeyedCounts, interval: Interval) -> KeyedCounts:
+        """Rows without labels; if they have labels, the positives of the clusters in an interval are counted first."""
+        if self._positives is None:
+            return keyed
+        layout, clusters = replace(keyed.layout, words=self.keys.cluster), np.zeros(_SMALL, np.int64)
+        rows = by_label(keyed, interval, layout, self._budget)
+        for large in by_tables(rows, interval, self._budget, clusters, self._positives):
+            self._add_large_positives(*large)
+        return plain(keyed)
+
+    def _add_large_positives(self, sizes: Array, positives: Array) -> None:
+        """Add the positives of large clusters; arrays are empty if rows carry no labels."""
+        if positives.size:
+            self._large_positives = self._large_positives.merge(Sizes.of(sizes, positives))
 
     def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
         """Count and remove the singleton rows that a quick test finds; returns the other rows."""
@@ -204,8 +234,15 @@ class FirstPass:
         """The partial summary, and the cells by class."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
-        summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
+        summary = Summary(clusters=sizes, column_maxima=self._maxima, positives=self._all_positives()).merge(self._lone)
         return summary, ClassParts(self._singles.finish(), KeyedCounts.built(self._others))
+
+    def _all_positives(self) -> Sizes:
+        """Positives in the clusters of each size; empty if rows carry no labels."""
+        if self._positives is None:
+            return self._large_positives
+        small = np.flatnonzero(self._positives)
+        return Sizes(small, self._positives[small]).merge(self._large_positives)
 
 
 def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
@@ -223,6 +260,7 @@ def by_cluster(
     *,
     owner: bool = False,
     watcher: Watcher | None = None,
+    labelled: bool = False,
 ) -> tuple[Summary, ClassParts]:
     """First pass: partial summary of the clusters, and their cells by class.
 
@@ -241,9 +279,12 @@ def by_cluster(
         Whether cells carry the words of their cluster.
     watcher : Watcher, optional
         Sees the cells of clusters, except the singleton rows that a quick test finds.
+    labelled : bool
+        Whether first words have the labels of their rows as codes (`streameval.states.keyed.codes`). All rows then have
+        a class, and there is neither an owner nor a watcher.
     """
     items = min(int(_items_of(keyed, interval).sum()), RUN * interval_items(budget))
-    found = FirstPass(keys, rows, items, budget, keys.cluster * owner, watcher)
+    found = FirstPass(keys, rows, items, budget, keys.cluster * owner, watcher, labelled=labelled)
     found.take(keyed, interval)
     return found.result()
 

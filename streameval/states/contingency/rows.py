@@ -9,8 +9,8 @@ collects rows, removes those of hot keys and counts the others by bucket.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from streameval.kernels.keyed.rows import (
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.codes import CODE
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
@@ -36,21 +37,22 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["Code", "HotRows", "RowBuilder", "store_counted"]
+__all__ = ["NO_CODES", "Form", "HotRows", "RowBuilder", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
 _COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
 _WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key
+_LABELS = np.arange(2, dtype=np.uint16)
+
+NO_CODES = np.empty(0, np.uint16)
 
 
-class Code(NamedTuple):
-    """Where the first word of a stored key has a code, in place of bits that its bucket determines."""
+class Form(IntEnum):
+    """What the codes of rows are (`streameval.states.keyed.codes`)."""
 
-    bits: np.uint64  # of the code
-    shift: np.uint64  # the lowest of them
-
-
-_NO_CODE = Code(np.uint64(0), np.uint64(0))
+    NONE = 0  # there are none
+    GROUP = 1  # a part of the key
+    LABEL = 2  # 0 or 1: of hot keys, the positives are counted
 
 
 class HotRows:
@@ -58,7 +60,9 @@ class HotRows:
 
     Attributes
     ----------
-    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent key
+    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent key; a code that is not a label
+        is the last word
+    form : what the codes of rows are
 
     Examples
     --------
@@ -66,30 +70,32 @@ class HotRows:
     >>> table = HotRows.learned(words, rest)
     >>> left = table.absorb(words, rest.T, words, rest, np.zeros(ID_BUCKETS, np.int64))
     >>> words[:left].tolist(), [column.tolist() for column in table.items()]
-    ([9, 5], [[7], [[0]], [5]])
+    ([9, 5], [[7], [[0]], [5], []])
     """
 
-    def __init__(self, keys: Array) -> None:
+    def __init__(self, keys: Array, form: Form = Form.NONE) -> None:
         """Create the table from keys, ordered from the least to the most frequent one."""
-        self.keys = keys
-        self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
-        self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
+        self.keys, self._form, self._width = keys, form, keys.shape[1]
+        self._table = np.zeros((1 << SLOT_BITS, self._width + 1 + (form is Form.LABEL)), np.uint64)
+        table = self._table[:, : self._width]
+        table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so no row is found there
         slots = slots_of_rows(keys)
         for _ in range(2):  # of the keys that share a slot, the last one keeps it
-            self._table[slots, :-1] = keys
-            left = (self._table[slots, :-1] != keys).any(axis=1)
+            table[slots] = keys
+            left = (table[slots] != keys).any(axis=1)
             keys, slots = keys[left], slots[left] + np.uint64(1)
-        self._further = tuple(range(keys.shape[1] - 1))
+        self._further = tuple(range(self._width - 1 - (form is Form.GROUP)))
         self._rows = 0
 
     @classmethod
-    def learned(cls, words: Array, rest: Array) -> HotRows | None:
+    def learned(cls, words: Array, rest: Array, codes: Array = NO_CODES, form: Form = Form.NONE) -> HotRows | None:
         """The keys that occur `hot.SEEN` times in a sample of the rows; None if they have too few of the rows."""
+        parts = [words, *rest.T, *([codes] if form is Form.GROUP else [])]
         for most in (_GLANCE, _SAMPLE):
             step = max(1, words.size // most)
-            some, more = words[::step][:_SAMPLE], rest[::step][:_SAMPLE]
-            whole = some.copy()
-            for column in more.T:  # a hash collision makes the sample only slightly wrong
+            some = [part[::step][:_SAMPLE].astype(np.uint64) for part in parts]
+            whole = some[0]
+            for column in some[1:]:  # a hash collision makes the sample only slightly wrong
                 whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             low = np.uint64(_SAMPLE - 1)
@@ -101,27 +107,45 @@ class HotRows:
         times = np.diff(starts)
         order = np.argsort(times, kind="stable")
         first = (ordered[starts[:-1]] & low)[order[times[order] >= hot.SEEN]].astype(np.int64)
-        return cls(np.column_stack((some[first], more[first])))
+        return cls(np.column_stack([column[first] for column in some]), form)
 
-    def absorb(self, words: Array, rest: Array, out: Array, out_rest: Array, buckets: Array) -> int:
+    def absorb(
+        self,
+        words: Array,
+        rest: Array,
+        out: Array,
+        out_rest: Array,
+        buckets: Array,
+        codes: Array = NO_CODES,
+        out_codes: Array = NO_CODES,
+    ) -> int:
         """Count the rows of hot keys and collect the others; returns the number of collected rows.
 
         `rest` has one row for each further word, `out_rest` one column.
         """
         self._rows += words.size
-        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, self._table.reshape(-1), SHIFT
-        left: int = absorb_rows(*given, out, out_rest, buckets)
+        coded, labelled = ((read_only(codes),) if self._form is form else () for form in (Form.GROUP, Form.LABEL))
+        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, coded, labelled
+        left: int = absorb_rows(*given, self._table.reshape(-1), SHIFT, out, out_rest, out_codes, buckets)
         return left
 
     @property
     def worth(self) -> bool:
         """Whether enough rows had a hot key."""
-        return bool(self._table[:, -1].sum() * np.uint64(_WORTH) >= self._rows)
+        return bool(self._table[:, self._width].sum() * np.uint64(_WORTH) >= self._rows)
 
-    def items(self) -> tuple[Array, Array, Array]:
-        """Words, further words and counts of all counted keys."""
-        found = self._table[self._table[:, -1] > 0]
-        return found[:, 0].copy(), found[:, 1:-1].copy(), found[:, -1].astype(np.int64)
+    def items(self) -> tuple[Array, Array, Array, Array]:
+        """Words, further words, counts and codes of all counted keys."""
+        found = self._table[self._table[:, self._width] > 0]
+        end, counts, codes = 1 + len(self._further), found[:, self._width].astype(np.int64), NO_CODES
+        if self._form is Form.GROUP:
+            codes = found[:, end].astype(np.uint16)
+        elif self._form is Form.LABEL:
+            positive = found[:, -1].astype(np.int64)
+            counts = np.concatenate((counts - positive, positive))
+            there = np.flatnonzero(counts)
+            found, codes, counts = np.tile(found, (2, 1))[there], np.repeat(_LABELS, len(found))[there], counts[there]
+        return found[:, 0].copy(), found[:, 1:end].copy(), counts, codes
 
 
 class RowBuilder:
@@ -136,8 +160,8 @@ class RowBuilder:
         Largest number of rows of a segment.
     spec : hashable, optional
         Builders with the same budget and equal specs share the hot keys that one of them has learned.
-    code : Code, optional
-        Where segments have the last word of each key, a code; by default the layout of segments is `layout`.
+    form : Form
+        What the codes of rows are; segments have them where `CODE` says.
 
     Examples
     --------
@@ -149,44 +173,43 @@ class RowBuilder:
     [3]
     """
 
-    def __init__(
-        self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, code: Code | None = None
-    ) -> None:
-        self.layout, self._budget, self._code = layout, budget, code
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, form: Form = Form.NONE) -> None:
+        self.layout, self._budget, self._form = layout, budget, form
         self._borrow(capacity)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
-        self._out = SegmentBuilder(replace(layout, words=layout.words - (code is not None)), budget, 1)
-        self._counted: list[tuple[Array, Array, Array]] = []
+        self._out = SegmentBuilder(layout, budget, 1)
+        self._counted: list[tuple[Array, Array, Array, Array]] = []
         self._size, self._items, self._learns, self._spec = 0, 0, True, spec
         learned = budget.learned.get(spec)
-        self._hot: HotRows | None = None if learned is None else HotRows(learned)
+        self._hot: HotRows | None = None if learned is None else HotRows(learned, form)
 
     def _borrow(self, capacity: int) -> None:
         """Borrow the buffers for a number of rows."""
         self.capacity = max(capacity, 1)
         self._words = self._budget.borrow(self.capacity, np.uint64)
         self._rest = self._budget.borrow((self.capacity, self.layout.words - 1), np.uint64)
+        self._codes = self._budget.borrow(self.capacity if self._form else 0, np.uint16)
 
     def _give_back(self) -> None:
         """Make a segment of the collected rows, and return the buffers."""
         self._flush()
-        self._budget.give_back(self._words)
-        self._budget.give_back(self._rest)
+        for column in (self._words, self._rest, self._codes):
+            self._budget.give_back(column)
 
     def shrink(self, capacity: int) -> None:
         """Collect at most `capacity` rows at a time from now on, because other builders share the memory."""
         self._give_back()
         self._borrow(capacity)
 
-    def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
+    def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS, codes: Array = NO_CODES) -> None:
         """Add rows by the words of their keys, uint64 arrays of shape (n,); the first word is not mixed.
 
         `counts`, an int64 array of shape (n,), has the number of rows of each item; if it is empty, each is one row.
+        `codes`, a uint16 array of shape (n,), has the code of each item if segments have codes.
         """
         if counts.size:
-            self._counted.append(
-                (columns[0].copy(), np.array(columns[1:], np.uint64).reshape(-1, counts.size).T, counts)
-            )
+            rest = np.array(columns[1:], np.uint64).reshape(-1, counts.size).T
+            self._counted.append((columns[0].copy(), rest, counts, codes))
             self._items += counts.size
             if self._items * _COUNTED >= self.capacity:
                 self._store_items()
@@ -197,18 +220,19 @@ class RowBuilder:
             if self._size == self.capacity:
                 self._flush()
             stop = min(rows, done + self.capacity - self._size)
-            self._collect([read_only(column[done:stop]) for column in columns])
+            self._collect([read_only(column[done:stop]) for column in columns], codes[done:stop])
             done = stop
 
-    def _collect(self, columns: Sequence[Array]) -> None:
+    def _collect(self, columns: Sequence[Array], codes: Array) -> None:
         """Copy rows while there is room, without those of hot keys."""
         start, stop = self._size, self._size + columns[0].size
-        words, rest = self._words[start:stop], self._rest[start:stop]
+        words, rest, out_codes = self._words[start:stop], self._rest[start:stop], self._codes[start:stop]
         if self._hot is not None:
             one = len(columns) == 2
             more = columns[1].reshape(1, -1) if one else np.array(columns[1:], np.uint64).reshape(-1, words.size)
-            self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets)
+            self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets, codes, out_codes)
             return
+        out_codes[:] = codes
         collect_words(columns[0], SHIFT, words, self._buckets)
         for c, column in enumerate(columns[1:]):
             rest[:, c] = column
@@ -218,18 +242,18 @@ class RowBuilder:
 
     def _learn(self) -> None:
         """Learn the hot keys from the collected rows, and remove their rows."""
-        words, rest = self._words[: self._size], self._rest[: self._size]
-        self._hot, self._learns = HotRows.learned(words, rest), False
+        words, rest, codes = (column[: self._size] for column in (self._words, self._rest, self._codes))
+        self._hot, self._learns = HotRows.learned(words, rest, codes, self._form), False
         if self._hot is not None:
             if self._spec is not None:
                 self._budget.learned[self._spec] = self._hot.keys
             self._buckets[:] = 0
-            self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets)
+            self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets, codes, codes)
 
     def _flush(self) -> None:
         if self._size:
-            columns = self._words[: self._size], self._rest[: self._size]
-            self._out.take_pieces(*_partitioned(*columns, self._buckets, self._code))
+            words, rest, codes = (column[: self._size] for column in (self._words, self._rest, self._codes))
+            self._out.take_pieces(*_partitioned(words, rest, codes, self._buckets))
         self._size, self._buckets[:] = 0, 0
         if self._hot is None or not self._hot.worth:
             self._store_hot()
@@ -238,15 +262,15 @@ class RowBuilder:
     def _store_hot(self) -> None:
         """Store the counts of the hot keys and forget the keys."""
         if self._hot is not None:
-            words, rest, counts = self._hot.items()
+            items = self._hot.items()
             self._hot = None
-            store_counted(self._out, words, rest, counts, self._code)
+            store_counted(self._out, *items)
 
     def _store_items(self) -> None:
         """Store the items that came with counts."""
         if self._counted:
-            words, rest, counts = (np.concatenate(column) for column in zip(*self._counted, strict=True))
-            store_counted(self._out, words, rest, counts, self._code)
+            words, rest, counts, codes = (np.concatenate(column) for column in zip(*self._counted, strict=True))
+            store_counted(self._out, words, rest, counts, codes)
         self._counted, self._items = [], 0
 
     def finish(self) -> tuple[Segment, ...]:
@@ -257,22 +281,25 @@ class RowBuilder:
         return self._out.finish()
 
 
-def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, code: Code | None = None) -> None:
-    """Add keys with their rows to a builder; the first word of each key is not mixed, and a code is the last word."""
+def store_counted(
+    builder: SegmentBuilder,
+    words: Array,
+    rest: Array,
+    counts: Array,
+    codes: Array = NO_CODES,
+) -> None:
+    """Add keys with their rows, and with codes if there are some, to a builder; their first words are not mixed."""
     if words.size:
-        own = rest.shape[1] - (code is not None)
-        columns = np.column_stack((rest[:, :own], counts.view(np.uint64), rest[:, own:]))
+        columns = np.column_stack((rest, counts.view(np.uint64)))
         sizes = np.zeros(ID_BUCKETS, np.int64)
         collect_words(read_only(words), SHIFT, np.empty_like(words), sizes)
-        codes, starts, mixed, columns = _partitioned(words, columns, sizes, code)
+        pieces, starts, mixed, columns = _partitioned(words, columns, codes, sizes)
         more, times = columns[:, :-1].copy(), columns[:, -1].astype(np.int64)
-        builder.take_pieces(codes, starts, mixed, more, times)
+        builder.take_pieces(pieces, starts, mixed, more, times)
 
 
-def _partitioned(
-    words: Array, rest: Array, sizes: Array, code: Code | None = None
-) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket, given the sizes of the buckets; with `code`, the last of the further words is the code.
+def _partitioned(words: Array, rest: Array, codes: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
+    """Rows by bucket, given the sizes of the buckets; first words have the codes of their rows, if there are some.
 
     Returns
     -------
@@ -280,11 +307,10 @@ def _partitioned(
     words, rest : mixed words and further words
     """
     words, rest = read_only(words), read_only(rest)
-    columns = rest.shape[1] - (code is not None)
     starts = np.concatenate(([0], np.cumsum(sizes)))
-    out, more = fresh_array(words.shape, np.uint64), fresh_array((words.size, columns), np.uint64)
-    coded = () if code is None else (0,)
-    form = tuple(range(columns)), coded, tuple(code or _NO_CODE), SHIFT
+    out, more = fresh_array(words.shape, np.uint64), fresh_array(rest.shape, np.uint64)
+    coded = (read_only(codes),) if codes.size else ()
+    form = tuple(range(rest.shape[1])), coded, tuple(CODE), SHIFT
     scatter_ids(words, rest, *form, starts[:-1].copy(), out, more)
     found = np.flatnonzero(sizes)
     return (2 * found).astype(np.uint32), np.append(starts[found], words.size), out, more

@@ -11,6 +11,7 @@ from streameval.budget import room_for
 from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import marks_for
+from streameval.states.keyed.codes import CODE
 from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
     from streameval.states.keyed.counts import KeyedCounts
-    from streameval.states.keyed.layout import Interval
+    from streameval.states.keyed.layout import Interval, SegmentAddresses
     from streameval.typing import Array
 
 __all__ = ["Cells", "lent", "whole_clusters"]
@@ -36,7 +37,8 @@ class Cells(NamedTuple):
     ----------
     words, rest : uint64 arrays, first and further words of the cells of clusters of several rows
     singles : uint64 array of shape (n_singles, n_class), classes of singleton cells (n = c = 1)
-    large : int64 array, sizes of clusters that are not counted in the table of sizes
+    large, large_positives : int64 arrays, sizes of clusters that are not counted in the table of sizes, and their
+        positives if rows have labels
     maxima : sum of the largest cell of each cluster
     """
 
@@ -44,11 +46,20 @@ class Cells(NamedTuple):
     rest: Array
     singles: Array
     large: Array
+    large_positives: Array
     maxima: int
 
 
 def whole_clusters(
-    keyed: KeyedCounts, interval: Interval, keys: Keys, further: int, sizes: Array, budget: Budget, *, packed: bool
+    keyed: KeyedCounts,
+    interval: Interval,
+    keys: Keys,
+    further: int,
+    sizes: Array,
+    budget: Budget,
+    *,
+    packed: bool,
+    positives: Array | None = None,
 ) -> Iterator[Cells]:
     """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
 
@@ -66,6 +77,9 @@ def whole_clusters(
         Lends the arrays.
     packed : bool
         Whether n and c share a word.
+    positives : int64 array of the shape of `sizes`, optional
+        If first words have labels (`streameval.states.keyed.codes`), incremented at the size of each cluster by its
+        positives.
 
     Examples
     --------
@@ -83,32 +97,34 @@ def whole_clusters(
     """
     items = keyed.items_in(*interval)[0::2]
     places = keyed.places(*interval)
-    most = int(items.sum())
+    most, labelled = int(items.sum()), positives is not None
     cuts = [(0, items.size)]
     if most > _CELLS:
         cuts = cut(items, _CELLS)
         most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
+    shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), *[((), np.int64)] * (1 + labelled)
     with (
-        _bucket_arrays(int(items.max(initial=0)), keys, budget, counted=bool(places.at.counts.any())) as own,
-        lent(
-            budget, most, ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
-        ) as out,
+        _bucket_arrays(int(items.max(initial=0)), keys, budget, places, labelled=labelled) as own,
+        lent(budget, most, *shapes) as (words, rest, singles, large, *more),
     ):
-        words, rest, singles, large = out
-        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
-        arrays = CellArrays(words, rest, singles, sizes, large)
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(CODE) if labelled else ()
+        true, by_size = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
+        arrays = CellArrays(words, rest, singles, sizes, large, by_size, true)
         for i, j in cuts:
             counts = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
             cells, alone, listed, maxima = counts
-            yield Cells(words[:cells], rest[:cells], singles[:alone], large[:listed], maxima)
+            yield Cells(words[:cells], rest[:cells], singles[:alone], large[:listed], true[:listed], maxima)
 
 
 @contextmanager
-def _bucket_arrays(rows: int, keys: Keys, budget: Budget, *, counted: bool) -> Iterator[BucketArrays]:
+def _bucket_arrays(
+    rows: int, keys: Keys, budget: Budget, places: SegmentAddresses, *, labelled: bool
+) -> Iterator[BucketArrays]:
     """Arrays for the largest bucket."""
-    width = sum(keys)
-    shapes = ((width + 2,), np.uint64), ((keys.class_ + 2,), np.uint64), ((), np.uint64), ((width - 1,), np.uint64)
-    with lent(budget, rows, *shapes, ((), np.int64)) as (clusters, strays, words, rest, counts):
+    width, counted = sum(keys), bool(places.at.counts.any())
+    widths = (width + 2 + labelled,), (keys.class_ + 2,), (), (width - 1,)
+    shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
+    with lent(budget, rows, *shapes) as (clusters, strays, words, rest, counts):
         marks = marks_for(rows)
         slots = slots_for(np.array([0, rows]))
         yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.jit import read_only
-from streameval.kernels.keyed.adjacent import find_runs, sum_runs
+from streameval.kernels.keyed.adjacent import find_runs, label_runs, sum_runs
 from streameval.kernels.keys import MIX
 from streameval.states.keyed.layout import NO_COUNTS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["LONG_RUN", "by_run", "run_lengths", "run_starts", "run_sums"]
+__all__ = ["LONG_RUN", "by_run", "labelled_runs", "run_lengths", "run_starts", "run_sums"]
 
 LONG_RUN = 3  # mean length of runs from which rows are counted by run
 
@@ -33,7 +33,7 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
 
     Parameters
     ----------
-    columns : uint64 arrays of shape (n,), the words of the keys
+    columns : unsigned arrays of shape (n,), the words of the keys; the first one is uint64
 
     Returns
     -------
@@ -54,7 +54,7 @@ def run_starts(columns: Sequence[Array]) -> Array | None:
     if rows < LONG_RUN or not all(_has_long_runs([column[at : at + _GLANCE] for column in columns]) for at in glances):
         return None
     starts = np.empty(rows // LONG_RUN + 1, np.int64)
-    runs = find_runs(tuple(read_only(np.ascontiguousarray(column)) for column in columns), starts)
+    runs = find_runs(tuple(read_only(np.ascontiguousarray(column, np.uint64)) for column in columns), starts)
     return None if runs < 0 else starts[:runs]
 
 
@@ -92,6 +92,25 @@ def by_run(columns: Sequence[Array]) -> tuple[Sequence[Array], Array]:
     if starts is None:
         return columns, NO_COUNTS
     return [column[starts] for column in columns], run_lengths(starts, columns[0].size)
+
+
+def labelled_runs(columns: Sequence[Array], label: Array) -> tuple[Sequence[Array], Array, Array]:
+    """As `by_run`, but a run may have both labels, and is an item for each; also returns the labels, as uint16.
+
+    Examples
+    --------
+    >>> label = np.array([0, 1, 0, 1, 1, *([0] * 10)], np.uint8)
+    >>> [words], counts, labels = labelled_runs([np.repeat(np.array([7, 9, 7], np.uint64), [5, 6, 4])], label)
+    >>> words.tolist(), counts.tolist(), labels.tolist()
+    ([7, 7, 9, 7], [2, 3, 6, 4], [0, 1, 0, 0])
+    """
+    starts = run_starts(columns)
+    if starts is None:
+        return columns, NO_COUNTS, label.astype(np.uint16)
+    firsts, counts = np.empty((2, 2 * starts.size + 1), np.int64)
+    labels = np.empty(firsts.size, np.uint16)
+    items = label_runs(starts, run_lengths(starts, label.size), run_sums(label, starts), firsts, counts, labels)
+    return [column[firsts[:items]] for column in columns], counts[:items], labels[:items]
 
 
 def run_sums(values: Array, starts: Array) -> Array:

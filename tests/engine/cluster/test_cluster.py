@@ -31,9 +31,10 @@ from streameval import attribute, evaluate
 from streameval.engine.cluster import ClusterEngine, engine, tables
 from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
-from streameval.evaluation import explain
+from streameval.evaluation import explain, run
 from streameval.simulation import simulate
 from streameval.states.keyed import ranges
+from streameval.states.labelled import LabelledClusters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,6 +154,20 @@ def test_clusters_held_by_block_are_read_on_workers(client: Any, simulated: Path
         found = evaluate(simulated, **options, unit="campaign", **on)
         assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
         assert found.attribution("cluster").impure == plain.attribution("cluster").impure
+
+
+def test_clusters_that_share_rows_with_a_table_are_read_on_workers(client: Any, simulated: Path) -> None:
+    """Values, curves and attributions of clusters whose rows carry labels are those of two states on threads."""
+    options: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": ["lift", "v_measure"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "shared", lambda wanted, *_: wanted)
+        plain = evaluate(simulated, **options, threads=2)
+    found = evaluate(simulated, **options, client=client)
+    assert isinstance(found._states["cluster", "cluster"], LabelledClusters)
+    assert not isinstance(plain._states["cluster", "cluster"], LabelledClusters)
+    assert found.to_json() == plain.to_json()
+    assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
+    assert found.attribution("cluster").to_dict() == plain.attribution("cluster").to_dict()
 
 
 def test_a_limit_too_low_for_workers_is_said_beforehand(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.contingency.rows import HotRows, RowBuilder
+from streameval.states.contingency.rows import Form, HotRows, RowBuilder
 from streameval.states.keyed import hot
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Layout
@@ -65,9 +65,9 @@ def test_builders_of_a_run_learn_from_each_other(monkeypatch: pytest.MonkeyPatch
     times: list[int] = []
     learned = HotRows.learned
 
-    def counting(words: np.ndarray, rest: np.ndarray) -> HotRows | None:
+    def counting(words: np.ndarray, rest: np.ndarray, codes: np.ndarray, form: Form) -> HotRows | None:
         times.append(words.size)
-        return learned(words, rest)
+        return learned(words, rest, codes, form)
 
     monkeypatch.setattr(HotRows, "learned", counting)
     budget, layout = Budget(), Layout(ID_BUCKETS, 64, words=2)

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.budget import Computed, fresh_array
-from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.budget import fresh_array
 from streameval.kernels.grouped.cells import count_places, separate
-from streameval.kernels.grouped.interleave import replaced_bits
 from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.contingency.builder import plain_nulls
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-from streameval.states.contingency.rows import Code, RowBuilder
+from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
 from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
@@ -33,13 +31,14 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
+from streameval.states.keyed.codes import CODE, coded, codes_of, plain
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import Segment, SegmentAddresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streameval.budget import Budget, Buffer
+    from streameval.budget import Budget
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
 Scratch = tuple["Array", "Array"]  # words and further words
-CODE = Code(np.uint64(fixed_bits(np.array(MOST_BLOCKS - 1))), np.uint64(63 - BLOCK_BITS))
 _SHARE = 1 << 9  # bytes of the budget for each of the rows that are separated at a time
 
 
@@ -99,8 +97,7 @@ class InterleavedCells(CodedGroups):
 
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
-        segments = tuple(replace(each, words=_plain_words(each)) for each in self.keyed.segments)
-        return self.inner_state(segments, self.table.facts.sum(axis=0))
+        return self.inner_state(plain(self.keyed).segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
@@ -191,35 +188,9 @@ class InterleavedCells(CodedGroups):
         return {number: whole.pieces(a, b) for number, (a, b) in enumerate(pairwise(bounds)) if a < b}
 
 
-def _codes_of(words: Array) -> Array:
-    """The codes of the groups in the first words of rows."""
-    return (words & CODE.bits) >> CODE.shift
-
-
-def _coded(words: Array, codes: Array) -> Array:
-    """First words with these codes, a uint64 array, in place of the bits that their buckets determine."""
-    return (words & ~CODE.bits) | (codes << CODE.shift)
-
-
 def _recoded(codes: Array, words: Array) -> Array:
     """First words with new codes; `codes` is a uint64 array, indexed by the old codes."""
-    return _coded(words, codes[_codes_of(words)])
-
-
-def _plain(words: Array, starts: Array, buckets: Array) -> Array:
-    """First words without codes, in pieces of one bucket each, from the starts of the pieces and their end."""
-    found: Array = replaced_bits(words, starts, fixed_bits(buckets), ~CODE.bits)
-    return found
-
-
-def _plain_words(segment: Segment) -> Buffer:
-    """The first words of a segment without codes, computed on reading."""
-
-    def plain(start: int, stop: int) -> Array:
-        starts = np.clip(segment.starts, start, stop) - start
-        return _plain(segment.words.read(start, stop), starts, segment.codes >> 1)
-
-    return Computed(segment.words.shape, np.dtype(np.uint64), plain)
+    return coded(words, codes[codes_of(words)])
 
 
 class InterleavedCellsBuilder(CodedBuilder):
@@ -236,9 +207,7 @@ class InterleavedCellsBuilder(CodedBuilder):
 
     def __init__(self, inner: ContingencySpec, key: Key, budget: Budget, capacity: int) -> None:
         super().__init__(inner, key, budget)
-        layout = replace(inner.layout, words=inner.layout.words + 1)
-        capacity = max(1, capacity * inner.layout.words // layout.words)
-        self._rows = RowBuilder(layout, budget, capacity, (inner, key), CODE)
+        self._rows = RowBuilder(inner.layout, budget, capacity, (inner, key), Form.GROUP)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
@@ -257,7 +226,8 @@ class InterleavedCellsBuilder(CodedBuilder):
             facts, _ = fact_sums(inner, rows, groups, len(names))
             arrays, groups = [array.take(rows.rows) for array in arrays], groups[rows.rows]
         words = inner.row_words(arrays[0], arrays[1], batch.partition)
-        self._rows.add(*by_run((*words, codes.astype(np.uint64)[groups])))
+        (*words, groups), counts = by_run((*words, codes.astype(np.uint16)[groups]))
+        self._rows.add(words, counts, groups)
         self._table.add(split.names, facts)
         return True
 

@@ -1,0 +1,75 @@
+"""Codes in the first words of stored rows: the number of a row's group, or its label.
+
+The bucket of a row determines the highest bits of its mixed first word. A code takes the place of ten of them, so that
+a row takes as much memory as without a code. The plain words are restored on reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.budget import Computed
+from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.kernels.grouped.interleave import replaced_bits
+from streameval.states.clusters.cell_words import fixed_bits
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.layout import NO_WEIGHTS
+
+if TYPE_CHECKING:
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Interval, Layout, Segment
+    from streameval.typing import Array
+
+__all__ = ["CODE", "Code", "by_label", "coded", "codes_of", "plain"]
+
+
+class Code(NamedTuple):
+    """Where the first word of a stored row has a code, in place of bits that its bucket determines."""
+
+    bits: np.uint64  # of the code
+    shift: np.uint64  # the lowest of them
+
+
+CODE = Code(np.uint64(fixed_bits(np.array((1 << BLOCK_BITS) - 1))), np.uint64(63 - BLOCK_BITS))
+
+
+def codes_of(words: Array) -> Array:
+    """The codes in the first words of rows."""
+    return (words & CODE.bits) >> CODE.shift
+
+
+def coded(words: Array, codes: Array) -> Array:
+    """First words with these codes, a uint64 array, in place of the bits that their buckets determine."""
+    return (words & ~CODE.bits) | (codes << CODE.shift)
+
+
+def plain(keyed: KeyedCounts) -> KeyedCounts:
+    """The same rows without codes; first words are restored on reading."""
+    return replace(keyed, segments=tuple(map(_plain, keyed.segments)))
+
+
+def _plain(segment: Segment) -> Segment:
+    def restored(start: int, stop: int) -> Array:
+        starts, fixed = np.clip(segment.starts, start, stop) - start, fixed_bits(segment.codes >> 1)
+        found: Array = replaced_bits(segment.words.read(start, stop), starts, fixed, ~CODE.bits)
+        return found
+
+    words = Computed(segment.words.shape, np.dtype(np.uint64), restored)
+    words.owner = segment.words.owner
+    return replace(segment, words=words)
+
+
+def by_label(keyed: KeyedCounts, interval: Interval, layout: Layout, budget: Budget) -> KeyedCounts:
+    """Copies of the rows of some buckets, whose codes are labels, by label and the words of a layout."""
+    builder = SegmentBuilder.fitting(layout, budget, SLAB, counted=keyed.counted)
+    for codes, starts, (words, rest, counts, _) in keyed.slabs(interval):
+        buckets = np.repeat(codes >> 1, np.diff(starts))
+        labels = codes_of(words).astype(np.uint32)
+        whole = (words & ~CODE.bits) | fixed_bits(buckets)
+        pieces = (buckets << 1).astype(np.uint32) | labels
+        builder.add_items(whole, pieces, rest[:, : layout.words - 1], counts, NO_WEIGHTS)
+    return KeyedCounts.built(builder)

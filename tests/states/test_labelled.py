@@ -1,0 +1,208 @@
+"""A table with labels: its summary and its clusters are those of the two states that it replaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.errors import NullError
+from streameval.states.clusters.sizes import SizeTable
+from streameval.states.contingency import cells, pass_by_cluster
+from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.size_counts import Sizes
+from streameval.states.keyed import hot
+from streameval.states.keyed.ids import id_type
+from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
+from streameval.states.labelled import LabelledCounts, LabelledSpec, size_table
+from streameval.states.protocol import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.typing import Array
+
+TYPES = {"int64": pa.int64(), "uint64": pa.uint64(), "string": pa.string()}
+KINDS = [("int64", "int64"), ("string", "uint64"), ("int64", "string"), ("string", "string")]
+
+
+def column(ids: Array, kind: str, *, encoded: bool = False) -> pa.Array:
+    """Ids of a type, one for each number."""
+    if kind == "string":
+        made = pa.array([f"id {i}" for i in ids.tolist()], pa.string())
+    else:
+        made = pa.array(ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(TYPES[kind])
+    return made.dictionary_encode() if encoded else made
+
+
+def spec_of(kinds: tuple[str, str], scope: str = "global") -> LabelledSpec:
+    """Spec of columns ``k`` (classes) and ``c`` (clusters)."""
+    return LabelledSpec("k", "c", id_type(TYPES[kinds[0]]), id_type(TYPES[kinds[1]]), scope)
+
+
+def folded(spec: Any, batches: Sequence[Batch], capacity: int, budget: Budget, builders: int = 1) -> Any:
+    """The state of some batches, merged from several builders."""
+    state = spec.empty()
+    for i in range(builders):
+        builder = spec.builder(budget, capacity)
+        for batch in batches[i::builders]:
+            builder.update(batch)
+        state = state.merge(builder.state())
+    return state
+
+
+def three(
+    spec: LabelledSpec, batches: Sequence[Batch], capacity: int, budget: Budget, builders: int = 1
+) -> tuple[LabelledCounts, ContingencyCounts, ClusterCounts]:
+    """The table with labels, and the two states that it replaces."""
+    given = batches, capacity, budget, builders
+    return folded(spec, *given), folded(spec.plain, *given), folded(spec.derived, *given)
+
+
+def whole(state: Any, budget: Budget) -> SizeTable:
+    """The size table of all shards."""
+    return SizeTable.union([part for shard in state.shards() for part in state.parts(shard, budget)])
+
+
+def same(one: SizeTable, other: SizeTable) -> bool:
+    """Whether two size tables are equal."""
+    columns = zip((one.size, one.clusters, one.positives), (other.size, other.clusters, other.positives), strict=True)
+    return all(np.array_equal(mine, theirs) for mine, theirs in columns)
+
+
+def check_same(states: tuple[LabelledCounts, ContingencyCounts, ClusterCounts], budget: Budget) -> None:
+    """Whatever is computed from a table with labels is what the other two states give."""
+    labelled, table, clusters = states
+    summary = labelled.summary(budget)
+    assert replace(summary, positives=Sizes.of(np.zeros(0, np.int64))) == table.summary(budget)
+    expected = whole(clusters, budget)
+    derived = labelled.total(budget)
+    assert same(size_table(summary), expected)
+    assert same(whole(derived, budget), expected)
+    assert same(whole(replace(derived, table=size_table(summary)), budget), expected)
+    assert labelled.totals() == table.totals() == derived.totals() == clusters.totals()
+    assert (derived.spec, derived.holder) == (clusters.spec, labelled.spec)
+    assert labelled.plain == table
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("few", [True, False])
+def test_the_results_are_those_of_two_states(
+    kinds: tuple[str, str], few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For any rows, runs and dictionaries among them, any capacity, and hot keys."""
+    if few:
+        monkeypatch.setattr(hot, "LEARN", 20)
+        monkeypatch.setattr(pass_by_cluster, "_SMALL", 4)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+        scope = data.draw(st.sampled_from(["global", "partition"]))
+        batches = []
+        for _ in range(data.draw(st.integers(0, 4))):
+            rows, ids = data.draw(st.integers(1, 200)), data.draw(st.sampled_from([1, 5, 300]))
+            clusters, classes = rng.integers(0, ids, (2, rows))
+            classes = np.where(rng.random(rows) < 0.5, clusters, classes)
+            if data.draw(st.booleans()):
+                clusters, classes = np.repeat(clusters, 5), np.repeat(classes, 5)
+            label = (rng.random(clusters.size) < data.draw(st.sampled_from([0.0, 0.3, 1.0]))).astype(np.uint8)
+            encoded = data.draw(st.booleans())
+            columns = {name: column(each, kind, encoded=encoded)
+                       for name, each, kind in zip("kc", (classes, clusters), kinds, strict=True)}  # fmt: skip
+            batches.append(Batch(label, None, columns, data.draw(st.sampled_from(["p", "q"]))))
+        budget = Budget(1 << 30)
+        given = batches, data.draw(st.sampled_from([3, 64, 4096])), budget, data.draw(st.integers(1, 3))
+        check_same(three(spec_of(kinds, scope), *given), budget)
+
+    check()
+
+
+def rows_of(count: int, seed: int = 0) -> list[Batch]:
+    """Batches with one giant cluster, many singletons, and clusters of several classes."""
+    rng = np.random.default_rng(seed)
+    clusters = np.where(rng.random(count) < 0.3, 0, rng.zipf(1.3, count) % (2 * count))
+    classes = np.where(rng.random(count) < 0.5, clusters, rng.integers(0, count, count))
+    label = (rng.random(count) < 0.3).astype(np.uint8)
+    columns = {"k": column(classes, "int64"), "c": column(clusters, "int64")}
+    return [
+        Batch(label[i : i + 500], None, {name: array.slice(i, 500) for name, array in columns.items()})
+        for i in range(0, count, 500)
+    ]
+
+
+@pytest.mark.parametrize("items", [12, 300])
+def test_buckets_too_large_for_memory_give_the_same(items: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a giant bucket are distributed without their labels, and its positives are counted before."""
+    monkeypatch.setattr(cells, "ITEMS", (items, items))
+    monkeypatch.setattr(pass_by_cluster, "_SMALL", 64)
+    budget = Budget(1 << 30)
+    check_same(three(spec_of(("int64", "int64")), rows_of(9000), 1000, budget), budget)
+
+
+def test_spilled_rows_give_the_same() -> None:
+    """A budget far below the size of the states."""
+    budget = Budget(1 << 17)
+    states = three(spec_of(("int64", "int64")), rows_of(30_000), 4096, budget, builders=2)
+    budget.relieve()
+    check_same(states, budget)
+
+
+def test_ranges_give_the_same() -> None:
+    """Workers hold ranges of clusters; their summaries add up, and each has the clusters of its range."""
+    budget = Budget(1 << 30)
+    labelled, table, clusters = three(spec_of(("int64", "int64")), rows_of(9000), 1000, budget)
+    outline, summaries, tables = outline_only(labelled), [], []
+    for interval, shards in balanced(outline, buckets(outline), 3):
+        here = restored(outline, joined([ranged(labelled.runs(), interval)]))
+        summaries += [here.first(shard, budget)[0] for shard in shards]
+        tables += [part for shard in shards for part in here.total(budget).parts(shard, budget)]
+    merged = summaries[0].merge(*summaries[1:])
+    expected = whole(clusters, budget)
+    assert same(size_table(merged), expected)
+    assert same(SizeTable.union(tables), expected)
+    assert merged.clusters == table.summary(budget).clusters
+
+
+def test_watchers_and_the_matching_see_plain_cells() -> None:
+    """Ids of clusters are restored for whatever reads them, as are those of the clusters alone."""
+    budget = Budget(1 << 30)
+    labelled, table, clusters = three(spec_of(("int64", "int64")), rows_of(3000), 500, budget)
+    (one, seen), (other, due) = (each.watched(budget, ClassBlocks) for each in (labelled, table))
+    assert one == other
+    first, second = (found[0].merge(found[1:]).replicates(one) for found in (seen, due))
+    assert np.array_equal(first.rows, second.rows)
+    mine, theirs = (each.summary_and_core(budget)[1] for each in (labelled, table))
+    assert mine.settled == theirs.settled
+    derived = labelled.total()
+    for shard in clusters.shards():
+        changes, want = (each.by_block(shard, budget) for each in (derived, clusters))
+        assert np.array_equal(changes.rows, want.rows)
+        assert same(changes.table, want.table)
+        (_, found), (_, known) = (each.impure(shard, budget) for each in (derived, clusters))
+        keys = [np.sort(np.concatenate([part.keys for part in parts])) for parts in (found, known)]
+        assert np.array_equal(*keys)
+
+
+def test_null_ids_are_refused() -> None:
+    """Rows without an id are in one of the two states only, or alone in both."""
+    builder = spec_of(("int64", "int64")).builder(Budget(), 8)
+    with pytest.raises(NullError, match="class column 'k' has nulls"):
+        builder.update(Batch(np.zeros(1, np.uint8), None, {"k": pa.nulls(1, pa.int64()), "c": pa.array([1])}))
+
+
+def test_tables_with_labels_are_not_those_without() -> None:
+    """States are looked up by spec, so the two specs differ, even if all their options are equal."""
+    spec = spec_of(("int64", "int64"))
+    assert spec != spec.plain
+    assert LabelledSpec.of(spec.plain) == spec
+    assert spec.empty().summary(Budget()).positives.count == 0
