@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.prefetch import LINE, prefetch
 
 __all__ = ["sort_words", "sorted_order", "sorted_words"]
 
@@ -21,6 +22,7 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _FEW = 1 << 8  # fewer words are sorted by NumPy
 _MOST = 1 << 21  # more words have many neighbours out of order after two digits
 _DIGIT = 11  # largest number of bits of a digit: the counts of both digits stay in the first-level cache
+_LINE_WORDS = LINE // 8
 _BEYOND = 5  # leading bits beyond those that number the words, so that few of these are out of order
 
 
@@ -143,12 +145,14 @@ def _sort_leading(words, spare, counts):
         at = lower[value]
         lower[value] = at + np.uint32(1)
         spare[np.uint64(at)] = word
+        prefetch(spare, np.int64(at) + _LINE_WORDS)
     for i in range(size):
         word = spare[i]
         value = (word >> upper_shift) & mask
         at = upper[value]
         upper[value] = at + np.uint32(1)
         words[np.uint64(at)] = word
+        prefetch(words, np.int64(at) + _LINE_WORDS)
     moves = 0
     for i in range(1, size):
         word, at = words[i], i
