@@ -121,7 +121,7 @@ class Buffer:
 
     def __init__(self, array: Array) -> None:
         self._data: Array | _Spilled = array
-        self._address: int | None = None  # of the array, once it was needed
+        self._address: int | None = None  # of the array, once it was needed; only spilling replaces the array
         self._whole: Buffer | None = None
         self._first = 0
         self.owner: weakref.ref[Any] | None = None
