@@ -293,6 +293,6 @@ def explain(data: Any, **options: Any) -> Forecast:
     run = Run.of(data, Request.checked(options), estimate=True)
     blocks = block_requests(run.wanted, run.request.resampling)
     derived = derived_requests(run.wanted, run.request.resampling, run.request.slicing)
-    wanted = [derived.get(w.spec, w) for w in run.wanted if derived.get(w.spec) not in run.wanted]
+    wanted = list(dict.fromkeys(derived.get(w.spec, w) for w in run.wanted))
     blocks = [w for w in blocks if w not in derived.values()]
     return forecast(run.engine, run.found, run.plan, wanted, blocks, run.pruned)

@@ -18,6 +18,7 @@ import numpy as np
 from streameval.budget import Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.interleave import ordered
+from streameval.states.keyed.codes import fixed_bits
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["NARROW", "WIDE", "CellWords", "fixed_bits"]
+__all__ = ["NARROW", "WIDE", "CellWords"]
 
 _CODE = np.uint64((1 << BLOCK_BITS) - 1)
 _BITS = np.uint64(BLOCK_BITS)
@@ -168,12 +169,6 @@ class _Wide(CellWords):
 
 
 NARROW, WIDE = _Narrow(), _Wide()
-
-
-def fixed_bits(buckets: Array) -> Array:
-    """The bits of mixed ids that narrow words lack, as uint64, from the numbers of their buckets."""
-    found: Array = (buckets.astype(np.uint64) & _CODE) << (_REST - np.uint64(1))
-    return found
 
 
 def _computed(segment: Segment, columns: Callable[[int, int], Columns], more: int = 0) -> Segment:

@@ -163,7 +163,7 @@ class FirstPass:
         start, items, room = interval[0], _items_of(keyed, interval), interval_items(self._budget)
         for i, j in cut(items, min(room, _TOGETHER)):
             if j - i == 1 and items[i] > 4 * room:
-                rows = self._unlabelled(keyed, (start + i, start + j))
+                rows = self._without_labels(keyed, (start + i, start + j))
                 parts = _spread(rows, start + i, self._budget)
                 _visit(partial(_gathered, parts, parts.intervals(room)), self)
             elif self.watcher is None and not keyed.items_in(start + i, start + j)[1::2].any():
@@ -184,7 +184,7 @@ class FirstPass:
                 self._add_large_positives(cells.large, cells.large_positives)
             self._maxima += cells.maxima
 
-    def _unlabelled(self, keyed: KeyedCounts, interval: Interval) -> KeyedCounts:
+    def _without_labels(self, keyed: KeyedCounts, interval: Interval) -> KeyedCounts:
         """Rows without labels; if they have labels, the positives of the clusters in an interval are counted first."""
         if self._positives is None:
             return keyed

@@ -281,13 +281,7 @@ class RowBuilder:
         return self._out.finish()
 
 
-def store_counted(
-    builder: SegmentBuilder,
-    words: Array,
-    rest: Array,
-    counts: Array,
-    codes: Array = NO_CODES,
-) -> None:
+def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, codes: Array = NO_CODES) -> None:
     """Add keys with their rows, and with codes if there are some, to a builder; their first words are not mixed."""
     if words.size:
         columns = np.column_stack((rest, counts.view(np.uint64)))

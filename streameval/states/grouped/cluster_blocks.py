@@ -35,12 +35,13 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS
-from streameval.states.clusters.cell_words import NARROW, fixed_bits
+from streameval.states.clusters.cell_words import NARROW
 from streameval.states.clusters.counts import null_rows_by_block
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.derived_clusters import DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.codes import fixed_bits
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
 from streameval.states.keyed.ids import identify

@@ -14,7 +14,6 @@ import numpy as np
 from streameval.budget import Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.interleave import replaced_bits
-from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["CODE", "Code", "by_label", "coded", "codes_of", "plain"]
+__all__ = ["CODE", "Code", "by_label", "coded", "codes_of", "fixed_bits", "plain"]
 
 
 class Code(NamedTuple):
@@ -34,7 +33,14 @@ class Code(NamedTuple):
     shift: np.uint64  # the lowest of them
 
 
-CODE = Code(np.uint64(fixed_bits(np.array((1 << BLOCK_BITS) - 1))), np.uint64(63 - BLOCK_BITS))
+_LARGEST, _SHIFT = np.uint64((1 << BLOCK_BITS) - 1), np.uint64(63 - BLOCK_BITS)
+CODE = Code(_LARGEST << _SHIFT, _SHIFT)
+
+
+def fixed_bits(buckets: Array) -> Array:
+    """The bits of mixed ids whose place codes take, as uint64, from the numbers of their buckets."""
+    found: Array = (buckets.astype(np.uint64) & _LARGEST) << _SHIFT
+    return found
 
 
 def codes_of(words: Array) -> Array:

@@ -97,7 +97,7 @@ class Compaction:
         names : sequence of str
             State files.
         nbytes : int
-            Their size.
+            Their size in bytes.
         budget : Budget
         due : Spec
             The expected spec.

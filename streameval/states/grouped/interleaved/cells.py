@@ -20,7 +20,6 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels.grouped.cells import count_places, separate
-from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.contingency.builder import plain_nulls
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
@@ -31,7 +30,7 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
-from streameval.states.keyed.codes import CODE, coded, codes_of, plain
+from streameval.states.keyed.codes import CODE, coded, codes_of, fixed_bits, plain
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import Segment, SegmentAddresses
 
