@@ -65,6 +65,7 @@ __all__ = [
 LEAST_ROOM = 1 / 8  # share of the limit that is always left to states
 _SMALL = 1 << 13  # bytes of an array below which spilling is not worth a system call
 _WORTH_KEEPING = 1 << 16  # bytes of an array from which it is kept for another builder
+_FEW = 1 << 13  # rows below which new arrays cost no more than borrowed ones
 _GROWTH = 1 / 32  # share of the limit by which a process must grow before freed memory is returned again
 _LOG = logging.getLogger(__name__)
 
@@ -168,6 +169,34 @@ class Budget:
                 if self.resident + self._spare_bytes + array.nbytes <= self.room:
                     self._spare.setdefault((array.shape, array.dtype), []).append(array)
                     self._spare_bytes += array.nbytes
+
+    @contextmanager
+    def borrowed(self, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
+        """Uninitialised arrays with room for some rows and one more; they are given back at the end.
+
+        Their sizes are rounded up (`room_for`), so that the arrays are reused for nearly equal numbers of rows.
+
+        Parameters
+        ----------
+        rows : largest number of rows
+        columns : for each array, the shape of a row and the type
+
+        Examples
+        --------
+        >>> with Budget().borrowed(10_000, ((), np.int64), ((2,), np.uint64)) as arrays:
+        ...     print(*(array.shape for array in arrays))
+        (10240,) (10240, 2)
+        """
+        if rows < _FEW:
+            yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
+            return
+        room = room_for(rows + 1)
+        arrays = [self.borrow((room, *shape), dtype) for shape, dtype in columns]
+        try:
+            yield arrays
+        finally:
+            for array in arrays:
+                self.give_back(array)
 
     def _drop_spares(self) -> None:
         self._spare.clear()

@@ -770,6 +770,19 @@ def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp
     assert not budget.spilled
 
 
+def test_borrowed_arrays_are_reused_for_nearly_equal_numbers_of_rows() -> None:
+    """Also if an error ended their use; small arrays are not kept."""
+    budget = Budget(1 << 24)
+    with pytest.raises(ZeroDivisionError), budget.borrowed(20_000, ((), np.int64), ((2,), np.uint64)) as first:
+        raise ZeroDivisionError
+    with budget.borrowed(20_001, ((), np.int64), ((2,), np.uint64)) as second:
+        assert [one is other for one, other in zip(first, second, strict=True)] == [True, True]
+        assert min(map(len, second)) >= 20_002
+    with budget.borrowed(1_000, ((2,), np.uint64)) as (small,):
+        assert small.shape == (1_001, 2)
+    assert budget._spare_bytes == sum(array.nbytes for array in first)
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")
 def test_freed_memory_between_arrays_goes_back_to_the_system() -> None:
     """The pages between arrays that are still held."""

@@ -10,7 +10,6 @@ import numpy as np
 from streameval.kernels.contingency.classes import ClassArrays, Tallies, tally_classes
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import marks_for
-from streameval.states.contingency.whole_clusters import lent
 from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
@@ -75,8 +74,8 @@ def whole_classes(cells: ClassCells, interval: Interval, budget: Budget) -> Clas
     further, maxima = tuple(range(cells.rows.layout.words - 1)), 0
     with (
         _class_arrays(items, len(further), budget, counted=bool(places[0].at.counts.any())) as own,
-        lent(budget, most, ((4,), np.int64), ((2,), np.int64)) as large,
-        lent(budget, 8**bits, ((), np.int64)) as (small,),
+        budget.borrowed(most, ((4,), np.int64), ((2,), np.int64)) as large,
+        budget.borrowed(8**bits, ((), np.int64)) as (small,),
     ):
         small[:] = 0
         listed = [[array[:0] for array in large]]
@@ -101,9 +100,9 @@ def _class_arrays(items: Sequence[Array], further: int, budget: Budget, *, count
     """Arrays for the largest bucket, given the singleton cells and the other cells of each bucket."""
     both, rows, cells = (int(sizes.max(initial=0)) for sizes in (items[0] + items[1], *items))
     with (
-        lent(budget, both, ((further + 4,), np.uint64)) as (classes,),
-        lent(budget, cells, ((), np.int32)) as (owners,),
-        lent(budget, rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64)) as (words, rest, counts),
+        budget.borrowed(both, ((further + 4,), np.uint64)) as (classes,),
+        budget.borrowed(cells, ((), np.int32)) as (owners,),
+        budget.borrowed(rows, ((), np.uint64), ((further,), np.uint64), ((), np.int64)) as (words, rest, counts),
     ):
         marks = marks_for(rows)
         slots = slots_for(np.array([0, both]))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.budget import room_for
 from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import marks_for
@@ -16,7 +15,6 @@ from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
@@ -24,10 +22,9 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, SegmentAddresses
     from streameval.typing import Array
 
-__all__ = ["Cells", "lent", "whole_clusters"]
+__all__ = ["Cells", "whole_clusters"]
 
 _CELLS = 1 << 17  # rows whose cells the third-level cache holds
-_FEW = 1 << 13  # rows below which new arrays cost no more than lent ones
 
 
 class Cells(NamedTuple):
@@ -105,7 +102,7 @@ def whole_clusters(
     shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), *[((), np.int64)] * (1 + labelled)
     with (
         _bucket_arrays(int(items.max(initial=0)), keys, budget, places, labelled=labelled) as own,
-        lent(budget, most, *shapes) as (words, rest, singles, large, *more),
+        budget.borrowed(most, *shapes) as (words, rest, singles, large, *more),
     ):
         columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(CODE) if labelled else ()
         true, by_size = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
@@ -124,22 +121,7 @@ def _bucket_arrays(
     width, counted = sum(keys), bool(places.at.counts.any())
     widths = (width + 2 + labelled,), (keys.class_ + 2,), (), (width - 1,)
     shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
-    with lent(budget, rows, *shapes) as (clusters, strays, words, rest, counts):
+    with budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
         marks = marks_for(rows)
         slots = slots_for(np.array([0, rows]))
         yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])
-
-
-@contextmanager
-def lent(budget: Budget, rows: int, *columns: tuple[tuple[int, ...], Any]) -> Iterator[list[Array]]:
-    """Arrays with room for some rows and one more, which are lent again if as many rows or a few more are wanted."""
-    if rows < _FEW:
-        yield [np.empty((rows + 1, *shape), dtype) for shape, dtype in columns]
-        return
-    room = room_for(rows + 1)
-    arrays = [budget.borrow((room, *shape), dtype) for shape, dtype in columns]
-    try:
-        yield arrays
-    finally:
-        for array in arrays:
-            budget.give_back(array)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval import budget as memory
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.states.contingency import pass_by_class, whole_clusters
+from streameval.states.contingency import pass_by_class
 from streameval.states.contingency import whole_classes as module
 from streameval.states.contingency.cells import ClassCells
 from streameval.states.contingency.pass_by_class import _giant_classes, by_class
@@ -59,7 +60,7 @@ def test_sums_are_those_of_streamed_classes(words: int, room: int, monkeypatch: 
     monkeypatch.setattr(module, "_TOGETHER", room)
     monkeypatch.setattr(module, "_SIZES", max(room, 16))
     monkeypatch.setattr(pass_by_class, "_MANY", 0)
-    monkeypatch.setattr(whole_clusters, "_FEW", room)
+    monkeypatch.setattr(memory, "_FEW", room)
     budget = Budget(1 << 30)
 
     @settings(max_examples=25, deadline=None)

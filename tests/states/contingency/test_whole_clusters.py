@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval import budget as memory
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency import whole_clusters as module
@@ -81,9 +82,9 @@ def truth(rows: list[Row], *, owner: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("keys", [Keys(1, 1), Keys(2, 1), Keys(1, 2), Keys(2, 2)])
 @pytest.mark.parametrize("room", [4, 1 << 18])
 def test_cells_are_those_of_counting(keys: Keys, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of words, segments, items with counts and buckets at a time; arrays are lent or new."""
+    """Any number of words, segments, items with counts and buckets at a time; arrays are borrowed or new."""
     monkeypatch.setattr(module, "_CELLS", room)
-    monkeypatch.setattr(module, "_FEW", room)
+    monkeypatch.setattr(memory, "_FEW", room)
     budget = Budget(1 << 30)
 
     @settings(max_examples=20, deadline=None)
