@@ -10,7 +10,7 @@ from streameval.evaluation.count_intervals import counted
 from streameval.evaluation.intervals import differences, estimated, finalized, resampled_states, sliced_blocks
 from streameval.evaluation.resampling import LEVEL, NO_INTERVALS
 from streameval.evaluation.result import Evaluation
-from streameval.evaluation.sharing import summarised
+from streameval.evaluation.sharing import from_one_sweep
 from streameval.evaluation.slice_intervals import SampledSlices, sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import WHOLE
@@ -67,20 +67,22 @@ def finalize_all(
     labels: LabelCounts = folded.states[plan.label]
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, filtered)
-    wholes = slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget)
-    answered, looked = summarised(engine, [(w, wholes[w.spec]) for w in wanted])
+    wholes = from_one_sweep(engine, slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget))
+    answered = [(w, wholes[w.spec].state) for w in wanted]
     _check_weights(plan, answered, where)
     kept = (sliced_blocks(wanted, folded.states, resampling, key) for key in slicing.keys[:1])
     blocks = {**folded.states, **{spec: counts.total() for found in kept for spec, counts in found.items()}}
-    if resampling.level is not None:
-        looked = [(w, w.family.swept(engine, w, state)) for w, state in answered]
+    if resampling.level is None:
+        sources = [(w, wholes[w.spec].source) for w in wanted]
+    else:
+        sources = [(w, w.family.swept(engine, w, state)) for w, state in answered]
     slices = SlicedStates(engine, slicing, folded.states, wanted)
     swept = sweep(slices)
-    values, certain = finalized(engine, looked, blocks, swept, resampling)
-    results, found = _with_intervals(engine, looked, values, blocks, resampling, certain)
+    values, certain = finalized(engine, sources, blocks, swept, resampling)
+    results, found = _with_intervals(engine, sources, values, blocks, resampling, certain)
     sliced = tuple(slice_results(slices, swept, weighted=plan.weight is not None))
     sampled = SampledSlices(sliced) if resampling.level is None else sampled_slices(slices, sliced, resampling)
-    resampled = resampled_states(looked, blocks, resampling)
+    resampled = resampled_states(sources, blocks, resampling)
     return Evaluation(
         labels.rows,
         labels.positives,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -12,15 +12,26 @@ from streameval.states.contingency.counts import ContingencySpec, SummarisedCoun
 from streameval.states.labelled import LabelledSpec, size_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
 
-    Answered = Sequence[tuple[MetricRequest, Any]]
+__all__ = ["AllRows", "from_one_sweep", "shared"]
 
-__all__ = ["shared", "summarised"]
+
+class AllRows(NamedTuple):
+    """The state of all rows for a spec.
+
+    Attributes
+    ----------
+    state : what the evaluation keeps, from which curves and attributions are computed later
+    source : what the values are computed from: the state, or the result of a sweep over its rows
+    """
+
+    state: Any
+    source: Any
 
 
 def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema) -> list[MetricRequest]:
@@ -46,14 +57,15 @@ def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
     return wanted.remade(made, wanted.metrics) if made.derived in specs else wanted
 
 
-def summarised(engine: Engine, answered: Answered) -> tuple[Answered, Answered]:
-    """The states, and what their values are computed from: of states that share rows, the results of one sweep."""
-    found = {w.spec: engine.summary(state, None) for w, state in answered if isinstance(w.spec, LabelledSpec)}
-    if not found:
-        return answered, answered
-    tables = {spec.derived: size_table(summary) for spec, summary in found.items()}
-    engine.budget.release_spares()
-    kept = [(w, replace(state, table=tables[w.spec]) if w.spec in tables else state) for w, state in answered]
-    made: dict[Any, Any] = {spec: SizeState(table) for spec, table in tables.items()}
-    made |= {w.spec: SummarisedCounts(state, found[w.spec]) for w, state in answered if w.spec in found}
-    return kept, [(w, made.get(w.spec, state)) for w, state in answered]
+def from_one_sweep(engine: Engine, states: Mapping[Any, Any]) -> dict[Any, AllRows]:
+    """The states of all rows, by spec; the summary of a table with labels gives the clusters of its rows as well."""
+    found = {spec: AllRows(state, state) for spec, state in states.items()}
+    labelled = [spec for spec in states if isinstance(spec, LabelledSpec)]
+    for spec in labelled:
+        summary = engine.summary(states[spec], None)
+        sizes = size_table(summary)
+        found[spec] = AllRows(states[spec], SummarisedCounts(states[spec], summary))
+        found[spec.derived] = AllRows(replace(states[spec.derived], table=sizes), SizeState(sizes))
+    if labelled:
+        engine.budget.release_spares()
+    return found
