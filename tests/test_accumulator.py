@@ -6,7 +6,6 @@ import itertools
 import json
 import pickle
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_metric import Positives
 
 from streameval import Accumulator, evaluate
 from streameval.errors import (
@@ -303,22 +303,6 @@ def test_a_unit_that_is_no_id_is_refused() -> None:
         Accumulator(score="score", unit="score").update(table(10))
 
 
-@dataclass(frozen=True)
-class Mine:
-    """A metric object."""
-
-    name: str = "mine"
-    family: str = "score"
-
-    def partial(self, part: Any) -> int:
-        """Nothing."""
-        return 0
-
-    def combine(self, partials: Any, state: Any) -> float:
-        """Nothing."""
-        return 0.0
-
-
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     """By name, with the remedy."""
     with pytest.raises(OptionError, match="merge the accumulators of your workers"):
@@ -335,7 +319,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleStatesError, match="int"):
         one.merge(1)
     with pytest.raises(OptionError, match="cannot be saved"):
-        Accumulator(score="score", metrics=Mine()).save(tmp_path)
+        Accumulator(score="score", metrics=Positives()).save(tmp_path)
     (tmp_path / "other").write_text("mine")
     with pytest.raises(OptionError, match="something else"):
         one.save(tmp_path)

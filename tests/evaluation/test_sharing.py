@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_metric import Positives
 
 from streameval import Evaluation, evaluate
 from streameval.errors import StreamevalError
 from streameval.evaluation import explain, run
-from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterCounts
 from streameval.states.labelled import LabelledClusters, LabelledCounts
 
@@ -124,7 +123,7 @@ def test_rows_are_shared_where_all_count_in_both() -> None:
         {"ci": 0.95},
         {"by": "country"},
         {"metrics": ["aul", "assignment_score"]},
-        {"metrics": [Column(), "v_measure"]},
+        {"metrics": [Positives("cluster"), "v_measure"]},
     ]
     for options in others:
         assert not shares(evaluate(data, **COLUMNS, **options)), options
@@ -134,22 +133,6 @@ def test_rows_are_shared_where_all_count_in_both() -> None:
     assert not shares(mixed, "c")
     assert shares(mixed, "d")
     assert isinstance(evaluate(data, cluster="c")._states["cluster", "c"], ClusterCounts)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A user's metric, which reads the state itself."""
-
-    name: str = "length"
-    family: str = "cluster"
-
-    def partial(self, part: Any) -> int:
-        """Nothing of the rows."""
-        return 0
-
-    def combine(self, partials: Any, state: Any) -> Scalar:
-        """The length of the name of the column."""
-        return Scalar.certain(self.name, len(state.spec.column))
 
 
 def test_curves_and_attributions_are_those_of_two_states() -> None:

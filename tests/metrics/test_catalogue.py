@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pytest
 from contingency_truth import clustering_truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_metric import Positives
 from truth import (
     agrees,
     calibration_truth,
@@ -353,22 +353,6 @@ def test_the_catalogue_is_listed_by_pattern() -> None:
     assert globbed == [entry.name for entry in entries() if "auc" in entry.name]
     assert {"roc_auc", "pr_auc", "partial_auc@F", "roc_auc_by_size"} <= {*globbed}
     assert all(entry.to_dict()["meaning"] for entry in entries())
-
-
-@dataclass(frozen=True)
-class Positives:
-    """A user's own metric: positives among the rows of a part."""
-
-    family: str = "score"
-    name: str = "positives"
-
-    def partial(self, part: Any) -> int:
-        """Positives of one part."""
-        return part.total.pos if part is None else 1
-
-    def combine(self, partials: Sequence[int], state: Any) -> float:
-        """All positives."""
-        return float(state.totals().pos)
 
 
 @pytest.mark.parametrize("family", ["score", "cluster", "classes"])
