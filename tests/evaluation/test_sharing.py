@@ -135,6 +135,21 @@ def test_rows_are_shared_where_all_count_in_both() -> None:
     assert isinstance(evaluate(data, cluster="c")._states["cluster", "c"], ClusterCounts)
 
 
+@pytest.mark.parametrize("encoded", [0, 1, 2])
+def test_texts_that_are_codes_in_some_files(encoded: int, tmp_path: Path) -> None:
+    """They are decoded, and their rows shared, unless every file has codes, which are counted by entry."""
+    data = table(rows=3000)
+    data = data.set_column(data.schema.get_field_index("k"), "k", data["k"].cast(pa.string()))
+    for i in range(2):
+        names = [*(["d"] if i < encoded else []), "k"]
+        pq.write_table(data.slice(1500 * i, 1500), tmp_path / f"{i}.parquet", use_dictionary=names)
+    given: dict[str, Any] = {"cluster": "d", "classes": "k", "metrics": ["lift", "v_measure"]}
+    found = evaluate(tmp_path, **given)
+    assert shares(found, "d") == (encoded < 2)
+    with apart():
+        assert found.to_json() == evaluate(tmp_path, **given).to_json()
+
+
 def test_curves_and_attributions_are_those_of_two_states() -> None:
     """What an evaluation computes from its states later, from rows that are shared."""
     data = table(rows=3000)

@@ -47,18 +47,10 @@ def collect_words(words, shift, out, counts):
 
 
 @jit
-def count_pairs(first, second, labelled, rows, columns, table):
-    """Count pairs of codes in ``table[rows[first[i]] + columns[second[i]]]``.
-
-    `labelled` may have the label of each pair, a uint8 array of shape (n,); the second half of `columns` is then for
-    positives.
-    """
-    half = np.uint64(columns.size // 2)
+def count_pairs(first, second, rows, columns, table):
+    """Count pairs of codes in ``table[rows[first[i]] + columns[second[i]]]``."""
     for i in range(first.size):
-        at = np.uint64(second[i])
-        if len(labelled):
-            at += half * np.uint64(labelled[0][i])
-        table[np.uint64(rows[np.uint64(first[i])] + columns[at])] += np.uint32(1)
+        table[np.uint64(rows[np.uint64(first[i])] + columns[np.uint64(second[i])])] += np.uint32(1)
 
 
 @jit

@@ -16,7 +16,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
@@ -82,7 +82,7 @@ class ContingencyBuilder:
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
         self._cells = RowBuilder(spec.layout, budget, self._capacity, spec, Form.LABEL if labelled else Form.NONE)
-        self._pairs = PairTable(budget, self._capacity, self._add_pairs, labelled=self._labelled)
+        self._pairs = PairTable(budget, self._capacity, self._cells.add)
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -129,33 +129,17 @@ class ContingencyBuilder:
         encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
 
     def _add(self, clusters: pa.Array, classes: pa.Array, label: Array, partition: str) -> None:
-        """Add rows that have both ids."""
-        if not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, label, partition)):
-            words = self.spec.row_words(clusters, classes, partition)
-            self._cells.add(*(labelled_runs(words, label) if self._labelled else by_run(words)))
+        """Add rows that have both ids; those with labels are not counted by pair."""
+        if self._labelled:
+            self._cells.add(*labelled_runs(self.spec.row_words(clusters, classes, partition), label))
+        elif not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, partition)):
+            self._cells.add(*by_run(self.spec.row_words(clusters, classes, partition)))
 
-    def _add_encoded(
-        self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, label: Array, partition: str
-    ) -> bool:
-        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs.
-
-        A label that rows carry is the last word of their class.
-        """
+    def _add_encoded(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> bool:
+        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs."""
         ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
         codes = [column.indices.to_numpy(zero_copy_only=False) for column in (clusters, classes)]
-        words = [np.column_stack(each) for each in ids]
-        if not self._labelled:
-            return self._pairs.add(codes, words)
-        labels = np.repeat(np.arange(2, dtype=np.uint64), len(words[1]))
-        words[1] = np.column_stack((np.tile(words[1], (2, 1)), labels))
-        return self._pairs.add(codes, words, label)
-
-    def _add_pairs(self, columns: Sequence[Array], counts: Array) -> None:
-        """Add counted pairs."""
-        if self._labelled:
-            self._cells.add(columns[:-1], counts, columns[-1].astype(np.uint16))
-        else:
-            self._cells.add(columns, counts)
+        return self._pairs.add(codes, [np.column_stack(words) for words in ids])
 
     def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""

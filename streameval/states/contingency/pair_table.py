@@ -39,11 +39,9 @@ class PairTable:
     budget : Budget
         Lends the table.
     most : int
-        Largest number of pairs.
+        Largest number of entries.
     store : callable
         ``store(columns, counts)`` takes distinct pairs, as uint64 arrays of their words, with their rows.
-    labelled : bool
-        Whether the second ids have labels, so that each pair has two entries.
 
     Examples
     --------
@@ -56,10 +54,8 @@ class PairTable:
     [7 9 9] [9 7 9] [2 1 1]
     """
 
-    def __init__(
-        self, budget: Budget, most: int, store: Callable[[Sequence[Array], Array], None], *, labelled: bool = False
-    ) -> None:
-        self._budget, self._most, self._store, self._of_pair = budget, most, store, 1 + labelled
+    def __init__(self, budget: Budget, most: int, store: Callable[[Sequence[Array], Array], None]) -> None:
+        self._budget, self._most, self._store = budget, most, store
         self._ids: tuple[_Ids, _Ids] = _Ids(), _Ids()
         self._table = np.empty((0, 0), np.uint32)
         self._rows = 0
@@ -77,17 +73,15 @@ class PairTable:
     def _allows(self, shape: tuple[int, int], rows: int) -> bool:
         """Whether the table may have a shape after some more rows."""
         entries = min(self._most, _ENTRIES * (self._rows + rows))
-        return shape[0] * shape[1] <= self._of_pair * entries and max(shape) * _IDS <= self._most
+        return shape[0] * shape[1] <= entries and max(shape) * _IDS <= self._most
 
-    def add(self, codes: Sequence[Array], words: Sequence[Array], label: Array | None = None) -> bool:
+    def add(self, codes: Sequence[Array], words: Sequence[Array]) -> bool:
         """Count rows, unless the table would have too many entries; returns whether they were counted.
 
         Parameters
         ----------
         codes : for each column, the entry of each row in the dictionary, an integer array of shape (n,)
         words : for each column, the words of the entries, a uint64 array of shape (n_entries, n_words)
-        label : uint8 array of shape (n,); the second column then has the entries of negatives, followed by as many of
-            positives
         """
         rows = len(codes[0])
         numbers = self._numbered(words, rows)
@@ -98,8 +92,7 @@ class PairTable:
             self.flush()
             return False
         first, second = (read_only(np.asarray(column, np.int32)) for column in codes)
-        labelled = () if label is None else (read_only(label),)
-        count_pairs(first, second, labelled, numbers[0] * self._table.shape[1], numbers[1], self._table.reshape(-1))
+        count_pairs(first, second, numbers[0] * self._table.shape[1], numbers[1], self._table.reshape(-1))
         self._rows += rows
         return True
 
