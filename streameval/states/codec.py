@@ -93,7 +93,7 @@ _SMALL = 1 << 20  # bytes; smaller batches are joined: checking and decoding one
 
 
 @dataclass(frozen=True, slots=True)
-class _Label:
+class _Metadata:
     """The metadata of a stored state, parsed and checked."""
 
     spec: StoredSpec
@@ -233,8 +233,8 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
         If the batches are not a state, have an unknown kind or version, or are damaged or incomplete.
     """
     schema, rest = _opened(batches)
-    label = _read_label(schema)
-    return _state(label, label.checked(rest), budget)
+    metadata = _read_metadata(schema)
+    return _state(metadata, metadata.checked(rest), budget)
 
 
 def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> Any:
@@ -255,22 +255,22 @@ def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> An
     True
     """
     schema, batches = dump(state)
-    label = _read_label(schema)
-    return _state(replace(label, spec=spec), label.checked(batches), budget)
+    metadata = _read_metadata(schema)
+    return _state(replace(metadata, spec=spec), metadata.checked(batches), budget)
 
 
-def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
+def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
     """The state of validated batches."""
     try:
-        state = label.spec.from_arrow(label.header, rest, budget or Budget())
+        state = metadata.spec.from_arrow(metadata.header, rest, budget or Budget())
         totals = state.totals()
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, pa.ArrowException) as error:
-        msg = f"the stored {label.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
+        msg = f"the stored {metadata.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
         raise FormatError(msg) from error
-    if [totals.neg, totals.pos] != label.rows:
+    if [totals.neg, totals.pos] != metadata.rows:
         msg = (
-            f"the stored {label.spec.kind} is incomplete or damaged: its metadata give {label.rows} negatives and "
-            f"positives, its table has {[totals.neg, totals.pos]}; store the state again"
+            f"the stored {metadata.spec.kind} is incomplete or damaged: its metadata give {metadata.rows} negatives "
+            f"and positives, its table has {[totals.neg, totals.pos]}; store the state again"
         )
         raise FormatError(msg)
     return state
@@ -300,31 +300,31 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     >>> load_together([dump(ClusterSpec("campaign").empty())] * 2) == ClusterSpec("campaign").empty()
     True
     """
-    labels = [_read_label(schema) for schema, _ in stored]
-    first = labels[0]
-    if any(label.spec != first.spec for label in labels):
-        msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in labels}))}"
+    several = [_read_metadata(schema) for schema, _ in stored]
+    first = several[0]
+    if any(metadata.spec != first.spec for metadata in several):
+        msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in several}))}"
         raise FormatError(msg)
     if not first.spec.additive:
-        pairs = zip(labels, stored, strict=True)
-        states = (_state(label, label.checked(batches), budget) for label, (_, batches) in pairs)
+        pairs = zip(several, stored, strict=True)
+        states = (_state(metadata, metadata.checked(batches), budget) for metadata, (_, batches) in pairs)
         return reduce(lambda one, other: one.merge(other), states)
-    return _state(_summed(labels), first.checked(chain.from_iterable(batches for _, batches in stored)), budget)
+    return _state(_summed(several), first.checked(chain.from_iterable(batches for _, batches in stored)), budget)
 
 
-def _summed(labels: Sequence[_Label]) -> _Label:
+def _summed(several: Sequence[_Metadata]) -> _Metadata:
     """The metadata of several additive states that are read as one."""
-    first = labels[0]
+    first = several[0]
     facts = [name for name in first.header if name != "spec"]  # each fact is a list of numbers
     try:
-        sums = {name: [sum(side) for side in zip(*(x.header[name] for x in labels), strict=True)] for name in facts}
+        sums = {name: [sum(side) for side in zip(*(x.header[name] for x in several), strict=True)] for name in facts}
     except (KeyError, TypeError, ValueError) as error:
         msg = (
             f"the metadata of a stored {first.spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         )
         raise FormatError(msg) from error
-    rows = [sum(label.rows[side] for label in labels) for side in (0, 1)]
-    return _Label(first.spec, rows, first.header | sums)
+    rows = [sum(metadata.rows[side] for metadata in several) for side in (0, 1)]
+    return _Metadata(first.spec, rows, first.header | sums)
 
 
 def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -339,7 +339,7 @@ def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[p
     return first.schema, chain([first], rest)
 
 
-def _read_label(schema: pa.Schema) -> _Label:
+def _read_metadata(schema: pa.Schema) -> _Metadata:
     """Kind, version, spec and header from the metadata of a schema."""
     facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
     kind = facts.get(_PREFIX + "kind")
@@ -361,16 +361,16 @@ def _read_label(schema: pa.Schema) -> _Label:
     return _parsed(spec, facts)
 
 
-def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Label:
+def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Metadata:
     """The spec, the row counts and the header."""
     try:
         header = json.loads(facts[_PREFIX + "header"])
-        label = _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
-        check_facts(label.spec, header)
+        metadata = _Metadata(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
+        check_facts(metadata.spec, header)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         raise FormatError(msg) from error
-    return label
+    return metadata
 
 
 def _fitting(batches: Iterable[pa.RecordBatch], kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

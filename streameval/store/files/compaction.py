@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
+from streameval.states.mapping import one_by_one
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.files.published import sealed, unsealed
 from streameval.store.files.states import StateFiles
@@ -198,7 +199,7 @@ class Compaction:
         """
         if len(groups) == 1:
             return [self._merge(groups[0], mean, due, engine.budget, engine.each)]
-        return engine.each(lambda group: self._merge(group, mean, due, engine.budget, _in_turn), groups, "merged")
+        return engine.each(lambda group: self._merge(group, mean, due, engine.budget, one_by_one), groups, "merged")
 
     def _merge(self, parts: Sequence[_MergedFile], mean: int, due: Any, budget: Budget, each: Any) -> _MergedFile:
         """Merge several merged files, or the files of single nights, into one file."""
@@ -241,8 +242,3 @@ def _full(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Sequence[
         if len(level) >= fan and nights * fan <= most:
             return [level[i : i + fan] for i in range(0, len(level) - fan + 1, fan)]
     return []
-
-
-def _in_turn(function: Any, items: Sequence[Any], _: str) -> list[Any]:
-    """Map sequentially."""
-    return [function(item) for item in items]

@@ -120,9 +120,9 @@ class StateFiles(PublishedFiles):
     ) -> list[Any]:
         """States that together hold the content of several files; `each` maps a function over a sequence.
 
-        Several files are read as one state if that saves work: histograms, because each is a table of all bins and
-        merging two costs more than reading one; and packed states, because their segments are concatenated unmerged.
-        `nbytes` is the size of all files, of which parts of about equally many files are made.
+        Several files are read as one state if that saves work: histograms, because each is read through a table of all
+        bins; and packed states, because their segments are concatenated unmerged. The files are divided into parts of
+        about equal numbers of files; the number of parts follows from the size of all files, `nbytes`.
         """
         bounded = isinstance(due, HistogramSpec)
         if not (bounded or due.packing):
