@@ -1,7 +1,7 @@
 """LabelledCounts: a contingency table whose rows carry their labels, which gives the clusters of its rows as well.
 
 Scattering rows by cluster takes most of the time of both states. Here rows are scattered once: the label of a row takes
-bits of the first word that its bucket determines (`streameval.states.keyed.codes`), and the first pass over the table
+bits of the first word that its bucket determines (`streameval.states.keyed.tags`), and the first pass over the table
 counts the positives of each cluster with its rows. The summary then has the number of clusters of each size and their
 positives, which is all that `streameval.states.clusters.counts.ClusterCounts` gives to metrics.
 
@@ -22,8 +22,8 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.builder import ContingencyBuilder
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.pass_by_cluster import by_cluster
-from streameval.states.keyed.codes import by_label, plain
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.tags import by_label, plain
 from streameval.states.protocol import PlainState
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def count_pairs(first, second, rows, columns, table):
 
 
 @jit
-def absorb_rows(words, rest, further, coded, labelled, table, shift, out, out_rest, out_codes, counts):
+def absorb_rows(words, rest, further, tagged, labelled, table, shift, out, out_rest, out_tags, counts):
     """Count rows whose key is in one of its two slots; collect the others as `collect_words`, and return how many.
 
     Parameters
@@ -62,46 +62,46 @@ def absorb_rows(words, rest, further, coded, labelled, table, shift, out, out_re
     words : uint64 array of shape (n,)
     rest : uint64 array of shape (n_further, n), the further words
     further : tuple of n_further items; the compiler knows its length
-    coded : tuple of the codes of the rows, a uint16 array of shape (n,), as the last part of their keys; or empty
+    tagged : tuple of the tags of the rows, a uint16 array of shape (n,), as the last part of their keys; or empty
     labelled : tuple of their labels, likewise, but the positives of a key are counted instead; or empty
-    table : uint64 array of shape (n_slots * width,), in each slot the words of a key, its code, its count, and its
+    table : uint64 array of shape (n_slots * width,), in each slot the words of a key, its tag, its count, and its
         positives
     shift : see `collect_words`
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further); every row is written, so that no branch depends on
         data
-    out_codes : uint16 array of shape (n,), or empty
+    out_tags : uint16 array of shape (n,), or empty
     counts : int64 array of shape (n_buckets,), incremented by the remaining rows
     """
     kept, columns = np.uint64(0), len(further)
     last = np.uint64(columns + 1)
-    count = last + np.uint64(len(coded))
+    count = last + np.uint64(len(tagged))
     width = count + _ONE + np.uint64(len(labelled))
     for i in range(words.size):
         word, more = words[i], np.uint64(0)
         for c in range(columns):
             more = (more + rest[c, i]) * _FURTHER
-        if len(coded):
-            more = (more + np.uint64(coded[0][i])) * _FURTHER
+        if len(tagged):
+            more = (more + np.uint64(tagged[0][i])) * _FURTHER
         one = (((word * _MIX - more) >> _PAIR_SHIFT) << _ONE) * width
         two = one + width
         first, second = table[one] == word, table[two] == word
         for c in range(columns):
             first &= table[one + np.uint64(1 + c)] == rest[c, i]
             second &= table[two + np.uint64(1 + c)] == rest[c, i]
-        if len(coded):
-            first &= table[one + last] == coded[0][i]
-            second &= table[two + last] == coded[0][i]
+        if len(tagged):
+            first &= table[one + last] == tagged[0][i]
+            second &= table[two + last] == tagged[0][i]
         hit = np.uint64(first | second)
         at = one + np.uint64(second) * width + count
         table[at] += hit
         if len(labelled):
             table[at + _ONE] += hit & np.uint64(labelled[0][i])
-            out_codes[kept] = labelled[0][i]
+            out_tags[kept] = labelled[0][i]
         out[kept] = word
         for c in range(columns):
             out_rest[kept, c] = rest[c, i]
-        if len(coded):
-            out_codes[kept] = coded[0][i]
+        if len(tagged):
+            out_tags[kept] = tagged[0][i]
         kept += _ONE - hit
     for i in range(kept):  # a loop of few rows costs less than a count that is mostly 0
         counts[(out[i] * _MIX) >> shift] += 1
@@ -109,23 +109,23 @@ def absorb_rows(words, rest, further, coded, labelled, table, shift, out, out_re
 
 
 @jit
-def scatter_ids(words, rest, further, coded, code, shift, cursor, out, out_rest):
+def scatter_ids(words, rest, further, tagged, tag, shift, cursor, out, out_rest):
     """Write the mixed word and the further words of each row to the cursor of its bucket, stably; `cursor` advances.
 
     Parameters
     ----------
     further : tuple of n_further items; the compiler knows its length
-    coded : tuple of a uint16 array of shape (n,), the codes that are to replace bits of the mixed words that their
+    tagged : tuple of a uint16 array of shape (n,), the tags that are to replace bits of the mixed words that their
         buckets determine; or empty
-    code : uint64, these bits and the lowest of them
+    tag : uint64, these bits and the lowest of them
     out, out_rest : uint64 arrays of shape (n,) and (n, n_further)
     """
     columns, more = len(further), out_rest.reshape(-1)
     for i in range(words.size):
         word = words[i] * _MIX
         bucket = word >> shift
-        if len(coded):
-            word = (word & ~code[0]) | (np.uint64(coded[0][i]) << code[1])
+        if len(tagged):
+            word = (word & ~tag[0]) | (np.uint64(tagged[0][i]) << tag[1])
         at = cursor[bucket]
         cursor[bucket] = at + 1
         out[np.uint64(at)] = word

@@ -18,8 +18,8 @@ import numpy as np
 from streameval.budget import Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.interleave import ordered
-from streameval.states.keyed.codes import fixed_bits
 from streameval.states.keyed.layout import NO_COUNTS, Segment
+from streameval.states.keyed.tags import fixed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -44,10 +44,10 @@ from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.contingency.whole_clusters import whole_clusters
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.codes import by_label, plain
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, Side, cut
+from streameval.states.keyed.tags import by_label, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -280,8 +280,8 @@ def by_cluster(
     watcher : Watcher, optional
         Sees the cells of clusters, except the singleton rows that a quick test finds.
     labelled : bool
-        Whether first words have the labels of their rows as codes (`streameval.states.keyed.codes`). All rows then have
-        a class, and there is neither an owner nor a watcher.
+        Whether first words have the labels of their rows as tags (`streameval.states.keyed.tags`). All rows then have a
+        class, and there is neither an owner nor a watcher.
     """
     items = min(int(_items_of(keyed, interval).sum()), RUN * interval_items(budget))
     found = FirstPass(keys, rows, items, budget, keys.cluster * owner, watcher, labelled=labelled)

@@ -1,4 +1,4 @@
-"""RowBuilder: rows of ids to segments, without labels or weights.
+"""RowBuilder: rows of ids to segments, without weights; a label, if there is one, is a tag.
 
 It does the work of `streameval.states.keyed.builder.SegmentBuilder` faster for these rows: the bucket is a part of the
 mixed id, so no code is stored, and one loop scatters all words of a row. Hot keys, those with many rows, are counted
@@ -26,9 +26,9 @@ from streameval.kernels.keyed.rows import (
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.codes import CODE
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
+from streameval.states.keyed.tags import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["NO_CODES", "Form", "HotRows", "RowBuilder", "store_counted"]
+__all__ = ["NO_TAGS", "Form", "HotRows", "RowBuilder", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
 _COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
 _WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key
 _LABELS = np.arange(2, dtype=np.uint16)
 
-NO_CODES = np.empty(0, np.uint16)
+NO_TAGS = np.empty(0, np.uint16)
 
 
 class Form(IntEnum):
-    """What the codes of rows are (`streameval.states.keyed.codes`)."""
+    """What the tags of rows are (`streameval.states.keyed.tags`)."""
 
     NONE = 0  # there are none
     GROUP = 1  # a part of the key
@@ -60,9 +60,9 @@ class HotRows:
 
     Attributes
     ----------
-    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent key; a code that is not a label
+    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent key; a tag that is not a label
         is the last word
-    form : what the codes of rows are
+    form : what the tags of rows are
 
     Examples
     --------
@@ -88,9 +88,9 @@ class HotRows:
         self._rows = 0
 
     @classmethod
-    def learned(cls, words: Array, rest: Array, codes: Array = NO_CODES, form: Form = Form.NONE) -> HotRows | None:
+    def learned(cls, words: Array, rest: Array, tags: Array = NO_TAGS, form: Form = Form.NONE) -> HotRows | None:
         """The keys that occur `hot.SEEN` times in a sample of the rows; None if they have too few of the rows."""
-        parts = [words, *rest.T, *([codes] if form is Form.GROUP else [])]
+        parts = [words, *rest.T, *([tags] if form is Form.GROUP else [])]
         for most in (_GLANCE, _SAMPLE):
             step = max(1, words.size // most)
             some = [part[::step][:_SAMPLE].astype(np.uint64) for part in parts]
@@ -116,17 +116,17 @@ class HotRows:
         out: Array,
         out_rest: Array,
         buckets: Array,
-        codes: Array = NO_CODES,
-        out_codes: Array = NO_CODES,
+        tags: Array = NO_TAGS,
+        out_tags: Array = NO_TAGS,
     ) -> int:
         """Count the rows of hot keys and collect the others; returns the number of collected rows.
 
         `rest` has one row for each further word, `out_rest` one column.
         """
         self._rows += words.size
-        coded, labelled = ((read_only(codes),) if self._form is form else () for form in (Form.GROUP, Form.LABEL))
-        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, coded, labelled
-        left: int = absorb_rows(*given, self._table.reshape(-1), SHIFT, out, out_rest, out_codes, buckets)
+        tagged, labelled = ((read_only(tags),) if self._form is form else () for form in (Form.GROUP, Form.LABEL))
+        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, tagged, labelled
+        left: int = absorb_rows(*given, self._table.reshape(-1), SHIFT, out, out_rest, out_tags, buckets)
         return left
 
     @property
@@ -135,17 +135,17 @@ class HotRows:
         return bool(self._table[:, self._width].sum() * np.uint64(_WORTH) >= self._rows)
 
     def items(self) -> tuple[Array, Array, Array, Array]:
-        """Words, further words, counts and codes of all counted keys."""
+        """Words, further words, counts and tags of all counted keys."""
         found = self._table[self._table[:, self._width] > 0]
-        end, counts, codes = 1 + len(self._further), found[:, self._width].astype(np.int64), NO_CODES
+        end, counts, tags = 1 + len(self._further), found[:, self._width].astype(np.int64), NO_TAGS
         if self._form is Form.GROUP:
-            codes = found[:, end].astype(np.uint16)
+            tags = found[:, end].astype(np.uint16)
         elif self._form is Form.LABEL:
             positive = found[:, -1].astype(np.int64)
             counts = np.concatenate((counts - positive, positive))
             there = np.flatnonzero(counts)
-            found, codes, counts = np.tile(found, (2, 1))[there], np.repeat(_LABELS, len(found))[there], counts[there]
-        return found[:, 0].copy(), found[:, 1:end].copy(), counts, codes
+            found, tags, counts = np.tile(found, (2, 1))[there], np.repeat(_LABELS, len(found))[there], counts[there]
+        return found[:, 0].copy(), found[:, 1:end].copy(), counts, tags
 
 
 class RowBuilder:
@@ -161,7 +161,7 @@ class RowBuilder:
     spec : hashable, optional
         Builders with the same budget and equal specs share the hot keys that one of them has learned.
     form : Form
-        What the codes of rows are; segments have them where `CODE` says.
+        What the tags of rows are; segments have them where `TAG` says.
 
     Examples
     --------
@@ -188,12 +188,12 @@ class RowBuilder:
         self.capacity = max(capacity, 1)
         self._words = self._budget.borrow(self.capacity, np.uint64)
         self._rest = self._budget.borrow((self.capacity, self.layout.words - 1), np.uint64)
-        self._codes = self._budget.borrow(self.capacity if self._form else 0, np.uint16)
+        self._tags = self._budget.borrow(self.capacity if self._form else 0, np.uint16)
 
     def _give_back(self) -> None:
         """Make a segment of the collected rows, and return the buffers."""
         self._flush()
-        for column in (self._words, self._rest, self._codes):
+        for column in (self._words, self._rest, self._tags):
             self._budget.give_back(column)
 
     def shrink(self, capacity: int) -> None:
@@ -201,15 +201,15 @@ class RowBuilder:
         self._give_back()
         self._borrow(capacity)
 
-    def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS, codes: Array = NO_CODES) -> None:
+    def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS, tags: Array = NO_TAGS) -> None:
         """Add rows by the words of their keys, uint64 arrays of shape (n,); the first word is not mixed.
 
         `counts`, an int64 array of shape (n,), has the number of rows of each item; if it is empty, each is one row.
-        `codes`, a uint16 array of shape (n,), has the code of each item if segments have codes.
+        `tags`, a uint16 array of shape (n,), has the tag of each item if segments have tags.
         """
         if counts.size:
             rest = np.array(columns[1:], np.uint64).reshape(-1, counts.size).T
-            self._counted.append((columns[0].copy(), rest, counts, codes))
+            self._counted.append((columns[0].copy(), rest, counts, tags))
             self._items += counts.size
             if self._items * _COUNTED >= self.capacity:
                 self._store_items()
@@ -220,19 +220,19 @@ class RowBuilder:
             if self._size == self.capacity:
                 self._flush()
             stop = min(rows, done + self.capacity - self._size)
-            self._collect([read_only(column[done:stop]) for column in columns], codes[done:stop])
+            self._collect([read_only(column[done:stop]) for column in columns], tags[done:stop])
             done = stop
 
-    def _collect(self, columns: Sequence[Array], codes: Array) -> None:
+    def _collect(self, columns: Sequence[Array], tags: Array) -> None:
         """Copy rows while there is room, without those of hot keys."""
         start, stop = self._size, self._size + columns[0].size
-        words, rest, out_codes = self._words[start:stop], self._rest[start:stop], self._codes[start:stop]
+        words, rest, out_tags = self._words[start:stop], self._rest[start:stop], self._tags[start:stop]
         if self._hot is not None:
             one = len(columns) == 2
             more = columns[1].reshape(1, -1) if one else np.array(columns[1:], np.uint64).reshape(-1, words.size)
-            self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets, codes, out_codes)
+            self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets, tags, out_tags)
             return
-        out_codes[:] = codes
+        out_tags[:] = tags
         collect_words(columns[0], SHIFT, words, self._buckets)
         for c, column in enumerate(columns[1:]):
             rest[:, c] = column
@@ -242,18 +242,18 @@ class RowBuilder:
 
     def _learn(self) -> None:
         """Learn the hot keys from the collected rows, and remove their rows."""
-        words, rest, codes = (column[: self._size] for column in (self._words, self._rest, self._codes))
-        self._hot, self._learns = HotRows.learned(words, rest, codes, self._form), False
+        words, rest, tags = (column[: self._size] for column in (self._words, self._rest, self._tags))
+        self._hot, self._learns = HotRows.learned(words, rest, tags, self._form), False
         if self._hot is not None:
             if self._spec is not None:
                 self._budget.learned[self._spec] = self._hot.keys
             self._buckets[:] = 0
-            self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets, codes, codes)
+            self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets, tags, tags)
 
     def _flush(self) -> None:
         if self._size:
-            words, rest, codes = (column[: self._size] for column in (self._words, self._rest, self._codes))
-            self._out.take_pieces(*_partitioned(words, rest, codes, self._buckets))
+            words, rest, tags = (column[: self._size] for column in (self._words, self._rest, self._tags))
+            self._out.take_pieces(*_partitioned(words, rest, tags, self._buckets))
         self._size, self._buckets[:] = 0, 0
         if self._hot is None or not self._hot.worth:
             self._store_hot()
@@ -269,8 +269,8 @@ class RowBuilder:
     def _store_items(self) -> None:
         """Store the items that came with counts."""
         if self._counted:
-            words, rest, counts, codes = (np.concatenate(column) for column in zip(*self._counted, strict=True))
-            store_counted(self._out, words, rest, counts, codes)
+            words, rest, counts, tags = (np.concatenate(column) for column in zip(*self._counted, strict=True))
+            store_counted(self._out, words, rest, counts, tags)
         self._counted, self._items = [], 0
 
     def finish(self) -> tuple[Segment, ...]:
@@ -281,19 +281,19 @@ class RowBuilder:
         return self._out.finish()
 
 
-def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, codes: Array = NO_CODES) -> None:
-    """Add keys with their rows, and with codes if there are some, to a builder; their first words are not mixed."""
+def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array, tags: Array = NO_TAGS) -> None:
+    """Add keys with their rows, and with tags if there are some, to a builder; their first words are not mixed."""
     if words.size:
         columns = np.column_stack((rest, counts.view(np.uint64)))
         sizes = np.zeros(ID_BUCKETS, np.int64)
         collect_words(read_only(words), SHIFT, np.empty_like(words), sizes)
-        pieces, starts, mixed, columns = _partitioned(words, columns, codes, sizes)
+        codes, starts, mixed, columns = _partitioned(words, columns, tags, sizes)
         more, times = columns[:, :-1].copy(), columns[:, -1].astype(np.int64)
-        builder.take_pieces(pieces, starts, mixed, more, times)
+        builder.take_pieces(codes, starts, mixed, more, times)
 
 
-def _partitioned(words: Array, rest: Array, codes: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket, given the sizes of the buckets; first words have the codes of their rows, if there are some.
+def _partitioned(words: Array, rest: Array, tags: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
+    """Rows by bucket, given the sizes of the buckets; first words have the tags of their rows, if there are some.
 
     Returns
     -------
@@ -303,8 +303,8 @@ def _partitioned(words: Array, rest: Array, codes: Array, sizes: Array) -> tuple
     words, rest = read_only(words), read_only(rest)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     out, more = fresh_array(words.shape, np.uint64), fresh_array(rest.shape, np.uint64)
-    coded = (read_only(codes),) if codes.size else ()
-    form = tuple(range(rest.shape[1])), coded, tuple(CODE), SHIFT
+    tagged = (read_only(tags),) if tags.size else ()
+    form = tuple(range(rest.shape[1])), tagged, tuple(TAG), SHIFT
     scatter_ids(words, rest, *form, starts[:-1].copy(), out, more)
     found = np.flatnonzero(sizes)
     return (2 * found).astype(np.uint32), np.append(starts[found], words.size), out, more

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["Classes", "whole_classes"]
+__all__ = ["ClassSums", "whole_classes"]
 
 _TOGETHER = 1 << 17  # items of classes whose listed cells are copied together
 _ENTRIES, _LEAST = 8, 1 << 10  # largest number of entries of a table by size: for each item, or at least this
 _BITS, _SIZES = 6, 1 << 16  # bits of a small size, and number of class sizes in a table, if there are many items
 
 
-class Classes(NamedTuple):
+class ClassSums(NamedTuple):
     """Sums over some whole classes.
 
     Attributes
@@ -46,7 +46,7 @@ class Classes(NamedTuple):
     maxima: int
 
 
-def whole_classes(cells: ClassCells, interval: Interval, budget: Budget) -> Classes:
+def whole_classes(cells: ClassCells, interval: Interval, budget: Budget) -> ClassSums:
     """Sums over the classes in an interval of buckets.
 
     Examples
@@ -92,7 +92,7 @@ def whole_classes(cells: ClassCells, interval: Interval, budget: Budget) -> Clas
     sizes = np.flatnonzero(tallies.sizes != 0)
     classes = np.array((sizes, tallies.sizes[sizes], tallies.singles[sizes]))
     others = np.array((other_classes[0], np.ones(other_classes.shape[1], np.int64), other_classes[1]))
-    return Classes(cells_by_size, other_cells, np.concatenate((classes, others), axis=1), maxima)
+    return ClassSums(cells_by_size, other_cells, np.concatenate((classes, others), axis=1), maxima)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import numpy as np
 from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import marks_for
-from streameval.states.keyed.codes import CODE
 from streameval.states.keyed.layout import cut
+from streameval.states.keyed.tags import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, SegmentAddresses
     from streameval.typing import Array
 
-__all__ = ["Cells", "whole_clusters"]
+__all__ = ["ClusterCells", "whole_clusters"]
 
 _CELLS = 1 << 17  # rows whose cells the third-level cache holds
 
 
-class Cells(NamedTuple):
+class ClusterCells(NamedTuple):
     """Cells of some whole clusters; the arrays are overwritten by the next cells.
 
     Attributes
@@ -57,7 +57,7 @@ def whole_clusters(
     *,
     packed: bool,
     positives: Array | None = None,
-) -> Iterator[Cells]:
+) -> Iterator[ClusterCells]:
     """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
 
     Parameters
@@ -75,7 +75,7 @@ def whole_clusters(
     packed : bool
         Whether n and c share a word.
     positives : int64 array of the shape of `sizes`, optional
-        If first words have labels (`streameval.states.keyed.codes`), incremented at the size of each cluster by its
+        If first words have labels (`streameval.states.keyed.tags`), incremented at the size of each cluster by its
         positives.
 
     Examples
@@ -104,13 +104,14 @@ def whole_clusters(
         _bucket_arrays(int(items.max(initial=0)), keys, budget, places, labelled=labelled) as own,
         budget.borrowed(most, *shapes) as (words, rest, singles, large, *more),
     ):
-        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(CODE) if labelled else ()
-        true, by_size = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
-        arrays = CellArrays(words, rest, singles, sizes, large, by_size, true)
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(TAG) if labelled else ()
+        large_positives, positives = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
+        arrays = CellArrays(words, rest, singles, sizes, large, positives, large_positives)
         for i, j in cuts:
             counts = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
             cells, alone, listed, maxima = counts
-            yield Cells(words[:cells], rest[:cells], singles[:alone], large[:listed], true[:listed], maxima)
+            larger = large[:listed], large_positives[:listed]
+            yield ClusterCells(words[:cells], rest[:cells], singles[:alone], *larger, maxima)
 
 
 @contextmanager

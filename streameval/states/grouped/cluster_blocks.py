@@ -41,11 +41,11 @@ from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.derived_clusters import DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.codes import fixed_bits
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
 from streameval.states.keyed.ids import identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval
+from streameval.states.keyed.tags import fixed_bits
 from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Codes in the first words of stored rows: the number of a row's group, or its label.
+"""Tags in the first words of stored rows: the code of a row's group, or its label.
 
-The bucket of a row determines the highest bits of its mixed first word. A code takes the place of ten of them, so that
-a row takes as much memory as without a code. The plain words are restored on reading.
+The bucket of a row determines the highest bits of its mixed first word. A tag takes the place of ten of them, so that
+a row takes as much memory as without a tag. The plain words are restored on reading.
 """
 
 from __future__ import annotations
@@ -23,45 +23,52 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["CODE", "Code", "by_label", "coded", "codes_of", "fixed_bits", "plain"]
+__all__ = ["TAG", "Tag", "by_label", "fixed_bits", "plain", "tagged", "tags_of"]
 
 
-class Code(NamedTuple):
-    """Where the first word of a stored row has a code, in place of bits that its bucket determines."""
+class Tag(NamedTuple):
+    """Where the first word of a stored row has a tag, in place of bits that its bucket determines."""
 
-    bits: np.uint64  # of the code
+    bits: np.uint64  # of the tag
     shift: np.uint64  # the lowest of them
 
 
 _LARGEST, _SHIFT = np.uint64((1 << BLOCK_BITS) - 1), np.uint64(63 - BLOCK_BITS)
-CODE = Code(_LARGEST << _SHIFT, _SHIFT)
+TAG = Tag(_LARGEST << _SHIFT, _SHIFT)
 
 
 def fixed_bits(buckets: Array) -> Array:
-    """The bits of mixed ids whose place codes take, as uint64, from the numbers of their buckets."""
+    """The bits of mixed ids whose place tags take, as uint64, from the numbers of their buckets."""
     found: Array = (buckets.astype(np.uint64) & _LARGEST) << _SHIFT
     return found
 
 
-def codes_of(words: Array) -> Array:
-    """The codes in the first words of rows."""
-    return (words & CODE.bits) >> CODE.shift
+def tags_of(words: Array) -> Array:
+    """The tags in the first words of rows, as uint64."""
+    return (words & TAG.bits) >> TAG.shift
 
 
-def coded(words: Array, codes: Array) -> Array:
-    """First words with these codes, a uint64 array, in place of the bits that their buckets determine."""
-    return (words & ~CODE.bits) | (codes << CODE.shift)
+def tagged(words: Array, tags: Array) -> Array:
+    """First words with these tags, a uint64 array, in place of the bits that their buckets determine.
+
+    Examples
+    --------
+    >>> words = np.array([1 << 60, 5], np.uint64)
+    >>> tags_of(tagged(words, np.array([3, 1], np.uint64))).tolist()
+    [3, 1]
+    """
+    return (words & ~TAG.bits) | (tags << TAG.shift)
 
 
 def plain(keyed: KeyedCounts) -> KeyedCounts:
-    """The same rows without codes; first words are restored on reading."""
+    """The same rows without tags; first words are restored on reading."""
     return replace(keyed, segments=tuple(map(_plain, keyed.segments)))
 
 
 def _plain(segment: Segment) -> Segment:
     def restored(start: int, stop: int) -> Array:
         starts, fixed = np.clip(segment.starts, start, stop) - start, fixed_bits(segment.codes >> 1)
-        found: Array = replaced_bits(segment.words.read(start, stop), starts, fixed, ~CODE.bits)
+        found: Array = replaced_bits(segment.words.read(start, stop), starts, fixed, ~TAG.bits)
         return found
 
     words = Computed(segment.words.shape, np.dtype(np.uint64), restored)
@@ -70,12 +77,11 @@ def _plain(segment: Segment) -> Segment:
 
 
 def by_label(keyed: KeyedCounts, interval: Interval, layout: Layout, budget: Budget) -> KeyedCounts:
-    """Copies of the rows of some buckets, whose codes are labels, by label and the words of a layout."""
+    """Copies of the rows of some buckets, whose tags are labels, by label and the words of a layout."""
     builder = SegmentBuilder.fitting(layout, budget, SLAB, counted=keyed.counted)
     for codes, starts, (words, rest, counts, _) in keyed.slabs(interval):
         buckets = np.repeat(codes >> 1, np.diff(starts))
-        labels = codes_of(words).astype(np.uint32)
-        whole = (words & ~CODE.bits) | fixed_bits(buckets)
-        pieces = (buckets << 1).astype(np.uint32) | labels
-        builder.add_items(whole, pieces, rest[:, : layout.words - 1], counts, NO_WEIGHTS)
+        whole = (words & ~TAG.bits) | fixed_bits(buckets)
+        labelled = (buckets << 1).astype(np.uint32) | tags_of(words).astype(np.uint32)
+        builder.add_items(whole, labelled, rest[:, : layout.words - 1], counts, NO_WEIGHTS)
     return KeyedCounts.built(builder)

@@ -65,9 +65,9 @@ def test_builders_of_a_run_learn_from_each_other(monkeypatch: pytest.MonkeyPatch
     times: list[int] = []
     learned = HotRows.learned
 
-    def counting(words: np.ndarray, rest: np.ndarray, codes: np.ndarray, form: Form) -> HotRows | None:
+    def counting(words: np.ndarray, rest: np.ndarray, tags: np.ndarray, form: Form) -> HotRows | None:
         times.append(words.size)
-        return learned(words, rest, codes, form)
+        return learned(words, rest, tags, form)
 
     monkeypatch.setattr(HotRows, "learned", counting)
     budget, layout = Budget(), Layout(ID_BUCKETS, 64, words=2)

@@ -30,9 +30,9 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
-from streameval.states.keyed.codes import CODE, coded, codes_of, fixed_bits, plain
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import Segment, SegmentAddresses
+from streameval.states.keyed.tags import TAG, fixed_bits, plain, tagged, tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,14 +170,14 @@ class InterleavedCells(CodedGroups):
         """`by_place` for the rows of consecutive buckets from `start` on."""
         buckets, width = start + np.arange(rows.at.starts.shape[1] // 2), self.keyed.layout.words - 1
         items = np.zeros((count, buckets.size), np.int64)
-        coded = rows.at, places, *CODE
-        count_places(*coded, items)
+        placed = rows.at, places, *TAG
+        count_places(*placed, items)
         ends = np.cumsum(items)
         total = int(ends[-1])
         words, rest = scratch or (fresh_array((total,), np.uint64), fresh_array((total, width), np.uint64))
         counts, sums = np.empty(total if rows.at.counts.any() else 0, np.int64), np.zeros_like(items)
         cursor = ends.reshape(items.shape) - items
-        separate(*coded, fixed_bits(buckets), tuple(range(width)), cursor, words, rest, counts, sums)
+        separate(*placed, fixed_bits(buckets), tuple(range(width)), cursor, words, rest, counts, sums)
         place, bucket = items.nonzero()
         codes, starts = (2 * buckets[bucket]).astype(np.uint32), np.append(0, ends[items.ravel() > 0])
         pieces = codes, starts, sums[place, bucket] if counts.size else None, None
@@ -188,8 +188,8 @@ class InterleavedCells(CodedGroups):
 
 
 def _recoded(codes: Array, words: Array) -> Array:
-    """First words with new codes; `codes` is a uint64 array, indexed by the old codes."""
-    return coded(words, codes[codes_of(words)])
+    """First words tagged with new codes; `codes` is a uint64 array, indexed by the old codes."""
+    return tagged(words, codes[tags_of(words)])
 
 
 class InterleavedCellsBuilder(CodedBuilder):
