@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.typing import Array
 
-__all__ = ["LIFT", "Aul", "RocAucBySize", "aul", "size_roc_auc"]
+__all__ = ["Aul", "RocAucBySize", "aul", "size_roc_auc"]
 
 _MOST_ROWS = 2.0**60  # three times as many fit into an int64
 
@@ -141,6 +141,3 @@ def _scalar(name: str, table: SizeTable, area: Callable[[SizeTable], float]) -> 
         return Scalar.certain(name, value)
     out = f"; left out: {plural(rows, 'row')} in clusters of {plural(sizes, 'size')} without a label" if sizes else ""
     return Scalar(name, value, exact=False, reason=f"an estimate: {plural(bare, 'row')} without a label{out}")
-
-
-LIFT = (Aul(), RocAucBySize())

@@ -23,7 +23,7 @@ from streameval.kernels.keyed.rows import (
     scatter_ids,
     slots_of_rows,
 )
-from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.keys import ID_BUCKETS, MIX
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.ids import SHIFT
@@ -94,10 +94,8 @@ class HotRows:
         for most in (_GLANCE, _SAMPLE):
             step = max(1, words.size // most)
             some = [part[::step][:_SAMPLE].astype(np.uint64) for part in parts]
-            whole = some[0]
-            for column in some[1:]:  # a hash collision makes the sample only slightly wrong
-                whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-            whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+            whole = hot.hashed(some)
+            whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(MIX)
             low = np.uint64(_SAMPLE - 1)
             ordered = np.sort((whole & ~low) | np.arange(whole.size, dtype=np.uint64))  # a tenth of the time of argsort
             groups = ordered & ~low

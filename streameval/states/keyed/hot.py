@@ -9,17 +9,18 @@ table affects speed and memory only: its counts are exact, and a key may have ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels.keyed.hot import SLOT_BITS, absorb, slots_of, whole_keys
+from streameval.kernels.keys import MIX
 
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["LEARN", "Absorb", "HotKeys"]
+__all__ = ["LEARN", "Absorb", "HotKeys", "hashed"]
 
 Absorb = Callable[[slice, "Array", "Array", "Array"], tuple[int, int]]
 """Encode a slice of rows into words and codes, without the rows that are counted in the table of `HotKeys`.
@@ -72,10 +73,10 @@ class HotKeys:
         step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
         few = slice(None, None, 4 if 2 * words.size > _SAMPLE else 1)
-        some = np.sort(_hashed(words[few], rest[few], codes[few])[1])
+        some = np.sort(_keys_of(words[few], rest[few], codes[few])[1])
         if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:  # hardly any are equal: no key is hot
             return None
-        keys, whole = _hashed(words, rest, codes)
+        keys, whole = _keys_of(words, rest, codes)
         ordered = np.sort(whole)
         if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * worth < words.size:
             return None
@@ -131,13 +132,29 @@ class HotKeys:
         return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), tally[slots, labels]
 
 
-def _hashed(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
-    """Keys as a uint64 array of shape (n, words), and hashes of them; a collision hardly changes a sample."""
-    keys = np.column_stack((whole_keys(words, codes), rest))
-    whole = keys[:, 0].copy()
-    for column in rest.T:
-        whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-    return keys, whole
+def hashed(columns: Sequence[Array]) -> Array:
+    """Hashes of keys by which a sample of them is grouped; a collision hardly changes the sample.
+
+    Parameters
+    ----------
+    columns : uint64 arrays of shape (n,), the words of the keys
+
+    Examples
+    --------
+    >>> one, other, again = hashed([np.array([7, 7, 7], np.uint64), np.array([1, 2, 1], np.uint64)]).tolist()
+    >>> one == again != other
+    True
+    """
+    found = columns[0]
+    for column in columns[1:]:
+        found = (found ^ (found >> np.uint64(32))) * np.uint64(MIX) + column
+    return found
+
+
+def _keys_of(words: Array, rest: Array, codes: Array) -> tuple[Array, Array]:
+    """Keys as a uint64 array of shape (n, words), and hashes of them."""
+    first = whole_keys(words, codes)
+    return np.column_stack((first, rest)), hashed([first, *rest.T])
 
 
 def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
