@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.results import Scalar
-from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
+from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules, outcome_word
 from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
 
@@ -54,7 +54,7 @@ class Judged:
     @property
     def word(self) -> str:
         """The outcome as tables show it."""
-        return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+        return outcome_word(self.outcome)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; a NaN is None."""

@@ -4,7 +4,16 @@
 """
 
 from streameval.rules.grammar import FACTS, LIVE, Rule, named_rules
-from streameval.rules.judging import BASELINE, ENOUGH, ESTIMATED, Verdict, difference, judge, judge_slices
+from streameval.rules.judging import (
+    BASELINE,
+    ENOUGH,
+    ESTIMATED,
+    Verdict,
+    difference,
+    judge,
+    judge_slices,
+    outcome_word,
+)
 
 __all__ = [
     "BASELINE",
@@ -18,4 +27,5 @@ __all__ = [
     "judge",
     "judge_slices",
     "named_rules",
+    "outcome_word",
 ]

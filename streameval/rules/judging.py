@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streameval.rules.grammar import Rule
 
-__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices"]
+__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices", "outcome_word"]
 
 BASELINE = 7  # the usual value is the median of at most this number of nights
 ENOUGH = 3  # least number of earlier nights
@@ -53,6 +53,17 @@ class Verdict:
     usual: float
     nights: int
     reason: str
+
+
+def outcome_word(outcome: str) -> str:
+    """An outcome as tables show it.
+
+    Examples
+    --------
+    >>> [outcome_word(outcome) for outcome in ("passed", "failed", "undecided")]
+    ['ok', 'FAIL', 'undecided']
+    """
+    return {"passed": "ok", "failed": "FAIL"}.get(outcome, outcome)
 
 
 def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:

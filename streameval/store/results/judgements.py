@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from streameval.errors import FormatError, StoreError
-from streameval.rules import LIVE, Rule
+from streameval.rules import LIVE, Rule, outcome_word
 from streameval.store.files.delta import FORGET, commit, data_files, open_table, publish_rows, read_rows, reading
 from streameval.store.files.published import PublishedFiles
 from streameval.store.results.cache import key_of
@@ -105,7 +105,7 @@ class Judgement:
         """
         if self.accepted is not None:
             return "accepted"
-        return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+        return outcome_word(self.outcome)
 
     @property
     def live(self) -> bool:
