@@ -4,7 +4,8 @@ A path gives no types, so every Hive key is a text column; a type inferred from 
 hand (tomorrow, there may be ``hour=unknown``). As texts, however, '10' sorts before '9'. The schema of a scan therefore
 marks a key whose values are all integers. Comparisons with numbers, and bins, read such a key as int64; a comparison
 with a text that would sort differently from the integer it spells is refused. A key whose values are all dates is
-marked as well, so that its days, weeks and months can be computed. Keys of a dataset or Delta table keep their type.
+marked as well, so that its days, weeks and months can be computed; a text such as 2026-1-05, which sorts after every
+date of January, has no order among dates and is refused. Keys of a dataset or Delta table keep their type.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["as_integers", "is_date_key", "is_integer_key", "mark", "orders_as_text"]
 
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
+_FIRST = "2000-01-01"  # completes the start of a date
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # canonical spelling only: other spellings are different keys
 
 
@@ -62,15 +64,22 @@ def is_integer_key(field: pa.Field) -> bool:
 
 
 def orders_as_text(field: pa.Field, text: str) -> bool:
-    """Whether `text` compares with a marked key's texts as it does with its integers, or is not an integer.
+    """Whether `text` compares with a key's texts as it does with the integers or dates that these spell.
+
+    Among integers, a text that is no integer does. Among dates, the start of a date does, or a date and more.
 
     Examples
     --------
     >>> field = pa.field("night", pa.string(), metadata=mark(["20260101", "20260102"]))
     >>> orders_as_text(field, "20260102"), orders_as_text(field, "2027")
     (True, False)
+    >>> field = pa.field("night", pa.string(), metadata=mark(["2026-01-01"]))
+    >>> [orders_as_text(field, text) for text in ("2026-01", "2026-01-15 12:00", "2026-1-05", "2026-13")]
+    [True, True, False, False]
     """
-    return not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
+    if is_date_key(field):
+        return _is_date(f"{text}{_FIRST[len(text) :]}"[: len(_FIRST)])
+    return not is_integer_key(field) or not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
 
 
 def as_integers(field: pa.Field) -> pa.Field:

@@ -70,6 +70,37 @@ def test_texts_of_one_length_are_ordered_as_before(tmp_path: Path) -> None:
         evaluate(data, score="score", where="night < '2027'")
 
 
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("night >= '2026-01-09'", 20),
+        ("night < DATE '2026-01-09'", 10),
+        ("night >= '2026-02'", 10),
+        ("night > '2026-01-09 12:00'", 10),
+        ("night BETWEEN '2026' AND '2027'", 30),
+        ("night <> 'unknown'", 30),
+        ("night LIKE '%-0_'", 20),
+    ],
+)
+def test_dates_are_compared_as_texts(tmp_path: Path, where: str, rows: int) -> None:
+    """Their order is that of dates, and so is that of the starts of dates."""
+    data = tree(tmp_path / "nights", "night", ["2026-01-08", "2026-01-09", "2026-02-10"])
+    assert evaluate(data, score="score", where=where).rows == rows
+
+
+@pytest.mark.parametrize(
+    "where", ["night < '2026-1-09'", "night >= DATE '2026-13-01'", "night BETWEEN '2026-01-01' AND '31.1.2026'"]
+)
+def test_a_text_without_an_order_among_dates_is_refused(tmp_path: Path, where: str) -> None:
+    """As a text, every date of January is before 2026-1-09."""
+    data = tree(tmp_path / "nights", "night", ["2026-01-08", "2026-01-10"])
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data, score="score", by="night")
+    for run in (lambda: evaluate(data, score="score", where=where), lambda: store.evaluate(where=where)):
+        with pytest.raises(OptionError, match=r"are dates, and '.*' has no order among them; write a date such as"):
+            run()
+
+
 def test_keys_are_compared_with_each_other_and_with_columns(tmp_path: Path) -> None:
     """As integers, with columns of any numbers; with a column of texts, only = and <> are in no doubt."""
     for start, end in (("9", "10"), ("10", "9"), ("10", "11")):

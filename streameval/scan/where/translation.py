@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError
-from streameval.scan.marked_keys import as_integers, is_integer_key, orders_as_text
+from streameval.scan.marked_keys import as_integers, is_date_key, is_integer_key, orders_as_text
 from streameval.scan.where.literals import Bounds, bounds, is_number, is_text
 from streameval.scan.where.numbers import MIRRORED, compared_numbers
 from streameval.scan.where.sql import column_name, compares_columns, operands
@@ -89,20 +89,18 @@ def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordere
     Raises
     ------
     OptionError
-        If an ordered comparison with a text would differ from that with the integer it spells.
+        If an ordered comparison with a text would differ from that with the integers or dates of a Hive key.
     """
     at = schema.get_field_index(column)
-    if not is_integer_key(schema.field(at)):
-        return schema
-    if all(is_number(value) for value in values):
+    if is_integer_key(schema.field(at)) and all(is_number(value) for value in values):
         return schema.set(at, as_integers(schema.field(at)))
     texts = [value.name for value in values if ordered and is_text(value)]
     wrong = next((text for text in texts if not orders_as_text(schema.field(at), text)), None)
     if wrong is not None:
-        msg = (
-            f"where: the values of {column!r} are integers, but texts are ordered differently ('10' < '9'); write "
-            f"{wrong} without quotes"
-        )
+        what, remedy = "integers, but texts are ordered differently ('10' < '9')", f"write {wrong} without quotes"
+        if is_date_key(schema.field(at)):
+            what, remedy = f"dates, and {wrong!r} has no order among them", "write a date such as '2026-01-31'"
+        msg = f"where: the values of {column!r} are {what}; {remedy}"
         raise OptionError(msg)
     return schema
 
