@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
+    from streameval.states.labels import LabelSpec
     from streameval.store.backfill import Place
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
@@ -318,16 +319,30 @@ def _fitting(
         pass
     else:
         return nights, bad
-    good, bad = dict[str, Night](), list(bad)
+    good, refused = dict[str, Night](), dict[str, LabelError]()
     for name, night in nights.items():
         joined = kept | {name: night.entry}
         try:
             labels_of(list(joined.values()), spec).check()
         except LabelError as error:
-            bad.append(Bad(name, LabelError(f"{name}: {error}")))
+            refused[name] = error
         else:
             kept, good[name] = joined, night
-    return good, bad
+    return good, [*bad, *(Bad(name, _misfit(nights[name].entry, kept, spec, why)) for name, why in refused.items())]
+
+
+def _misfit(entry: Entry, kept: Mapping[str, Entry], spec: LabelSpec, why: LabelError) -> LabelError:
+    """The error of a night whose labels do not form two classes, by themselves or with those that the store keeps."""
+    others = [other for name, other in kept.items() if name != entry.partition]
+    own, rest = (", ".join(map(str, sorted(labels_of(some, spec).values))) for some in ([entry], others))
+    msg = f"{entry.root}/{entry.partition}: {why}"
+    if rest:
+        msg = (
+            f"{entry.root}/{entry.partition}: label column {spec.column!r} has the values {own}, which do not form two "
+            f"classes with those of the store's other partitions, {rest}; write them alike, or create another store "
+            "with pos_label (--pos-label)"
+        )
+    return LabelError(msg)
 
 
 def _commit(

@@ -328,14 +328,29 @@ def test_two_places_of_one_name_are_refused(data, tmp_path):
 
 
 def test_labels_of_all_nights_must_be_two_classes(tmp_path):
-    """A third label value on a later night refuses that night."""
+    """A third label value on a later night refuses that night, and both sides and the remedy are named."""
     store = Store(tmp_path / "store")
     for name, labels in (("night=1", [0, 1]), ("night=2", [0, 2])):
         night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
     store.update(tmp_path / "data" / "night=1", score="score")
-    with pytest.raises(LabelError, match="more than two values"):
+    message = r"/data/night=2: label column 'label' has the values 0, 2, .* partitions, 0, 1; .* create another store"
+    with pytest.raises(LabelError, match=message):
         store.update(tmp_path / "data")
     assert len(store.partitions()) == 1
+    night(tmp_path / "data", "night=1", label=pa.array([0, 2], pa.int8()), score=pa.array([0.5, 0.25]))
+    assert store.replace(tmp_path / "data" / "night=1").changed == ("night=1",)
+    assert store.update(tmp_path / "data").new == ("night=2",)
+
+
+def test_labels_of_one_sign_ask_for_the_positive_one_of_a_new_store(tmp_path):
+    """Of this one if nothing is folded; of another if other nights were, which fixes the options of the store."""
+    for name, labels in (("night=1", [1, 2]), ("night=2", [0, 1])):
+        night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
+    store = Store(tmp_path / "store")
+    with pytest.raises(LabelError, match=r"night=1: .* has the values 1 and 2; name the positive one with pos_label"):
+        store.update(tmp_path / "data" / "night=1", score="score")
+    with pytest.raises(LabelError, match=r"night=1: .* has the values 1, 2, .* partitions, 0, 1; .* another store"):
+        store.update(tmp_path / "data", score="score")
 
 
 def test_a_narrower_type_is_widened_and_a_wider_one_refused(tmp_path):
