@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
+__all__ = [
+    "first",
+    "fold",
+    "numbers",
+    "plain",
+    "refuse_nan",
+    "same_length",
+    "scores",
+    "unmasked",
+    "weights",
+    "without_nan",
+]
 
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
@@ -35,6 +46,7 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
     MissingInputError
         If there are no values.
     """
+    values = unmasked(values)
     try:
         array = np.asarray(values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values))
     except (TypeError, ValueError) as error:
@@ -48,6 +60,17 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
         msg = f"{name} is empty; give at least one point"
         raise MissingInputError(msg)
     return array
+
+
+def unmasked(values: Any) -> Any:
+    """Values without a mask: those that NumPy masks become None, since `numpy.asarray` would read them as they are.
+
+    Examples
+    --------
+    >>> unmasked(np.ma.array([0.5, 1.5], mask=[False, True]))
+    array([0.5, None], dtype=object)
+    """
+    return np.where(np.ma.getmaskarray(values), None, values.data) if np.ma.is_masked(values) else values
 
 
 def first(array: Array) -> Any:

@@ -8,6 +8,7 @@ function, by default `num2bool`, says which labels are positive, and there may b
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,9 @@ def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", nd
 
 def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     """Labels that are Python numbers as an array of numbers, which tells all of them apart."""
+    other = next((label for label in column if not isinstance(label, Number)), None)
+    if other is not None:
+        raise _not_numbers(other, name)
     found = numbers(array, name, array.ndim)
     unlike = next((label for label in column if not is_float(label)), None)
     if unlike is not None:
@@ -112,11 +116,14 @@ def is_null(value: Any) -> bool:
     return value is None or unequal is True or not isinstance(unequal, bool)
 
 
+def _not_numbers(label: Any, name: str) -> LabelError:
+    return LabelError(f"{name} has labels that are not numbers ({label!r}, …); name the positive one with pos_label")
+
+
 def _above_zero(array: Array, name: str) -> Array:
     """Which labels are above zero, as uint8; raises `LabelError` unless there are at most two, on either side of it."""
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has labels that are not numbers ({first(array)!r}, …); name the positive one with pos_label"
-        raise LabelError(msg)
+        raise _not_numbers(first(array), name)
     low, high = array.min(), array.max()
     others = array[(array != low) & (array != high)]
     if others.size:

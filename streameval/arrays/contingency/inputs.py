@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streameval.arrays.inputs import unmasked
 from streameval.errors import DataError
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
 
 def _listed(values: Any, name: str) -> Any:
     """Values as a sequence with a length; a string becomes a list of its characters."""
+    values = unmasked(values)
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         return values
     if not isinstance(values, Iterable):

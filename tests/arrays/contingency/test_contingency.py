@@ -699,6 +699,13 @@ def test_characters_frames_and_floats_are_labels_and_rows() -> None:
         assert ContingencyTable.from_labels(values, [1, 2, 1, 2]).to_rows() == [[2, 0], [0, 2]]
 
 
+def test_masked_labels_are_nulls() -> None:
+    """As None is, which is one label; the values under the mask are not read."""
+    masked = np.ma.array([0, 0, 1, 2, 1], mask=[False, False, True, True, False])
+    assert ContingencyTable.from_labels(masked, [0, 0, 1, 1, 2]).to_rows() == [[2, 0, 0], [0, 2, 0], [0, 0, 1]]
+    assert ContingencyTable.from_clusters([masked]).to_rows() == [[2], [2], [1]]
+
+
 def test_nan_among_other_labels_is_one_label() -> None:
     """NaN is a label distinct from integers and None, in lists, arrays of objects, frames and partitions."""
     for values in (
