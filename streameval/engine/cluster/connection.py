@@ -136,7 +136,7 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     found = _active() if client is None else client
     if found is None:
         return None
-    if getattr(found, "asynchronous", None) is not False:
+    if not isinstance(found, distributed.Client) or found.asynchronous:
         msg = f"client={client!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
         raise OptionError(msg)
     return _checked(found, scheduler_timeout)

@@ -463,8 +463,9 @@ def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
     """Both at once are refused, and so is anything but a client."""
     with pytest.raises(OptionError, match="give one of them"):
         evaluate(str(REAL), client=client, threads=2, **COLUMNS)
-    with pytest.raises(OptionError, match=r"must be a distributed.Client"):
-        evaluate(str(REAL), client=7, **COLUMNS)
+    for other in (7, client.cluster):
+        with pytest.raises(OptionError, match=r"must be a distributed.Client"):
+            evaluate(str(REAL), client=other, **COLUMNS)
 
 
 def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
