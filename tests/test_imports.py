@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import functools
 import importlib.util
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from processes import obey_permissions
 
 import streameval
 
@@ -211,15 +211,6 @@ print(streameval.evaluate(table, score="score", metrics="roc_auc").value("roc_au
 """
 
 
-PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
-
-
-def _obey_permissions() -> None:
-    """Root writes where nobody may; without this capability the new process obeys like anyone else."""
-    if os.getuid() == 0:
-        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[Path]:
     """A copy of the package, without compiled code, in which nobody may write."""
@@ -245,7 +236,7 @@ def test_a_read_only_install_without_a_home_works(installed: Path) -> None:
         [sys.executable, "-W", "error", "-c", RUN.format(root=str(installed))],
         env=environment,
         cwd="/",
-        preexec_fn=_obey_permissions,
+        preexec_fn=obey_permissions,
         capture_output=True,
         text=True,
         check=False,

@@ -103,11 +103,16 @@ def store_named(
 
 
 def _is_local_data(path: str) -> bool:
-    """Whether a local path is not a store; decided without importing the store's modules."""
+    """Whether a local path is not a store; decided without importing the store's modules.
+
+    A path that may not be read is data, whose reader says so.
+    """
     folder = Path(path)
     with suppress(RuntimeError):  # ~name, if no user has that name
         folder = folder.expanduser()
-    return "://" not in path and not Path(os.path.normpath(folder.absolute()), "ledger", "_delta_log").is_dir()
+    with suppress(PermissionError):
+        return "://" not in path and not Path(os.path.normpath(folder.absolute()), "ledger", "_delta_log").is_dir()
+    return True
 
 
 @click.command()

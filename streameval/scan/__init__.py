@@ -45,7 +45,7 @@ from streameval.scan.files.paths import locate, locate_all
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
-from streameval.scan.messages import READ_ERRORS, reason
+from streameval.scan.messages import READ_ERRORS, reason, remedied
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.planning import plan
@@ -77,6 +77,7 @@ __all__ = [
     "prune",
     "read",
     "reason",
+    "remedied",
     "row_groups",
     "shown",
     "uncomputable",

@@ -6,9 +6,11 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 
-__all__ = ["READ_ERRORS", "reason", "unreadable"]
+__all__ = ["READ_ERRORS", "reason", "remedied", "unreadable"]
 
 READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # exceptions that Arrow raises for damaged files
+_DENIED = "permission denied; grant read access to it"
+_SIGNS = ("ACCESS_DENIED", "errno 13", "os error 13")
 
 
 def reason(error: BaseException) -> str:
@@ -18,6 +20,22 @@ def reason(error: BaseException) -> str:
     "Couldn't deserialize thrift: bad header"
     """
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def remedied(error: BaseException, remedy: str) -> str:
+    """The reason for an error and its remedy; where permission was denied, nothing needs to be restored.
+
+    >>> remedied(ValueError("bad header"), "restore it")
+    'bad header; restore it'
+    >>> remedied(PermissionError(13, "Permission denied"), "restore it")
+    'permission denied; grant read access to it'
+    """
+    return _DENIED if _is_denied(error) else f"{reason(error)}; {remedy}"
+
+
+def _is_denied(error: BaseException) -> bool:
+    """Whether permission was denied, by Python, Arrow, deltalake or an object store."""
+    return isinstance(error, PermissionError) or any(sign in str(error) for sign in _SIGNS)
 
 
 def unreadable(name: str, error: BaseException) -> DataError:
@@ -32,8 +50,8 @@ def unreadable(name: str, error: BaseException) -> DataError:
     """
     if isinstance(error, FileNotFoundError):
         return MissingInputError(f"{name}: no such file or directory; check the path")
-    if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
-        return CorruptFileError(f"{name}: permission denied; grant read access to it")
+    if _is_denied(error):
+        return CorruptFileError(f"{name}: {_DENIED}")
     if isinstance(error, UnicodeEncodeError):
         remedy = "rename it; on_error='skip' (--on-error skip) leaves it out of an evaluation"
         return CorruptFileError(f"{name}: cannot be read: its name is not UTF-8; {remedy}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
 from nightly import FEW, NIGHTS, land
+from processes import obey_permissions
 
 from streameval import Store
 from streameval.errors import OptionError
@@ -78,3 +82,33 @@ def test_hidden_and_temporary_files_of_other_tools_are_known(data, tmp_path):
     assert store.update(data, **FEW).new == tuple(NIGHTS[:2])
     assert not any(entry.incomplete for entry in store.partitions())
     assert store.update(data).unchanged == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "named"),
+    [
+        ("show store", "store", "store/ledger"),
+        ("evaluate store", "store", "store"),
+        ("update store data", "store/ledger", "store/ledger"),
+        ("show store", "store/states", "store/states/*.parquet"),
+        ("evaluate data --score score_lr", "data/{night}", "data/{night}"),
+        ("evaluate data/night=* --score score_lr", "data/{night}", "data/{night}"),
+        ("evaluate data/{night}/part-0.parquet --score score_lr", "data/{night}", "data/{night}/part-0.parquet"),
+    ],
+)
+def test_a_directory_that_may_not_be_read_is_named(data, tmp_path, words, closed, named):
+    """With access as the remedy: nothing is missing or damaged, and no store needs to be created or restored."""
+    words, closed, named = (text.format(night=NIGHTS[1]) for text in (words, closed, named))
+    Store(tmp_path / "store").update(data, **FEW)
+    (tmp_path / closed).chmod(0)
+    done = subprocess.run(
+        [sys.executable, "-m", "streameval", *words.split()],
+        cwd=tmp_path,
+        preexec_fn=obey_permissions,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (tmp_path / closed).chmod(0o755)
+    assert done.returncode == 1
+    assert fnmatchcase(done.stderr, f"streameval: error: *{named}: *permission denied; grant read access to it\n")

@@ -64,7 +64,8 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
     try:
         return _find(where, name, text, tables or Tables())
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(name, error) from error
+        at = getattr(error, "filename", None)  # of a local file or directory
+        raise unreadable(where.name_of(at) if isinstance(at, str) else name, error) from error
 
 
 def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[File]:

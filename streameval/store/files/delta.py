@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.errors import StoreError
-from streameval.scan import READ_ERRORS, reason
+from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def reading(location: Location) -> Iterator[None]:
     try:
         yield
     except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError) as error:
-        msg = f"{location.name}: cannot be read: {reason(error)}; restore it from a copy"
+        msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
         raise StoreError(msg) from error
 
 
@@ -68,6 +68,7 @@ def open_table(location: Location) -> DeltaTable | None:
         try:
             return DeltaTable(location.uri, storage_options=location.options)
         except TableNotFoundError:
+            location.filesystem.get_file_info(location.path)  # fails where it is unknown whether there is one
             return None
 
 
@@ -178,7 +179,7 @@ def commit(
         msg = f"{location.name}: another update was committed meanwhile; this update was not applied: run it again"
         raise StoreError(msg) from error
     except (DeltaError, *READ_ERRORS) as error:
-        why = f"cannot be written: {reason(error)}; this update was not applied"
+        why = f"cannot be written: {reason(error)}; nothing was committed"
         if mode == "error" and open_table(location) is not None:
             why = "another update created this store meanwhile; this update was not applied: run it again"
         msg = f"{location.name}: {why}"

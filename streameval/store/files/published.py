@@ -83,7 +83,7 @@ class PublishedFiles:
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
         except OSError as error:
-            msg = f"{self.location.name}: cannot be written: {reason(error)}; this update was not applied"
+            msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
             raise StoreError(msg) from error
         return name, size
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streameval.errors import FormatError, SpillError
-from streameval.scan import READ_ERRORS, reason
+from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.states import codec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.files.published import PublishedFiles
@@ -111,8 +111,8 @@ class StateFiles(PublishedFiles):
             raise  # spilling failed, not this file
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
-            why = self._gone if missing else f"{reason(error)}; "
-            msg = f"{self.location.name}/{name}: {why}{self._remedy}"
+            why = f"{self._gone}{self._remedy}" if missing else remedied(error, self._remedy)
+            msg = f"{self.location.name}/{name}: {why}"
             raise FormatError(msg) from error
 
     def read_all(
