@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import evaluate, plot_curve
+from streameval import Store, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
@@ -499,6 +499,25 @@ def test_slicing_columns_of_two_types(tmp_path: Path, first: pa.Array, second: p
     found = evaluate(tmp_path, score="score", by="g", metrics="roc_auc", threads=1).slices("g").to_pylist()
     rows = {"nan" if row["g"] != row["g"] else row["g"]: row["rows"] for row in found}
     assert rows == expected
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_string_that_is_not_utf8_is_refused(tmp_path: Path, encoded: bool) -> None:
+    """As a slice has its text for a name, also in a store, which could not read it again; binaries have any bytes."""
+    texts = pa.array([b"ok", b"\xff\xfe", b"ok", None])
+    broken = pa.Array.from_buffers(pa.string(), 4, texts.buffers())
+    columns = {"label": [0, 1, 1, 0], "score": [0.1, 0.2, 0.3, 0.4]}
+    pq.write_table(
+        pa.table(columns | {"text": broken.dictionary_encode() if encoded else broken, "raw": texts}),
+        tmp_path / "a.parquet",
+    )
+    for run in (evaluate, Store(tmp_path / "store").update):
+        with pytest.raises(SchemaError, match=r"a.parquet: column 'text' has a string that is not UTF-8; write it as"):
+            run(tmp_path / "a.parquet", score="score", by=["raw", "raw,text"])
+    some = evaluate(tmp_path / "a.parquet", score="score", by=["raw", "text"], where="text = 'ok'")
+    assert {str(r.slice): r.rows for r in some.results} == {"None": 2, "{'raw': b'ok'}": 2, "{'text': 'ok'}": 2}
+    raw = evaluate(tmp_path / "a.parquet", score="score", by="raw")
+    assert {(r.slice or {"raw": "all"})["raw"] for r in raw.results} == {"all", b"ok", b"\xff\xfe", None}
 
 
 def test_what_has_no_slices_is_refused() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.interleave import mark_codes, recoded_rows
 from streameval.kernels.hashing import hash_bytes
@@ -141,7 +141,8 @@ class By:
         for more, texts in parts[1:]:
             raw, index = _paired(raw, index, more, len(texts))
         raw, found, places = _occurring(raw, index[0].size)
-        named = [framed(texts.take(pa.array(at[found]))) for at, (_, texts) in zip(index, parts, strict=True)]
+        occurring = (texts.take(pa.array(at[found])) for at, (_, texts) in zip(index, parts, strict=True))
+        named = [framed(_readable(texts, batch, name)) for name, texts in zip(self.columns, occurring, strict=True)]
         return Split(raw, places, pc.binary_join_element_wise(*named, binary(b"")))
 
     def group(self, name: bytes) -> Group:
@@ -314,6 +315,17 @@ def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Ar
         found, raw = np.unique(raw * np.int64(count) + more, return_inverse=True)
         raw = raw.astype(np.uint32)
     return read_only(raw), [*(old[found // count] for old in index), found % count]
+
+
+def _readable(texts: pa.Array, batch: Batch, column: str) -> pa.Array:
+    """Tagged texts; raises `SchemaError` if those of a column of strings are not UTF-8, as slices are shown by them."""
+    if type_tag(batch.columns[column].type, column, batch.name) == b"s":
+        try:
+            texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            msg = f"{batch.name}: column {column!r} has a string that is not UTF-8; write it as UTF-8, or as binary"
+            raise SchemaError(msg) from None
+    return texts
 
 
 def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
