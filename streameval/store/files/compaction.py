@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
@@ -35,10 +35,25 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.store.files.location import Location
 
-__all__ = ["FAN", "LENGTH", "Compaction"]
+__all__ = ["FAN", "LENGTH", "ColumnFiles", "Compaction"]
 
 FAN = 8  # number of histograms that are merged into one
 LENGTH = 32  # number of nights in a merged file of exact states
+
+
+class ColumnFiles(NamedTuple):
+    """The state files of a column that have one spec.
+
+    Attributes
+    ----------
+    spec : Spec of the states
+    names : names of the files, in order of the nights
+    nbytes : size of all files in bytes
+    """
+
+    spec: Any
+    names: Sequence[str]
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -118,12 +133,12 @@ class Compaction:
         rest = list(left.elements())
         return states + self.files.read_all(rest, nbytes * len(rest) // max(len(names), 1), budget, due, each)
 
-    def compact(self, columns: Sequence[tuple[Any, Sequence[str], int]], engine: Engine, *, exact: bool) -> int:
+    def compact(self, columns: Sequence[ColumnFiles], engine: Engine, *, exact: bool) -> int:
         """Merge the states that are due; returns the number of merged files.
 
         Parameters
         ----------
-        columns : sequence of (Spec, state files in order of the nights, size of these files)
+        columns : sequence of ColumnFiles
             All columns and nights that count.
         engine : Engine
         exact : bool
@@ -157,27 +172,21 @@ class Compaction:
         return [one for one in merged if self._merged.sound(one.file)]
 
     def _compacted(
-        self,
-        columns: Sequence[tuple[Any, Sequence[str], int]],
-        known: Sequence[_MergedFile],
-        engine: Engine,
-        *,
-        exact: bool,
+        self, columns: Sequence[ColumnFiles], known: Sequence[_MergedFile], engine: Engine, *, exact: bool
     ) -> list[_MergedFile]:
         """The known merged files that are still wanted, and new ones."""
         found: dict[_MergedFile, None] = {}
-        for due, names, nbytes in columns:
-            wanted = Counter(names)
+        for column in columns:
+            wanted = Counter(column.names)
             here = [merged for merged in known if _within(merged.counts, wanted)]
-            if exact or isinstance(due, HistogramSpec):
-                here += self._grown(due, names, nbytes, here, engine)
+            if exact or isinstance(column.spec, HistogramSpec):
+                here += self._grown(column, here, engine)
             found |= dict.fromkeys(here)
         return list(found)
 
-    def _grown(
-        self, due: Any, names: Sequence[str], nbytes: int, known: Sequence[_MergedFile], engine: Engine
-    ) -> list[_MergedFile]:
+    def _grown(self, column: ColumnFiles, known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
         """New merged files of a column, of every level."""
+        due, names, nbytes = column
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
         left, parts = _covered(known, names)
         parts += [_MergedFile(name, (name,)) for name in left.elements()]

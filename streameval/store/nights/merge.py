@@ -21,6 +21,7 @@ from streameval.states.facts import check_facts
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.store.files.compaction import ColumnFiles
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Co
             kept.setdefault(spec_as_kept(w.spec, state), []).append(state)
     parts = files.read_all(*_files(kept.pop(w.spec, [])), engine.budget, w.spec, engine.each)
     for spec, states in kept.items():
-        exact, _ = _files(states)
+        exact = [state.file for state in states]
         parts += engine.each(partial(_histogram, files, engine.budget, spec), exact, "bounded")
     return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
 
@@ -219,8 +220,8 @@ class PrefixMerge:
         return state
 
 
-def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str], int]]:
-    """Spec, state files and their size for every column, in order of the nights, exact scores apart from histograms.
+def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[ColumnFiles]:
+    """The state files of every column, exact scores apart from histograms.
 
     Digests are left out: their values depend on the order of merging, which compaction would change.
     """
@@ -228,7 +229,7 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
             found.setdefault(spec_as_kept(spec, kept), []).append(kept)
-    return [(spec, *_files(states)) for spec, states in found.items()]
+    return [ColumnFiles(spec, *_files(states)) for spec, states in found.items()]
 
 
 def spec_as_kept(spec: Any, kept: StoredState) -> Any:
