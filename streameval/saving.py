@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, StreamevalError
 from streameval.unfinished import unfinished
-from streameval.wording import few
+from streameval.wording import few, text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +193,7 @@ def _csv(table: pa.Table) -> bytes:
     for i, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):  # as in JSON: bytes that are not valid UTF-8 are escaped
             values = table.column(i).to_pylist()
-            texts = [None if value is None else value.decode("utf-8", "backslashreplace") for value in values]
+            texts = [None if value is None else text_of_bytes(value) for value in values]
             table = table.set_column(i, field.name, pa.array(texts, pa.string()))
     kinds = [pa.string() if pa.types.is_nested(field.type) else field.type for field in table.schema]
     sink = pa.BufferOutputStream()

@@ -20,6 +20,7 @@ __all__ = [
     "plural",
     "shell",
     "size",
+    "text_of_bytes",
     "unknown_column",
     "visible",
 ]
@@ -120,6 +121,15 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     names = list(names)
     same = [known for known in names if known.casefold() == name.casefold()]
     return next(iter(same or get_close_matches(name, names, 1, cutoff)), None)
+
+
+def text_of_bytes(raw: bytes) -> str:
+    r"""Bytes as UTF-8, with those escaped that are not.
+
+    >>> print(text_of_bytes(b"caf\xc3\xa9 \xff"))
+    café \xff
+    """
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def visible(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from streameval.errors import OptionError
 from streameval.options.kinds import ByColumn, texts
 from streameval.options.table import NEEDS, OPTIONS, Option
-from streameval.wording import few, shell, unknown_column
+from streameval.wording import few, shell, text_of_bytes, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -238,7 +238,7 @@ def as_json(value: Any) -> Any:
         return int(value)
     if isinstance(value, str | bytes):  # text may stand for bytes, see `LabelSpec.pos_label`
         raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        return raw.decode("utf-8", "backslashreplace")
+        return text_of_bytes(raw)
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(getattr(value, "name", value))

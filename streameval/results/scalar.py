@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from streameval.wording import text_of_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -210,5 +212,5 @@ def plain_slice_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return text_of_bytes(value)
     return value if value is None or isinstance(value, str | int) else str(value)

@@ -307,8 +307,10 @@ class LabelReader:
             label = pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False)
             if self._counts.pos or label.any():
                 return label, set()
-            seen = pc.unique(array).to_pylist()
-            return label, set(map(_plain, seen))
+            seen = pc.unique(array)
+            if pa.types.is_string(seen.type) or pa.types.is_large_string(seen.type):
+                seen = seen.cast(pa.large_binary())  # Arrow does not convert strings that are not UTF-8
+            return label, set(map(_plain, seen.to_pylist()))
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         if pa.types.is_decimal(array.type):

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import attribute, evaluate, scan
+from streameval import Store, attribute, evaluate, scan
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
 from streameval.errors import (
@@ -285,6 +285,26 @@ def test_giants_with_null_classes_are_streamed(monkeypatch: pytest.MonkeyPatch) 
     assert want.merges["classes"][0].as_py() == len(
         {k for k, c in zip(table["k"].to_pylist(), table["c"].to_pylist(), strict=True) if c == 0 and k is not None}
     ) + sum(k is None and c == 0 for k, c in zip(table["k"].to_pylist(), table["c"].to_pylist(), strict=True))
+
+
+def test_texts_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    """Ids and examples of columns of strings, from a file and from a store, on the terminal and as JSON."""
+    texts = pa.array([b"\xff", b"\xff", b"\xff", b"z", b"z", b"\xfe"])
+    broken = pa.Array.from_buffers(pa.string(), 6, texts.buffers())
+    classes = pa.Array.from_buffers(pa.string(), 6, pa.array([b"\xf0", b"q", b"q", b"q", b"\xf0", b"\xf0"]).buffers())
+    pq.write_table(pa.table({"c": broken, "k": classes, "label": [0, 1, 1, 0, 1, 0]}), tmp_path / "a.parquet")
+    asked = {"cluster": "c", "classes": "k", "examples": "k"}
+    Store(tmp_path / "store", threads=1).update(tmp_path / "a.parquet", cluster="c", classes="k")
+    for found in (
+        attribute(tmp_path / "a.parquet", threads=1, **asked),
+        Store(tmp_path / "store", threads=1).attribute(data=tmp_path / "a.parquet", **asked),
+    ):
+        assert found.merges is not None
+        row = found.merges.to_pylist()[0]
+        assert (row["cluster"], [cell["class"] for cell in row["largest"]]) == (r"\xff", ["q", r"\xf0"])
+        assert row["examples"] == [{"class": "q", "values": ["q"]}, {"class": r"\xf0", "values": [r"\xf0"]}]
+    words = ["attribute", str(tmp_path / "a.parquet"), "--cluster", "c", "--label", "label", "--json", "-"]
+    assert json.loads(CliRunner().invoke(main, words).stdout)["impure"][0]["cluster"] == r"\xff"
 
 
 def test_examples_are_values_of_their_cells() -> None:

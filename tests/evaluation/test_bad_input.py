@@ -286,6 +286,14 @@ def test_an_absent_positive_label_is_refused_with_those_seen(labels: list[Any], 
     assert "no row has the label" in str(found.reason)
 
 
+def test_labels_that_are_not_utf8_are_labels() -> None:
+    """Strings are compared by their bytes; in a message they are escaped."""
+    raw = pa.array([b"\xff", b"spam", b"\xff", b"spam"])
+    table = pa.table({"label": pa.Array.from_buffers(pa.string(), 4, raw.buffers()), "score": [0.1, 0.2, 0.3, 0.4]})
+    assert evaluate(table, score="score", pos_label="spam").value("roc_auc") == 0.75
+    assert "has no label 'ham'; it has 'spam', '\\udcff'" in refused(LabelError, table, pos_label="ham")
+
+
 def test_bytes_name_the_label_of_a_binary_column() -> None:
     """Also bytes that are not text; text stands for its bytes."""
     for positive in (b"spam", "spam", b"\xff"):

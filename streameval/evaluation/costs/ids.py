@@ -11,6 +11,7 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.states.keyed.ids import hash_words, id_type
 from streameval.states.values import IdColumn
+from streameval.wording import text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,9 @@ class Ids:
         if not any(text is not None for text in known) and len(known):
             shown: list[Any] = [f"#{int(key[0]):016x}" for key in words]
             return pa.array(shown, pa.string(), mask=nulls)
-        return pa.array(known, pa.binary(), mask=nulls).cast(pa.string() if self.text else pa.binary())
+        if self.text:  # Arrow does not convert strings that are not UTF-8
+            return pa.array([None if text is None else text_of_bytes(text) for text in known], pa.string(), mask=nulls)
+        return pa.array(known, pa.binary(), mask=nulls)
 
     def _salts(self, words: Array) -> Array:
         """The hash of each id's partition, as a uint64 array of shape (n, 2)."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.metrics.contingency.attribution import gains
+from streameval.wording import text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,7 +188,7 @@ def _examples(shown: Shown, member: str, ids: Ids, values: Sequence[list[bytes]]
 
 
 def _texts(values: Sequence[bytes]) -> list[str]:
-    return [value.decode() for value in values]
+    return list(map(text_of_bytes, values))
 
 
 def _costs(name: str, costs: Array, total: int, gained: Sequence[float]) -> dict[str, pa.Array]:
