@@ -136,7 +136,10 @@ def _usage_masked() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        raise click.UsageError(masked(error.format_message()), error.ctx) from None
+        text = error.format_message()
+        if masked(text) == text:
+            raise  # keeps its kind: without a command, click shows the help alone
+        raise click.UsageError(masked(text), error.ctx) from None
 
 
 def _reason(error: OSError) -> str:

@@ -70,6 +70,11 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
         assert f"{verb} takes no option '{spelling[2:]}'" in done.stderr
 
 
+def test_without_a_command_the_help_is_shown_alone() -> None:
+    """Once, as with --help, and not as the text of an error."""
+    assert run().output == run("--help").output
+
+
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_fits_a_terminal_of_80_columns(verb: str) -> None:
     """No line is longer, also where the terminal is wider."""
