@@ -24,6 +24,7 @@ def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = Fal
     return Option(name, kind, default, ("simulate",), "value", text, required=required)
 
 
+_DEMO_ROWS = 200_000
 _WHOLE, _REAL = whole_number("a whole number"), real_number("a number")
 SIMULATION = (
     _row("rows", _WHOLE, None, "Messages to write, such as 10_000_000.", required=True),
@@ -85,7 +86,7 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
 @click.command()
 @options_of(
     [
-        Option("rows", _WHOLE, 200_000, ("demo",), "value", "Messages to simulate."),
+        Option("rows", _WHOLE, _DEMO_ROWS, ("demo",), "value", "Messages to simulate."),
         Option(
             "out",
             NAMES,
@@ -112,7 +113,8 @@ def demo(rows: int | None, out: tuple[str, ...]) -> None:
 
     check_out(out)
     with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
-        made = make(Path(folder) / "data", rows=rows or 200_000, partitions=14, singletons=0.7, lone_positives=0.02)
+        rows = _DEMO_ROWS if rows is None else rows
+        made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         more: dict[str, Any] = {"unit": "campaign", "baseline": "score_b"} if out else {}
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)
     told = f"streameval demo --rows {made.rows} --out FILE"

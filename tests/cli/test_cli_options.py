@@ -70,6 +70,12 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
         assert f"{verb} takes no option '{spelling[2:]}'" in done.stderr
 
 
+def test_a_demo_of_no_rows_is_refused() -> None:
+    """Zero is a number, not the lack of one."""
+    done = run("demo", "--rows", "0")
+    assert (done.exit_code, "--rows 0 is out of range" in done.stderr) == (2, True)
+
+
 def test_without_a_command_the_help_is_shown_alone() -> None:
     """Once, as with --help, and not as the text of an error."""
     assert run().output == run("--help").output
