@@ -155,7 +155,7 @@ def check(
     allow_incomplete: bool,
 ) -> Check:
     """Judge the nights that need it; see `Store.check`."""
-    read, hours = store_rules(rules), seconds(mature) / 3600 if mature else 0.0
+    read, hours = store_rules(rules), seconds(mature, "mature") / 3600 if mature else 0.0
     snapshot, configuration = context.begun()
     entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
     if since is not None:

@@ -75,8 +75,8 @@ class Vacuumed:
         return ", ".join(parts)
 
 
-def seconds(text: str) -> int:
-    """Parse a span of time such as ``90d``, ``12h`` or ``0s`` into seconds.
+def seconds(text: str, name: str) -> int:
+    """Parse a span of time such as ``90d``, ``12h`` or ``0s``, the value of the option `name`, into seconds.
 
     Raises
     ------
@@ -85,12 +85,12 @@ def seconds(text: str) -> int:
 
     Examples
     --------
-    >>> seconds("90d"), seconds("12h")
+    >>> seconds("90d", "keep"), seconds("12h", "grace")
     (7776000, 43200)
     """
     found = re.fullmatch(r"(\d+)\s*([dhms])", str(text).strip())
     if found is None:
-        msg = f"{text!r} is not a span of time; write for instance 90d or 12h"
+        msg = f"{name}={text!r} is not a span of time; write for instance 90d or 12h"
         raise OptionError(msg)
     return int(found[1]) * _UNITS[found[2]]
 
@@ -104,7 +104,7 @@ def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
         If `keep` is not a span, or the name of a partition has no date.
     """
     dated = {entry: _date(entry.partition) for entry in entries}
-    limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep))
+    limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep, "keep"))
     return [entry for entry, when in dated.items() if when <= limit]
 
 
@@ -141,7 +141,7 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
 
 def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool = False) -> Vacuumed:
     """Delete files, turn old scores into histograms, and merge states; see `Store.vacuum`."""
-    oldest, engine = time.time() - seconds(grace), context.engine()
+    oldest, engine = time.time() - seconds(grace, "grace"), context.engine()
     snapshot, configuration = context.begun()
     old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
     if dry_run:
