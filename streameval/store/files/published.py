@@ -8,7 +8,8 @@ hexadecimal digits that are new for each publication:
 - a name is never used twice, so deleting an unreferenced file cannot delete a later copy of it;
 - any other name, such as one that leads out of the directory, is refused before anything is opened.
 
-A killed process leaves at most unreferenced files. `sealed` protects small JSON records in the same way.
+A killed process leaves at most unreferenced files; an update that fails deletes its own (`PublishedFiles.undone`).
+`sealed` protects small JSON records in the same way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import re
 import tempfile
 import uuid
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -43,6 +45,14 @@ SUFFIX = ".parquet"
 _NAME = re.compile(rf"([0-9a-f]{{64}})(?:-[0-9a-f]{{16}})?{re.escape(SUFFIX)}")  # early stores have no random digits
 
 
+@dataclass
+class _Made:
+    """The names of files published in a block, and whether it has failed."""
+
+    names: list[str]
+    unwanted: bool = False
+
+
 class PublishedFiles:
     """The published files of a directory.
 
@@ -63,6 +73,22 @@ class PublishedFiles:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self._made = _Made([])
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """If the block fails, delete the files that this object published in it: a full disk needs their room.
+
+        Files that other processes published are left for vacuum.
+        """
+        made = self._made = _Made([])
+        try:
+            yield
+        except BaseException:
+            made.unwanted = True  # other threads may be about to publish
+            with suppress(*READ_ERRORS):
+                self.delete(made.names)
+            raise
 
     def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
         """Publish the bytes that `write` writes to a file; returns the new name and the size in bytes.
@@ -72,6 +98,7 @@ class PublishedFiles:
         StoreError
             If the store cannot be written.
         """
+        made = self._made
         try:
             with self._part() as part:
                 with part.open("wb") as sink:
@@ -82,6 +109,9 @@ class PublishedFiles:
                     digest = hashlib.file_digest(written, "sha256").hexdigest()
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
+                made.names.append(name)
+                if made.unwanted:
+                    self.delete([name])
         except OSError as error:
             msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
             raise StoreError(msg) from error

@@ -6,18 +6,20 @@ import json
 import math
 import random
 import shutil
+import time
 import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from nightly import FEW, NIGHTS, land
+from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
@@ -25,6 +27,7 @@ from streameval.errors import DataError, FormatError, OptionError, StoreError, S
 from streameval.scan.files.uris import Uri
 from streameval.store.files.entries import SCHEMA
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
+from streameval.store.nights import fold
 
 GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
 
@@ -115,6 +118,32 @@ def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
     assert store.history("pr_auc").points
     with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
         store.remove(NIGHTS[0])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_disk_that_fills_is_left_as_it_was(tmp_path, monkeypatch, threads):
+    """States written before the disk was full belong to no version, and the next update needs their room."""
+    store, rename = Store(tmp_path / "store", threads=threads), PublishedFiles._rename
+    monkeypatch.setattr(fold, "SMALL", 0)  # nights are folded in parallel
+
+    def fill(self: PublishedFiles, part: Path, name: str) -> None:
+        if next(left) == 5:
+            raise OSError(28, "No space left on device")
+        time.sleep(0.01)  # the other thread is in the middle of it
+        rename(self, part, name)
+
+    for verb in (partial(store.update, DATA, **FEW), partial(store.add, score="score_nb")):
+        there = set((tmp_path / "store").rglob("*.parquet"))
+        left = count()
+        with monkeypatch.context() as patch:
+            patch.setattr(PublishedFiles, "_rename", fill)
+            with pytest.raises(StoreError, match=r"cannot be written: .*No space left on device; nothing was"):
+                verb()
+        time.sleep(0.2)
+        assert set((tmp_path / "store").rglob("*.parquet")) == there
+        verb()
+    expected = evaluate(DATA, score=["score_lr", "score_nb"], cluster=FEW["cluster"])
+    assert store.evaluate().to_json() == expected.to_json()
 
 
 @pytest.mark.parametrize("name", ["../../outside.parquet", "/etc/passwd", "states/x.parquet", "", "x" * 64])
