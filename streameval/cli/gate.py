@@ -183,9 +183,9 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     lines = [which + "; ".join(found.odd)] if found.odd else []
     pending = {one.partition for one in found.judgements if one.outcome == "pending"}
     if not found.judged and found.passed:
-        passed = f"{plural(found.nights - len(pending), 'night')} up to {found.partition} passed"
+        covered = f"{plural(found.nights - len(pending), 'night')} up to {found.partition}"
         waiting = f"; labels of {plural(len(pending), 'night')} are not mature" if pending else ""
-        lines.append(f"nothing new to judge; {passed}{waiting}")
+        lines.append(f"nothing new to judge in {covered}{waiting}")
     if len(there) > 1:
         failed = {one.partition for one in found.judgements if one.outcome == "failed"}
         verb = "fail" if failed.issuperset(there) else "fail or are undecided" if failed & {*there} else "are undecided"

@@ -271,7 +271,7 @@ def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
     assert [outcomes(found)[today, rule] for rule in rules] == ["pending", "pending", "passed", "passed"]
     assert "mature at" in found.judgements[0].reason
     shown = run("check", store.name, "--rule", rules[0], "--mature", "3d").stdout.splitlines()[-1]
-    assert shown == f"nothing new to judge; 1 night up to {today} passed; labels of 1 night are not mature"
+    assert shown == f"nothing new to judge in 1 night up to {today}; labels of 1 night are not mature"
     assert store.check("age <= 36h").passed
     found = store.check(rules)
     assert [outcomes(found)[today, rule] for rule in rules[:2]] == ["failed"] * 2
