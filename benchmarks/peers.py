@@ -51,8 +51,8 @@ def scan(files: list[str], columns: list[str]) -> None:
         total(batch)
 
 
-def scan_files(files: list[str], columns: list[str]) -> None:
-    """Decode and sum file by file on two threads."""
+def scan_files(files: list[str], columns: list[str], threads: int = 2) -> None:
+    """Decode and sum file by file."""
     import dask
     import pyarrow.parquet as pq
 
@@ -61,7 +61,7 @@ def scan_files(files: list[str], columns: list[str]) -> None:
         for batch in pq.ParquetFile(file).iter_batches(1 << 20, columns=columns, use_threads=False):
             total(batch)
 
-    dask.compute(*(read(file) for file in files), scheduler="threads", num_workers=2)
+    dask.compute(*(read(file) for file in files), scheduler="threads", num_workers=threads)
 
 
 def ours(files: list[str], work: str, **options: Any) -> Any:
