@@ -23,6 +23,7 @@ from streameval.kernels.thresholds import best_counts, stride_levels
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.thresholds.operating_points import OperatingPoint, operating_points
 from streameval.metrics.scores.thresholds.threshold import TablesAt
+from streameval.metrics.scores.undefined import NO_WEIGHT
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.parts import ScorePart, known
@@ -423,3 +424,13 @@ def test_float32_scores_are_compared_as_numpy_does(approx: bool) -> None:
     )
     same = found.ci("recall@threshold=0.9"), double.ci("recall@threshold=0.9")
     assert same[0] == pytest.approx(same[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("label", [[True], [True, False], [False, False]])
+def test_weights_that_are_all_zero_flag_no_share(label: list[bool]) -> None:
+    """The share of rows flagged is undefined then, above and below the scores, with the reason."""
+    data = pa.table({"label": label, "score": [0.5] * len(label), "weight": [0.0] * len(label)})
+    found = evaluate(data, score="score", weight="weight", metrics=["roc_auc"], at=["threshold=0.5", "threshold=0.9"])
+    values = [result for result in found.results if "threshold" in result.metric]
+    assert all(math.isnan(result.value) and result.reason for result in values)
+    assert {result.reason for result in values if result.metric.startswith("flagged")} == {NO_WEIGHT}

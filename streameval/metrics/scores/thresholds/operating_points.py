@@ -194,6 +194,8 @@ class OperatingPoint(Metric):
             return ONE_CLASS
         if self.measure == "fpr" and not total.n:
             return NO_NEGATIVES
+        if self.measure == "flagged" and not total.n + total.p:
+            return NO_WEIGHT
         of_positives = self.kind in ("recall", "precision") or self.measure in ("recall", "lift")
         return NO_POSITIVES if of_positives and not total.p else None
 
