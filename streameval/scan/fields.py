@@ -39,5 +39,17 @@ def column_of(data: Any, column: str) -> Any:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with large strings and binaries in place of views, which Arrow cannot filter."""
-    return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])
+    """The schema with large strings and binaries in place of views, which Arrow cannot filter, also in dictionaries.
+
+    Examples
+    --------
+    >>> without_views(pa.schema({"c": pa.dictionary(pa.int8(), pa.string_view())})).field("c").type.value_type
+    LargeStringType(large_string)
+    """
+    return pa.schema([field.with_type(_without_view(field.type)) for field in schema])
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_view(kind.value_type), kind.ordered)
+    return _VIEWS.get(kind, kind)
