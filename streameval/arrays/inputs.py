@@ -7,10 +7,12 @@ that use these arrays never see a NaN, a wrong length or a negative weight, and 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streameval.errors import DataError, MissingInputError, NullError, SchemaError, WeightError
 from streameval.states.scores.counts import fold_arrays
@@ -33,6 +35,7 @@ __all__ = [
     "without_nan",
 ]
 
+_WHOLE = 2.0**53  # all smaller integers are floats
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
 
@@ -78,38 +81,77 @@ def first(array: Array) -> Any:
     return array.ravel()[:1].tolist()[0]
 
 
-def numbers(values: Any, name: str, ndim: int = 1) -> Array:
+def numbers(values: Any, name: str, ndim: int = 1, distinct: bool = False) -> Array:
     """Values as an array of booleans, integers or floats of at most 64 bits; nulls become NaN.
+
+    Parameters
+    ----------
+    values : array-like of `ndim` dimensions
+    name : name of the argument, for messages
+    ndim : number of dimensions
+    distinct : whether numbers that differ must still differ when they become floats, as scores must
 
     Raises
     ------
     SchemaError
-        If the values are not numbers, or are integers of more than 64 bits.
+        If the values are not numbers, or are integers of more than 64 bits, or must be distinct and are not.
 
     Examples
     --------
     >>> numbers([1, None], "x")
     array([ 1., nan])
     """
-    array = plain(values, name, ndim)
+    given = list(values) if isinstance(values, Iterator) else values
+    array = plain(given, name, ndim)
+    exact: Any = None  # the numbers before they are rounded
     if array.dtype.kind == "O":
-        try:
-            column = pa.array(array.ravel(), from_pandas=True)
-        except OverflowError as error:
-            msg = f"{name} has integers of more than 64 bits; convert them to floats"
-            raise SchemaError(msg) from error
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            column = pa.array([""])
-        kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
-        if any(test(column.type) for test in kinds):
-            floats: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            return floats.reshape(array.shape)
+        exact, array = _of_objects(array, name)
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        exact, array = array, array.astype(np.float64)
+    elif array.dtype.kind == "f" and not hasattr(given, "__array__") and np.any(np.abs(array) >= _WHOLE):
+        exact = np.asarray(given, object)
     if array.dtype.kind not in "biuf":
         msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
         raise SchemaError(msg)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        return array.astype(np.float64)
+    if distinct and exact is not None and _count(exact) != np.unique(without_nan(array)).size:
+        msg = f"{name} has numbers that differ and are equal as float64; give their ranks, for example"
+        raise SchemaError(msg)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _of_objects(array: Array, name: str) -> tuple[pa.Array | None, Array]:
+    """Python numbers as an array, and as an Arrow array if they were rounded; other objects unchanged."""
+    try:
+        column = pa.array(array.ravel(), from_pandas=True)
+    except OverflowError as error:
+        msg = f"{name} has integers of more than 64 bits; convert them to floats"
+        raise SchemaError(msg) from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None, array
+    whole, decimal = pa.types.is_integer(column.type), pa.types.is_decimal(column.type)
+    others = pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
+    if not (whole or decimal or any(test(column.type) for test in others)):
+        return None, array
+    exact = whole and not column.null_count
+    found = column if exact else column.cast(pa.float64(), safe=False)
+    return None if exact or not (whole or decimal) else column, found.to_numpy(zero_copy_only=False).reshape(
+        array.shape
+    )
+
+
+def _count(exact: Any) -> int:
+    """Number of distinct numbers that are not NaN or null, in an Arrow array, or an array of objects or long floats.
+
+    Examples
+    --------
+    >>> _count(np.array([2**53 + 1, 2.0**53, 2**53], object)), _count(pa.array([1, 1, None]))
+    (2, 1)
+    """
+    if isinstance(exact, pa.Array):
+        return int(pc.count_distinct(exact))
+    if exact.dtype.kind == "O":
+        return len({number for number in exact.ravel().tolist() if number == number})
+    return int(np.unique(without_nan(exact)).size)
 
 
 def without_nan(array: Array) -> Array:
@@ -123,7 +165,7 @@ def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
     Raises
     ------
     SchemaError
-        If the scores are not numbers.
+        If the scores are not numbers, or two that differ are equal as float64.
     NullError
         If a score is NaN or null.
 
@@ -132,7 +174,7 @@ def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
     >>> scores([0.5, float("inf")])
     array([0.5, inf])
     """
-    array = numbers(values, name, ndim)
+    array = numbers(values, name, ndim, distinct=True)
     refuse_nan(array, name, "drop those points, or let dist_auc count them as one half")
     return array
 

@@ -256,7 +256,7 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
     >>> dist_auc([10, 20, 30, float("nan")], [float("nan"), 40, 50, 60])
     0.875
     """
-    sides = [numbers(side, name) for side, name in ((scores0, "scores0"), (scores1, "scores1"))]
+    sides = [numbers(side, name, distinct=True) for side, name in ((scores0, "scores0"), (scores1, "scores1"))]
     known = [without_nan(side) for side in sides]
     if not all(side.size for side in known):
         return 0.5

@@ -117,7 +117,8 @@ class RocCurve:
         0.75
         """
         sides = [
-            without_nan(numbers(side, name)) for side, name in ((scores_neg, "scores_neg"), (scores_pos, "scores_pos"))
+            without_nan(numbers(side, name, distinct=True))
+            for side, name in ((scores_neg, "scores_neg"), (scores_pos, "scores_pos"))
         ]
         score = np.concatenate(sides)
         plain(score, "scores_neg and scores_pos without NaN")

@@ -391,6 +391,14 @@ REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
     ({"y_score": [0.1, np.nan, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": [0.1, None, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": pd.Series([1, None, 2, 3], dtype="Int64")}, NullError, "y_score has a NaN or null at position 1"),
+    ({"y_score": [2**53 + 1, 2.0**53, 2, 3]}, SchemaError, "y_score has numbers that differ and are equal as float64"),
+    ({"y_score": [2**63 + 1, 2**63, -2, 3]}, SchemaError, "y_score has numbers that differ and are equal as float64"),
+    ({"y_score": [Decimal(2**60 + i) for i in range(4)]}, SchemaError, "y_score has numbers that differ and are equal"),
+    (
+        {"y_score": 1 + np.arange(4) * np.longdouble(2) ** -60},
+        SchemaError,
+        "y_score has numbers that differ and are equal as float64",
+    ),
     ({"y_score": [10**30, 1, 2, 3]}, SchemaError, "y_score has integers of more than 64 bits; convert them to floats"),
     ({"y_true": [0, 1, np.nan, 1]}, NullError, "y_true has a NaN or null at position 2"),
     ({"y_true": [0, 1, None, 1]}, NullError, "y_true has a null"),
@@ -412,6 +420,23 @@ REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
     ({"sample_weight": [0, 0, 0, 0]}, WeightError, "sample_weight is zero for every point"),
     ({"sample_weight": ["a"] * 4}, SchemaError, "sample_weight has values that are not numbers"),
 ]
+
+
+def test_integers_among_objects_are_not_rounded() -> None:
+    """Two above 2**53 that float64 cannot tell apart are no tie."""
+    large = [2**60 + 1, 2**60, 2**60 + 3, 2**60 + 2]
+    for given_scores in (np.array(large, object), pd.Series(large, dtype="Int64")):
+        assert roc_auc_score([0, 0, 1, 1], given_scores) == 1.0
+        assert roc_auc_score([1, 0, 1, 1], given_scores) == 1.0
+    assert roc_auc_score([0, 0, 1, 1], [2**60, 0.5, 2.0**61, 2**60]) == 0.875
+
+
+@pytest.mark.parametrize("count", [2**53 + 1, Decimal(2**60)])
+def test_two_samples_keep_what_tells_them_apart(count: Any) -> None:
+    """Numbers that float64 makes equal are refused there too."""
+    for function in (dist_auc, RocCurve.from_scores):
+        with pytest.raises(SchemaError, match=r"(scores1|scores_pos) has numbers that differ"):
+            function([0.5], [count, count - 1, None if isinstance(count, Decimal) else 0.5])
 
 
 @pytest.mark.parametrize(("wrong", "error", "message"), REFUSALS)
