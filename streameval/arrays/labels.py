@@ -113,7 +113,7 @@ def _objects(column: list[Any]) -> Array:
 def is_null(value: Any) -> bool:
     """Whether a label is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
     unequal = value != value
-    return value is None or unequal is True or not isinstance(unequal, bool)
+    return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
 
 
 def _not_numbers(label: Any, name: str) -> LabelError:

@@ -15,11 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 
-from streameval.arrays.inputs import numbers, plain, same_length
+from streameval.arrays.contingency.inputs import encoded, listed
+from streameval.arrays.inputs import numbers, same_length
 from streameval.arrays.labels import cluster_counts, is_null, labels_by_predicate, num2bool
-from streameval.errors import DataError, NullError, OptionError
+from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters.lift import aul
 from streameval.plots import plot_lift
 from streameval.states.clusters.sizes import SizeTable
@@ -202,37 +203,28 @@ def _counts(values: Any, name: str) -> Array:
 
 
 def _codes(labels: Any) -> Array:
-    """A code, from 0, for the cluster of each point; hashed in compiled code, or by a dictionary for mixed types."""
-    if not hasattr(labels, "__array__"):
-        labels = list(labels)
-        if len(set(map(type, labels))) > 1 or isinstance(next(iter(labels), None), tuple):
-            return _numbered(labels)
-    array = plain(labels, "labels_pred")
-    if array.dtype.kind not in "biufU":
-        return _numbered(array.tolist())
-    array = array.astype(np.float64) if array.dtype.kind == "f" else array.astype(array.dtype.newbyteorder("="))
-    encoded = pa.array(array, from_pandas=True).dictionary_encode()
-    if encoded.null_count:
-        _refuse_null()
-    codes: Array = encoded.indices.to_numpy().astype(np.int64)
+    """A code, from 0, for the cluster of each point.
+
+    Raises
+    ------
+    MissingInputError
+        If there are no points.
+    NullError
+        If a cluster is None or NaN.
+    """
+    codes, distinct = encoded(listed(labels, "labels_pred"))
+    if not codes.size:
+        msg = "labels_pred is empty; give at least one point"
+        raise MissingInputError(msg)
+    nulls = (
+        map(is_null, distinct)
+        if isinstance(distinct, list)
+        else pc.is_null(distinct, nan_is_null=True).to_numpy(zero_copy_only=False)
+    )
+    if any(nulls):
+        msg = "labels_pred has a null or NaN; give every point that is in no cluster its own cluster"
+        raise NullError(msg)
     return codes
-
-
-def _numbered(labels: list[Any]) -> Array:
-    seen: dict[Any, int] = {}
-    try:
-        codes = [seen.setdefault(label, len(seen)) for label in labels]
-    except TypeError as error:
-        msg = f"labels_pred must be hashable: {error}"
-        raise DataError(msg) from error
-    if any(map(is_null, seen)):
-        _refuse_null()
-    return np.array(codes, dtype=np.int64)
-
-
-def _refuse_null() -> None:
-    msg = "labels_pred has a null or NaN; give every point that is in no cluster its own cluster"
-    raise NullError(msg)
 
 
 def aul_score_from_clusters(clusters: Any) -> float:

@@ -155,3 +155,23 @@ def test_refusals() -> None:
     for threshold in ("one", None, float("nan")):
         with pytest.raises(OptionError, match="threshold="):
             LiftCurve.from_clusters([[1]]).aul_score(threshold)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "equal"),
+    [
+        (["a", "a\0", "b", "a"], [0, 1, 2, 0]),
+        ([b"a", b"a\0", b"b", b"a"], [0, 1, 2, 0]),
+        ([0.0, -0.0, 1.0, 2.0], [0, 0, 1, 2]),
+        ([2**63 + 1, 2**63 + 2, -1, 2**63 + 1], [0, 1, 2, 0]),
+        ([np.int64(7), np.int64(8), np.int64(9), np.int64(7)], [0, 1, 2, 0]),
+        (["\ud800", "\ud801", "b", "\ud800"], [0, 1, 2, 0]),
+        (np.array([7, 8, 9, 7], ">i8"), [0, 1, 2, 0]),
+        (np.array([0, 1, 2, 0], np.longdouble) * np.longdouble(2) ** -60 + 1, [0, 1, 2, 0]),
+        (np.array([7, 8, 9, 7], "M8[ns]"), [0, 1, 2, 0]),
+    ],
+)
+def test_clusters_are_compared_exactly(clusters: Any, equal: list[int]) -> None:
+    """As the contingency table compares them, and not as what NumPy rounds or strips them to."""
+    for label in ([1, 1, 0, 0], [1, 0, 1, 1]):
+        assert aul_score_from_labels(label, clusters) == aul_score_from_labels(label, equal)

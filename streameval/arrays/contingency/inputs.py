@@ -22,7 +22,7 @@ from streameval.arrays.inputs import unmasked
 from streameval.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Iterator
 
 __all__ = [
     "Cells",
@@ -31,6 +31,8 @@ __all__ = [
     "cells_from_labels",
     "cells_from_partitions",
     "cells_from_rows",
+    "encoded",
+    "listed",
 ]
 
 Codes = NDArray[np.int64]
@@ -52,15 +54,26 @@ class Cells(NamedTuple):
     col_labels: list[Any]
 
 
-def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[Any]]:
-    """The code of each label, and the distinct labels in the order of first appearance."""
+def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
+    """The code of each label, and the distinct labels in the order of first appearance; Arrow encodes what it can.
+
+    Raises
+    ------
+    DataError
+        If a label is not hashable, or an array has more than one dimension.
+
+    Examples
+    --------
+    >>> encoded([0.0, -0.0, 1.0])[0].tolist(), encoded([2**63, "a", 2**63])
+    ([0, 0, 1], (array([0, 1, 0]), [9223372036854775808, 'a']))
+    """
     arrow = _as_arrow(labels)
     array = _as_array(labels) if arrow is None else arrow
     if array is not None:
         with suppress(UnicodeError):  # a lone surrogate is valid in a Python string, but not in UTF-8
-            encoded = pa.array(array).dictionary_encode()
-            if encoded.null_count == 0:
-                return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+            found = pa.array(array).dictionary_encode()
+            if found.null_count == 0:
+                return found.indices.to_numpy().astype(np.int64), found.dictionary
         labels = array.tolist()
     seen: dict[Any, int] = {}
     try:
@@ -71,15 +84,24 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
     return np.array(codes, dtype=np.int64), list(seen)
 
 
+def _numbered(labels: Any) -> tuple[Codes, list[Any]]:
+    codes, distinct = encoded(labels)
+    return codes, distinct if isinstance(distinct, list) else distinct.to_pylist()
+
+
 def _as_arrow(labels: Any) -> pa.Array | None:
-    """Labels from an Arrow array or a pandas array of nullable integers, which NumPy might convert to floats.
+    """Labels from an Arrow array, or nullable integers of pandas or polars, which NumPy might convert to floats.
 
     None for all other labels; also for floats, because Arrow distinguishes -0.0 from 0.0, and for nested types, which
     Arrow cannot encode.
     """
-    values = getattr(labels, "array", labels)  # a Series has one
+    values = getattr(labels, "array", labels)  # a pandas Series has one
     if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
         values = pa.array(values)
+    elif hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
+        values = pa.chunked_array(values)
+        if not pa.types.is_integer(values.type):
+            return None
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not isinstance(values, pa.Array):
@@ -96,7 +118,9 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
         if array.ndim != 1:
             msg = f"labels must be one-dimensional, this array has shape {array.shape}"
             raise DataError(msg)
-        return _number_array(array) if array.dtype.kind == "f" else array if array.dtype.kind in "iubU" else None
+        if array.dtype.kind == "f":
+            return _number_array(array) if array.dtype.itemsize <= 8 else None
+        return array.astype(array.dtype.newbyteorder("="), copy=False) if array.dtype.kind in "iubU" else None
     kinds = set(map(type, labels))
     if kinds == {float}:
         return _number_array(np.array(labels))
@@ -114,7 +138,7 @@ def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
     return labels.astype(np.float64) + 0.0
 
 
-def _listed(values: Any, name: str) -> Any:
+def listed(values: Any, name: str) -> Any:
     """Values as a sequence with a length; a string becomes a list of its characters."""
     values = unmasked(values)
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
@@ -139,7 +163,7 @@ def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
     >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist(), cells.row_labels
     ([0, 0, 1], [0, 1, 1], [1, 1, 1], ['b', 'a'])
     """
-    labels_true, labels_pred = _listed(labels_true, "labels_true"), _listed(labels_pred, "labels_pred")
+    labels_true, labels_pred = listed(labels_true, "labels_true"), listed(labels_pred, "labels_pred")
     if len(labels_true) != len(labels_pred):
         lengths = f"{len(labels_true)} and {len(labels_pred)}"
         msg = f"labels_true and labels_pred have lengths {lengths}; give one of each for every point"
@@ -163,7 +187,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     DataError
         If the lengths differ, a label is not hashable, or a count is not such a number.
     """
-    classes, clusters, counts = _listed(classes, "classes"), _listed(clusters, "clusters"), _listed(counts, "counts")
+    classes, clusters, counts = listed(classes, "classes"), listed(clusters, "clusters"), listed(counts, "counts")
     if not len(classes) == len(clusters) == len(counts):
         lengths = f"{len(classes)}, {len(clusters)} and {len(counts)}"
         msg = f"classes, clusters and counts have lengths {lengths}; give one of each for every cell"
@@ -223,7 +247,7 @@ def exact_count(count: Any, name: str) -> int | Fraction:
 
 
 def _items(container: Any, name: str) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items() if isinstance(container, Mapping) else enumerate(_listed(container, name)))
+    return iter(container.items() if isinstance(container, Mapping) else enumerate(listed(container, name)))
 
 
 def cells_from_rows(rows: Any) -> Cells:
@@ -244,7 +268,7 @@ def cells_from_rows(rows: Any) -> Cells:
     """
     if hasattr(rows, "__array__"):
         return _cells_from_array(np.asarray(rows))
-    table = [(i, row if isinstance(row, Mapping) else _listed(row, "a row")) for i, row in _items(rows, "rows")]
+    table = [(i, row if isinstance(row, Mapping) else listed(row, "a row")) for i, row in _items(rows, "rows")]
     lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
     if len(lengths) > 1:
         msg = f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column"
@@ -271,7 +295,7 @@ def cells_from_clusters(clusters: Any) -> Cells:
     [2, 1]
     """
     pairs = [
-        (label, cluster) for cluster, labels in _items(clusters, "clusters") for label in _listed(labels, "a cluster")
+        (label, cluster) for cluster, labels in _items(clusters, "clusters") for label in listed(labels, "a cluster")
     ]
     return cells_from_labels([label for label, _ in pairs], [cluster for _, cluster in pairs])
 
@@ -300,7 +324,7 @@ def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
 def _membership(partition: Any, name: str) -> dict[Any, Any]:
     groups: dict[Any, Any] = {}
     for group, points in _items(partition, f"the {name} partition"):
-        for point in _listed(points, "a group"):
+        for point in listed(points, "a group"):
             if groups.setdefault(point, group) != group:
                 msg = f"point {point!r} is in two groups of the {name} partition; groups must be disjoint"
                 raise DataError(msg)

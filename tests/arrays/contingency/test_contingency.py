@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -704,6 +705,21 @@ def test_masked_labels_are_nulls() -> None:
     masked = np.ma.array([0, 0, 1, 2, 1], mask=[False, False, True, True, False])
     assert ContingencyTable.from_labels(masked, [0, 0, 1, 1, 2]).to_rows() == [[2, 0, 0], [0, 2, 0], [0, 0, 1]]
     assert ContingencyTable.from_clusters([masked]).to_rows() == [[2], [2], [1]]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([7, 8, 9, 7], ">i4"),
+        np.array(["a", "b", "c", "a"], ">U1"),
+        np.array([0, 1, 2, 0], np.longdouble) * np.longdouble(2) ** -60 + 1,
+        pl.Series([2**60, 2**60 + 1, None, 2**60]),
+        pl.Series(["a", "b", None, "a"], dtype=pl.Categorical),
+    ],
+)
+def test_labels_keep_their_value(labels: Any) -> None:
+    """In another byte order, with more digits than float64, and beside a null, for which NumPy would round integers."""
+    assert ContingencyTable.from_labels(labels, [0, 1, 2, 0]).to_rows() == [[2, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
 def test_nan_among_other_labels_is_one_label() -> None:
