@@ -30,6 +30,7 @@ from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import LogLoss
 from streameval.metrics.scores.calibration.strides import Strides
 from streameval.metrics.scores.thresholds.best_thresholds import FbetaMax
+from streameval.metrics.scores.undefined import NO_WEIGHT
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 20_000
@@ -396,3 +397,11 @@ def test_with_the_slope_fixed_only_the_sums_of_the_intercept_are_taken() -> None
     assert of_b
     assert ab
     assert bb
+
+
+@pytest.mark.parametrize("approx", [False, True])
+def test_weights_that_are_all_zero_leave_every_metric_undefined(approx: bool) -> None:
+    """With the reason, and without a warning of NumPy."""
+    data = pa.table({"label": [True, False], "score": [0.5, 0.6], "weight": [0.0, 0.0]})
+    found = evaluate(data, score="score", weight="weight", metrics=["calibration"], approx=approx)
+    assert all(math.isnan(result.value) and result.reason == NO_WEIGHT for result in found.results)

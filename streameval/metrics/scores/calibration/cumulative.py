@@ -66,7 +66,8 @@ class Drift(Basis):
             last, least, most = strides(part, found.middle).drifts()
         else:
             last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
-        return _Sums(part.before.rows, last, least, most, None if part.exact else _ends(part, found))
+        certain = part.exact or not part.total.n + part.total.p  # without weight it is undefined
+        return _Sums(part.before.rows, last, least, most, None if certain else _ends(part, found))
 
 
 _DRIFT = Drift()
