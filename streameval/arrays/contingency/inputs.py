@@ -267,7 +267,7 @@ def cells_from_rows(rows: Any) -> Cells:
     ([0, 0, 1], [0, 1, 0], [2, 3, 4])
     """
     if hasattr(rows, "__array__"):
-        return _cells_from_array(np.asarray(rows))
+        return _cells_from_array(np.asarray(unmasked(rows)))
     table = [(i, row if isinstance(row, Mapping) else listed(row, "a row")) for i, row in _items(rows, "rows")]
     lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
     if len(lengths) > 1:

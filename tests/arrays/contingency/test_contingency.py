@@ -705,6 +705,8 @@ def test_masked_labels_are_nulls() -> None:
     masked = np.ma.array([0, 0, 1, 2, 1], mask=[False, False, True, True, False])
     assert ContingencyTable.from_labels(masked, [0, 0, 1, 1, 2]).to_rows() == [[2, 0, 0], [0, 2, 0], [0, 0, 1]]
     assert ContingencyTable.from_clusters([masked]).to_rows() == [[2], [2], [1]]
+    with pytest.raises(DataError, match="counts is None"):
+        ContingencyTable(rows=np.ma.array([[5, 2], [3, 4]], mask=[[1, 0], [0, 0]]))
 
 
 @pytest.mark.parametrize(
