@@ -22,7 +22,7 @@ from streameval.errors import OptionError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
-from streameval.store.nights.partitions import moment
+from streameval.store.nights.partitions import moment, undated
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _date(name: str) -> date:
         year, month, day = moment(name)
         return date(year, month, day)
     except ValueError:
-        msg = f"{name}: there is no date in this partition's name, so nights cannot be kept by their age"
+        msg = f"{name}: the name of this partition has {undated(name)}, so nights cannot be kept by their age"
         raise OptionError(msg) from None
 
 

@@ -414,3 +414,26 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert run("update", store, data, "--score", "score_q")[0] == 2
     assert run("show", tmp_path / "none")[0] == 1
     assert run("show", store, "--storage", "nothing")[0] == 2
+
+
+def test_the_date_of_a_night_is_that_of_its_key(tmp_path):
+    """Keys of models or years beside it do not count; two dates are refused, where the first decided."""
+    for name in ("model=20251101/night=2026-01-01", "year=2026/night=2026-02-01", "dt=2026-01-03/run=20260201"):
+        (tmp_path / name.partition("=")[0] / name).mkdir(parents=True)
+        shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / name.partition("=")[0] / name)
+    store = Store(tmp_path / "store")
+    for folder in ("model", "year"):
+        store.update(tmp_path / folder, score="score_q")
+    rows = pq.read_metadata(DATA / NIGHTS[0] / "part-0.parquet").num_rows
+    assert store.evaluate(since="2026-01").rows == 2 * rows
+    assert store.evaluate(until="2026-01-31").rows == rows
+    with pytest.raises(MissingInputError, match="no partition has a date in this range"):
+        store.evaluate(until="2025-12-31")
+    with pytest.raises(OptionError, match="since='2026-01-32' must be a date"):
+        store.evaluate(since="2026-01-32")
+    forecast = store.vacuum(keep="30d", dry_run=True)
+    assert forecast.bounded == ("model=20251101/night=2026-01-01",)
+    store.update(tmp_path / "dt", score="score_q")
+    for refused in (lambda: store.evaluate(since="2026-01-01"), lambda: store.vacuum(keep="30d", dry_run=True)):
+        with pytest.raises(OptionError, match=r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01"):
+            refused()

@@ -288,7 +288,7 @@ def test_nights_without_a_date_cannot_be_kept_by_age(tmp_path):
     shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / "data" / "batch=a")
     store = Store(tmp_path / "store")
     store.update(tmp_path / "data", **FEW)
-    with pytest.raises(OptionError, match="batch=a: there is no date"):
+    with pytest.raises(OptionError, match="batch=a: the name of this partition has no date"):
         store.vacuum(keep="90d")
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,6 @@ from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import date
 
     from streameval.store.files.entries import Entry
 
@@ -39,6 +40,7 @@ __all__ = [
     "in_order",
     "moment",
     "order",
+    "undated",
 ]
 
 _NUMBER = re.compile(r"(\d+)")
@@ -246,14 +248,50 @@ def meant(name: str, names: Iterable[str]) -> str:
 def moment(text: str) -> tuple[int, ...]:
     """The date in a partition's name or an argument: (year, month), or (year, month, day); empty without a date.
 
+    If several keys have a date, such as that of a model, the date of the key ``night`` counts; without such a key, it
+    is unknown which of them is meant, and the name has no date.
+
     Examples
     --------
     >>> moment("region=3/night=2026-01-15"), moment("year=2026/month=1/day=5"), moment("20260115"), moment("2026-01")
     ((2026, 1, 15), (2026, 1, 5), (2026, 1, 15), (2026, 1))
+    >>> moment("model=20251101/night=2026-01-15"), moment("model=20251101/day=2026-01-15"), moment("2026-01-32")
+    ((2026, 1, 15), (), ())
     """
-    values = "/".join(part.rpartition("=")[2] for part in text.split("/"))
-    found = next((match for match in _DATE.finditer(values) if 1 <= int(match[2]) <= 12), None)
-    return tuple(int(part) for part in found.groups() if part) if found else ()
+    keyed = _days(text)
+    days = {when for key, when in keyed if key == "night"} or {when for _, when in keyed}
+    if len(days) > 1:
+        return ()
+    return days.pop() if days else _first_date("/".join(part.rpartition("=")[2] for part in text.split("/")))
+
+
+def undated(name: str) -> str:
+    """What is wrong with the name of a partition without a `moment`, for messages.
+
+    Examples
+    --------
+    >>> undated("part-7"), undated("model=20251101/day=2026-01-15")
+    ('no date', 'two dates (2025-11-01 and 2026-01-15; call the key of its day night)')
+    """
+    days = sorted({date(*when).isoformat() for _, when in _days(name)})
+    return f"two dates ({days[0]} and {days[1]}; call the key of its day night)" if days[1:] else "no date"
+
+
+def _days(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    """The dates with a day in the parts of a path, each with the key of its part."""
+    parts = (part.rpartition("=") for part in text.split("/"))
+    found = ((key, _first_date(value)) for key, _, value in parts)
+    return [(key, when) for key, when in found if len(when) > len(("year", "month"))]
+
+
+def _first_date(text: str) -> tuple[int, ...]:
+    """The first date or month in a text; empty if there is none."""
+    for match in _DATE.finditer(text):
+        found = tuple(int(part) for part in match.groups() if part)
+        with suppress(ValueError):
+            date(*(*found, 1)[:3])
+            return found
+    return ()
 
 
 def chosen(
@@ -304,7 +342,7 @@ def between(name: str, since: str | None, until: str | None) -> bool:
     """
     when = moment(name)
     if not when:
-        msg = f"{name}: the name of this partition has no date; select it with partition= (--partition)"
+        msg = f"{name}: the name of this partition has {undated(name)}; select it with partition= (--partition)"
         raise OptionError(msg)
     first, last = moment(since or "") or (0,), moment(until or "") or (9999,)
     return first <= when and when[: len(last)] <= last

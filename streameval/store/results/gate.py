@@ -19,7 +19,7 @@ from streameval.results import Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.saving import Saved
 from streameval.store.nights.facts import fact
-from streameval.store.nights.partitions import between, meant, moment, span
+from streameval.store.nights.partitions import between, meant, moment, span, undated
 from streameval.store.results.judgements import BUILT_IN, COMPLETE, PRESENT, Judgement, Judgements, digests
 from streameval.wording import few, plural
 
@@ -387,7 +387,7 @@ def _date(name: str) -> date:
     try:
         return date(*moment(name))
     except (TypeError, ValueError):
-        msg = f"{name}: there is no date in this partition's name, which age, missing and --mature need"
+        msg = f"{name}: the name of this partition has {undated(name)}, and age, missing and --mature need one"
         raise OptionError(msg) from None
 
 
