@@ -437,3 +437,16 @@ def test_the_date_of_a_night_is_that_of_its_key(tmp_path):
     for refused in (lambda: store.evaluate(since="2026-01-01"), lambda: store.vacuum(keep="30d", dry_run=True)):
         with pytest.raises(OptionError, match=r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01"):
             refused()
+
+
+def test_groups_of_nights_without_rows_have_the_metrics_that_are_asked_for(data, tmp_path):
+    """Results of an empty night were cached for one metric, and a raw KeyError followed for others."""
+    empty = tmp_path / "data" / "night=2026-01-04" / "part-0.parquet"
+    empty.parent.mkdir()
+    pq.write_table(pq.read_table(DATA / NIGHTS[0] / "part-0.parquet").slice(0, 0), empty)
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_q")
+    store.evaluate(by="night", metrics="roc_auc")
+    store.attribute(score="score_q", by="night", metric="roc_auc")
+    found = [r.metric for r in store.evaluate(by="night", truncate=0.3).results if not r.rows]
+    assert {"roc_auc", "average_precision", "agc@0.3"} <= set(found)

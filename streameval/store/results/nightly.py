@@ -282,17 +282,21 @@ class MetricSeries:
         state = entry.state(w.group, w.of)
         if state is None:
             return ""
-        metrics = self._metrics if not options else _named(self.configuration, options)
         source = w.family.replicated_by
         groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
         further = (kept.content for group in groups if (kept := entry.state(group, w.of)))
-        return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), metrics)
+        return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), self._asked(options))
+
+    def _asked(self, options: dict[str, Any]) -> str:
+        """The options that affect metrics, as text for keys."""
+        return self._metrics if not options else _named(self.configuration, options)
 
     def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
         """Keys of the results over all nights from the first of these up to each."""
         key = ""
         for entry in entries:
-            key = self._key(key, entry, w, options) or key_of(key, entry.partition, str(entry.rows > 0), w.group, w.of)
+            facts = entry.partition, str(entry.rows > 0), w.group, w.of, self._asked(options)
+            key = self._key(key, entry, w, options) or key_of(key, *facts)
             yield key
 
     def _computed(
