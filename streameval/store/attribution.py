@@ -249,7 +249,8 @@ def _files(
     run, filtered = Run.of(data, asked, engine), asked["where"] is not None
     names = [entry.partition for entry in entries if entry.rows or not filtered]
     pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
-    absent = sorted(set(names) - {piece.partition for piece in pieces})
+    folded = {entry.partition for entry in entries if entry.rows}  # files without rows have no pieces
+    absent = sorted(folded - {piece.partition for piece in pieces})
     if absent:
         msg = (
             f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"

@@ -187,3 +187,16 @@ def test_the_policy_of_another_column_is_no_matter(nights: Path, tmp_path: Path)
     for column in columns:
         found = store.attribute(cluster=column, label="label")
         assert found.totals == attribute(nights, cluster=column, label="label").totals
+
+
+def test_a_night_without_rows_is_not_missed_in_the_data(tmp_path: Path) -> None:
+    """It was said to be absent from data that have it."""
+    table = pa.table({"label": [0, 1], "cluster": ["a", "a"], "campaign": ["x", "y"]})
+    for night, rows in (("night=2026-01-01", 2), ("night=2026-01-02", 0)):
+        (tmp_path / "data" / night).mkdir(parents=True)
+        pq.write_table(table.slice(0, rows), tmp_path / "data" / night / "a.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", cluster="cluster", classes="campaign")
+    found = store.attribute(cluster="cluster", data=tmp_path / "data")
+    assert found.merges is not None
+    assert [row["cluster"] for row in found.merges.to_pylist()] == ["a"]
