@@ -23,6 +23,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.nights.keys import keys_of
 from streameval.store.nights.merge import check_common, labels_of
 from streameval.store.nights.slices import KeptSlices
@@ -186,8 +187,8 @@ def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[A
         raise OptionError(msg, "where")
     for w in wanted:
         state = states[w.spec]
-        if isinstance(w.spec, ScoreSpec | ClusterSpec):
-            missing = state.nan_rows if isinstance(w.spec, ScoreSpec) else state.dropped_rows
+        if isinstance(w.spec, ScoreSpec | HistogramSpec | ClusterSpec):
+            missing = state.dropped_rows if isinstance(w.spec, ClusterSpec) else state.nan_rows
             neg, pos = (int(side) for side in (state.totals().neg + missing[0], state.totals().pos + missing[1]))
             break
     else:

@@ -116,3 +116,14 @@ def test_nulls_of_rows_that_the_filter_leaves_out_do_not_count(tmp_path: Path) -
     assert len(outcomes) == 4
     assert any("if the store has no filter" in one.reason for one in checked.judgements)
     assert not any("null" in fact for fact in checked.odd)
+
+
+def test_positives_of_a_filter_are_those_of_bounded_scores(tmp_path: Path) -> None:
+    """The store said that there were none."""
+    (tmp_path / "data" / "night=2026-01-01").mkdir(parents=True)
+    data = {"label": [0, 1, 1, 0], "score": [0.1, 0.9, float("nan"), 0.4], "n": [1, 9, 9, 9]}
+    pq.write_table(pa.table(data), tmp_path / "data" / "night=2026-01-01" / "a.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="score", nan="drop", approx=True, by="n")
+    found = store.evaluate(where="n > 5")
+    assert (found.rows, found.positives) == (3, 2)
