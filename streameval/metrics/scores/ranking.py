@@ -27,6 +27,7 @@ from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import (
     SLACK,
     best_gap,
+    counted,
     doubt,
     exact_sum,
     mean_precision,
@@ -125,7 +126,12 @@ class _Bounds(NamedTuple):
     def of(cls, part: ScorePart, exact: Array, lower: Array, upper: Array) -> _Bounds:
         """Sums of exact terms, those of open bins replaced by their extremes."""
         low, high = (exact_sum(np.where(part.open, end, exact)) for end in (lower, upper))
-        return cls(low, high, rounding(part.total))
+        return cls(low, high, SLACK)
+
+
+def _is_exact(part: ScorePart) -> bool:
+    """Whether Σ p·precision is computed as from distinct scores: also from counts if no open bin has positives."""
+    return part.exact or (counted(part.total) and not part.p[part.open].any())
 
 
 def _mean_precision(name: str, partials: Sequence[_Bounds], state: Any) -> Scalar:
@@ -162,7 +168,7 @@ class AveragePrecision(Metric):
         It is least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
         integral ∫ (T + k)/(T + k + F + n) dk over k from 0 to p. It is greatest where the positives come first, tied.
         """
-        if isinstance(part, RankedPart) or part.exact:
+        if isinstance(part, RankedPart) or _is_exact(part):
             found = precision_sum(part, trapezoid=False)
             return _Bounds(found, found, 0.0)
         n, p, F, T = _Columns.of(part)
@@ -222,7 +228,7 @@ class PrAuc(Metric):
         With a bin's negatives first, precision is concave in recall and one trapezoid is the least of all; with its
         negatives last it is concave too, and below its integral.
         """
-        if part.exact:
+        if _is_exact(part):
             found = precision_sum(part, trapezoid=True)
             return _Bounds(found, found, 0.0)
         n, p, F, T = _Columns.of(part)

@@ -124,6 +124,20 @@ def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
                 assert result.value == float(truth[metric.name])
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_intervals_hold_the_value_of_distinct_scores(seed: int) -> None:
+    """To the last bit: also where bounds of float sums meet, and where no open bin has positives."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, int(rng.integers(200, 2000)))
+    table = pa.table({"label": label, "score": np.round(label / 2 + rng.random(label.size), int(rng.integers(1, 6)))})
+    wanted = ["average_precision", "pr_auc"]
+    for exact, bounded in zip(
+        *(evaluate(table, score="score", metrics=wanted, approx=approx).results for approx in (False, True)),
+        strict=True,
+    ):
+        assert bounded.lower <= exact.value <= bounded.upper, (exact, bounded)
+
+
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), CUTS)
 def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
