@@ -133,18 +133,6 @@ def test_a_threshold_within_a_bin_has_no_counts() -> None:
     assert row["lower"] < row["upper"]
 
 
-@pytest.mark.parametrize("approx", [False, True])
-@pytest.mark.parametrize("label", [0, 1])
-def test_a_rate_at_a_threshold_needs_rows_of_its_own_class_alone(label: int, approx: bool) -> None:
-    """Data of one class have a false positive rate or a recall: a threshold is often tried on negatives alone."""
-    data = pa.table({"label": [label] * 4, "score": [0.1, 0.4, 0.6, 0.9]})
-    names = [f"{measure}@threshold=0.5" for measure in ("fpr", "recall", "flagged")]
-    fpr, recall, flagged = evaluate(data, score="score", metrics=names, approx=approx).results
-    known, unknown = (recall, fpr) if label else (fpr, recall)
-    assert (known.value, flagged.value) == (0.5, 0.5)
-    assert unknown.reason == ("no negatives" if label else "no positives")
-
-
 def test_double_scores_in_bins_are_compared_as_float32() -> None:
     """A threshold that was found is an edge; rows are those whose score rounds to it or above."""
     data = drawn(20_000)

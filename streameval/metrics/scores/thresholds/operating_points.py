@@ -34,14 +34,7 @@ from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import limit
 from streameval.metrics.scores.thresholds.point_bounds import bounds
 from streameval.metrics.scores.thresholds.point_search import Search
-from streameval.metrics.scores.undefined import (
-    NO_NEGATIVES,
-    NO_POSITIVES,
-    NO_ROWS,
-    NO_WEIGHT,
-    NOTHING_FLAGGED,
-    ONE_CLASS,
-)
+from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -190,10 +183,8 @@ class OperatingPoint(Metric):
         """Why the value is undefined at every threshold."""
         if not total.rows:
             return ONE_CLASS if self.kind in ("fpr", "tpr") else NO_POSITIVES if self.kind == "recall" else NO_ROWS
-        if not (total.n and total.p) and self.kind in ("fpr", "tpr"):
+        if not (total.n and total.p) and (self.kind in ("fpr", "tpr") or self.measure == "fpr"):
             return ONE_CLASS
-        if self.measure == "fpr" and not total.n:
-            return NO_NEGATIVES
         if self.measure == "flagged" and not total.n + total.p:
             return NO_WEIGHT
         of_positives = self.kind in ("recall", "precision") or self.measure in ("recall", "lift")
