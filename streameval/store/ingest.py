@@ -235,8 +235,8 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     snapshot, before, after = begin_backfill(context, named, place)
     entries = list(snapshot.entries.values())
     some = chosen(snapshot.entries, since=since) if entries else []
-    with context.files.undone():
-        filled = backfill(before, after, entries, some, place, context.engine(), context.files, context.workers())
+    with context.files.undone() as files:
+        filled = backfill(before, after, entries, some, place, context.engine(), files, context.workers())
     news = filled.folded or filled.configuration.to_dict() != before.to_dict()
     rows = sum(snapshot.entries[name].rows for name in filled.folded)
     gone = (*filled.gone, *filled.without)
@@ -302,8 +302,8 @@ def _folded(
     try:
         if not configuration.complete:
             configuration = typed(partitions, configuration, engine)
-        with context.files.undone():
-            nights, bad = fold_partitions(partitions, configuration, engine, context.files, workers, skip=skip)
+        with context.files.undone() as files:
+            nights, bad = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
     except BaseException:
         engine.progress.cancel()
         raise

@@ -22,7 +22,8 @@ import re
 import tempfile
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -35,6 +36,7 @@ from streameval.unfinished import unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from typing import Self
 
     from streameval.store.files.location import Location
 
@@ -49,7 +51,7 @@ _NAME = re.compile(rf"([0-9a-f]{{64}})(?:-[0-9a-f]{{16}})?{re.escape(SUFFIX)}") 
 class _Made:
     """The names of files published in a block, and whether it has failed."""
 
-    names: list[str]
+    names: list[str] = field(default_factory=list)
     unwanted: bool = False
 
 
@@ -73,17 +75,18 @@ class PublishedFiles:
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self._made = _Made([])
+        self.made: _Made | None = None  # see `undone`
 
     @contextmanager
-    def undone(self) -> Iterator[None]:
-        """If the block fails, delete the files that this object published in it: a full disk needs their room.
+    def undone(self) -> Iterator[Self]:
+        """The same files; those published through the yielded object are deleted if the block fails.
 
-        Files that other processes published are left for vacuum.
+        A full disk needs their room. Files that other processes publish are left for vacuum.
         """
-        made = self._made = _Made([])
+        files, made = copy(self), _Made()
+        files.made = made
         try:
-            yield
+            yield files
         except BaseException:
             made.unwanted = True  # other threads may be about to publish
             with suppress(*READ_ERRORS):
@@ -98,7 +101,7 @@ class PublishedFiles:
         StoreError
             If the store cannot be written.
         """
-        made = self._made
+        made = self.made
         try:
             with self._part() as part:
                 with part.open("wb") as sink:
@@ -109,9 +112,10 @@ class PublishedFiles:
                     digest = hashlib.file_digest(written, "sha256").hexdigest()
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
                 self._rename(part, name)
-                made.names.append(name)
-                if made.unwanted:
-                    self.delete([name])
+                if made is not None:
+                    made.names.append(name)
+                    if made.unwanted:
+                        self.delete([name])
         except OSError as error:
             msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
             raise StoreError(msg) from error

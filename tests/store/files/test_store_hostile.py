@@ -146,6 +146,22 @@ def test_a_disk_that_fills_is_left_as_it_was(tmp_path, monkeypatch, threads):
     assert store.evaluate().to_json() == expected.to_json()
 
 
+def test_a_failed_update_does_not_affect_what_is_published_later(tmp_path, monkeypatch):
+    """The same object goes on: a vacuum after an update on a full disk turns nights into histograms that stay."""
+    store = Store(tmp_path / "store")
+    store.update(DATA, **FEW)
+
+    def fill(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PublishedFiles, "_rename", fill)
+        with pytest.raises(StoreError, match="No space left on device"):
+            store.replace(DATA)
+    assert store.vacuum(keep="1d", grace="0s").bounded
+    assert store.evaluate().rows == evaluate(DATA, **FEW).rows
+
+
 @pytest.mark.parametrize("name", ["../../outside.parquet", "/etc/passwd", "states/x.parquet", "", "x" * 64])
 def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name):
     """In a ledger, although its checksums are right."""
