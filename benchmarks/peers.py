@@ -4,11 +4,12 @@
     python benchmarks/peers.py --rows 100000000 --only 'AUL zipf1.2' 'pairs hot'
 
 Each row of the table is a task (AUC, AUL, pairs) on a shape of `shapes.py`. Each case runs in a separate process: a
-warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best call counts. Peers answer the same
-question by the fastest query known, with all threads: for AUC the cumulated counts of every score; for AUL the table
-size -> (clusters, positives); for pairs the count of every (campaign, cluster), without any metric. *Scan* decodes and
-sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra ``bench``; absent peers,
-and those that run out of memory, are reported.
+warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best call counts. Before the calls, 1 GiB
+of memory is touched and both processors are awaited, since a virtual machine may lend either only on demand. Peers
+answer the same question by the fastest query known, with all threads: for AUC the cumulated counts of every score; for
+AUL the table size -> (clusters, positives); for pairs the count of every (campaign, cluster), without any metric.
+*Scan* decodes and sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra
+``bench``; absent peers, and those that run out of memory, are reported.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def first(array: Array) -> Any:
     return array.ravel()[:1].tolist()[0]
 
 
-def numbers(values: Any, name: str, ndim: int = 1, distinct: bool = False) -> Array:
+def numbers(values: Any, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:
     """Values as an array of booleans, integers or floats of at most 64 bits; nulls become NaN.
 
     Parameters
@@ -103,24 +103,24 @@ def numbers(values: Any, name: str, ndim: int = 1, distinct: bool = False) -> Ar
     """
     given = list(values) if isinstance(values, Iterator) else values
     array = plain(given, name, ndim)
-    exact: Any = None  # the numbers before they are rounded
+    before: Any = None  # the numbers before they were rounded
     if array.dtype.kind == "O":
-        exact, array = _of_objects(array, name)
+        before, array = _of_objects(array, name)
     elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        exact, array = array, array.astype(np.float64)
+        before, array = array, array.astype(np.float64)
     elif array.dtype.kind == "f" and not hasattr(given, "__array__") and np.any(np.abs(array) >= _WHOLE):
-        exact = np.asarray(given, object)
+        before = np.asarray(given, object)
     if array.dtype.kind not in "biuf":
         msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
         raise SchemaError(msg)
-    if distinct and exact is not None and _count(exact) != np.unique(without_nan(array)).size:
+    if distinct and before is not None and _count(before) != np.unique(without_nan(array)).size:
         msg = f"{name} has numbers that differ and are equal as float64; give their ranks, for example"
         raise SchemaError(msg)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _of_objects(array: Array, name: str) -> tuple[pa.Array | None, Array]:
-    """Python numbers as an array, and as an Arrow array if they were rounded; other objects unchanged."""
+    """Python numbers before they were rounded to float64, or None, and as an array; other objects are unchanged."""
     try:
         column = pa.array(array.ravel(), from_pandas=True)
     except OverflowError as error:
@@ -132,14 +132,13 @@ def _of_objects(array: Array, name: str) -> tuple[pa.Array | None, Array]:
     others = pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
     if not (whole or decimal or any(test(column.type) for test in others)):
         return None, array
-    exact = whole and not column.null_count
-    found = column if exact else column.cast(pa.float64(), safe=False)
-    return None if exact or not (whole or decimal) else column, found.to_numpy(zero_copy_only=False).reshape(
-        array.shape
-    )
+    as_they_are = whole and not column.null_count
+    floats = column if as_they_are else column.cast(pa.float64(), safe=False)
+    before = None if as_they_are or not (whole or decimal) else column
+    return before, floats.to_numpy(zero_copy_only=False).reshape(array.shape)
 
 
-def _count(exact: Any) -> int:
+def _count(values: Any) -> int:
     """Number of distinct numbers that are not NaN or null, in an Arrow array, or an array of objects or long floats.
 
     Examples
@@ -147,11 +146,11 @@ def _count(exact: Any) -> int:
     >>> _count(np.array([2**53 + 1, 2.0**53, 2**53], object)), _count(pa.array([1, 1, None]))
     (2, 1)
     """
-    if isinstance(exact, pa.Array):
-        return int(pc.count_distinct(exact))
-    if exact.dtype.kind == "O":
-        return len({number for number in exact.ravel().tolist() if number == number})
-    return int(np.unique(without_nan(exact)).size)
+    if isinstance(values, pa.Array):
+        return int(pc.count_distinct(values).as_py())
+    if values.dtype.kind == "O":
+        return len({number for number in values.ravel().tolist() if number == number})
+    return int(np.unique(without_nan(values)).size)
 
 
 def without_nan(array: Array) -> Array:

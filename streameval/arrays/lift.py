@@ -216,12 +216,8 @@ def _codes(labels: Any) -> Array:
     if not codes.size:
         msg = "labels_pred is empty; give at least one point"
         raise MissingInputError(msg)
-    nulls = (
-        map(is_null, distinct)
-        if isinstance(distinct, list)
-        else pc.is_null(distinct, nan_is_null=True).to_numpy(zero_copy_only=False)
-    )
-    if any(nulls):
+    listing = isinstance(distinct, list)
+    if any(map(is_null, distinct)) if listing else pc.any(pc.is_null(distinct, nan_is_null=True)).as_py():
         msg = "labels_pred has a null or NaN; give every point that is in no cluster its own cluster"
         raise NullError(msg)
     return codes

@@ -70,12 +70,10 @@ def finalize_all(
     wholes = from_one_sweep(engine, slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget))
     answered = [(w, wholes[w.spec].state) for w in wanted]
     _check_weights(plan, answered, where)
-    kept = (sliced_blocks(wanted, folded.states, resampling, key) for key in slicing.keys[:1])
-    blocks = {**folded.states, **{spec: counts.total() for found in kept for spec, counts in found.items()}}
-    if resampling.level is None:
-        sources = [(w, wholes[w.spec].source) for w in wanted]
-    else:
+    sources = [(w, wholes[w.spec].source) for w in wanted]
+    if resampling.level is not None:
         sources = [(w, w.family.swept(engine, w, state)) for w, state in answered]
+    blocks = _with_sliced_blocks(wanted, folded.states, resampling, slicing)
     slices = SlicedStates(engine, slicing, folded.states, wanted)
     swept = sweep(slices)
     values, certain = finalized(engine, sources, blocks, swept, resampling)
@@ -99,6 +97,14 @@ def finalize_all(
         slice_estimates=sampled.estimates,
         _sliced=slices if slicing.keys else None,
     )
+
+
+def _with_sliced_blocks(
+    wanted: Sequence[MetricRequest], states: Mapping[Any, Any], resampling: Resampling, slicing: Slicing
+) -> dict[Any, Any]:
+    """The states, among them the blocks of all rows: if rows are sliced, those of the first slicing together."""
+    kept = (sliced_blocks(wanted, states, resampling, key) for key in slicing.keys[:1])
+    return {**states, **{spec: counts.total() for found in kept for spec, counts in found.items()}}
 
 
 def _check_weights(plan: Plan, answered: _Answered, where: str) -> None:

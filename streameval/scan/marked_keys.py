@@ -5,7 +5,8 @@ hand (tomorrow, there may be ``hour=unknown``). As texts, however, '10' sorts be
 marks a key whose values are all integers. Comparisons with numbers, and bins, read such a key as int64; a comparison
 with a text that would sort differently from the integer it spells is refused. A key whose values are all dates is
 marked as well, so that its days, weeks and months can be computed; a text such as 2026-1-05, which sorts after every
-date of January, has no order among dates and is refused. Keys of a dataset or Delta table keep their type.
+date of January, or 2026-1, which may mean January, has no order among dates and is refused. Keys of a dataset or Delta
+table keep their type.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["as_integers", "is_date_key", "is_integer_key", "mark", "orders_as_text"]
 
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
-_FIRST = "2000-01-01"  # completes the start of a date
+_FIRST = "2000-01-01"  # completes a year or a month
+_STARTS = len("2000"), len("2000-01")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # canonical spelling only: other spellings are different keys
 
 
@@ -66,7 +68,7 @@ def is_integer_key(field: pa.Field) -> bool:
 def orders_as_text(field: pa.Field, text: str) -> bool:
     """Whether `text` compares with a key's texts as it does with the integers or dates that these spell.
 
-    Among integers, a text that is no integer does. Among dates, the start of a date does, or a date and more.
+    Among integers, a text that is no integer does. Among dates, a year or a month does, or a date and more.
 
     Examples
     --------
@@ -74,11 +76,12 @@ def orders_as_text(field: pa.Field, text: str) -> bool:
     >>> orders_as_text(field, "20260102"), orders_as_text(field, "2027")
     (True, False)
     >>> field = pa.field("night", pa.string(), metadata=mark(["2026-01-01"]))
-    >>> [orders_as_text(field, text) for text in ("2026-01", "2026-01-15 12:00", "2026-1-05", "2026-13")]
+    >>> [orders_as_text(field, text) for text in ("2026-01", "2026-01-15 12:00", "2026-1-05", "2026-1")]
     [True, True, False, False]
     """
     if is_date_key(field):
-        return _is_date(f"{text}{_FIRST[len(text) :]}"[: len(_FIRST)])
+        whole = f"{text}{_FIRST[len(text) :]}" if len(text) in _STARTS else text
+        return _is_date(whole[: len(_FIRST)])
     return not is_integer_key(field) or not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
 
 

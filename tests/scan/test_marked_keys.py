@@ -83,13 +83,19 @@ def test_texts_of_one_length_are_ordered_as_before(tmp_path: Path) -> None:
     ],
 )
 def test_dates_are_compared_as_texts(tmp_path: Path, where: str, rows: int) -> None:
-    """Their order is that of dates, and so is that of the starts of dates."""
+    """Their order is that of dates, and so is that of years and months."""
     data = tree(tmp_path / "nights", "night", ["2026-01-08", "2026-01-09", "2026-02-10"])
     assert evaluate(data, score="score", where=where).rows == rows
 
 
 @pytest.mark.parametrize(
-    "where", ["night < '2026-1-09'", "night >= DATE '2026-13-01'", "night BETWEEN '2026-01-01' AND '31.1.2026'"]
+    "where",
+    [
+        "night < '2026-1-09'",
+        "night >= '2026-1'",
+        "night >= DATE '2026-13-01'",
+        "night BETWEEN '2026-01-01' AND '31.1.2026'",
+    ],
 )
 def test_a_text_without_an_order_among_dates_is_refused(tmp_path: Path, where: str) -> None:
     """As a text, every date of January is before 2026-1-09."""

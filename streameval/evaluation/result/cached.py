@@ -35,7 +35,7 @@ class CachedEvaluation:
     @property
     def resampled(self) -> Mapping[tuple[str, str], Resampled]:
         """The sources of replicates, for bands of curves."""
-        return self.evaluation._resampled  # noqa: SLF001 - the same field of the evaluation that this stands for
+        return self.evaluation._resampled  # noqa: SLF001 - this stands for an evaluation, whose replicates are not public
 
 
 class CachedEstimates(Sequence["Estimated"]):
