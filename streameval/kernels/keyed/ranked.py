@@ -11,18 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keyed.digits import DIGIT, sort_bucket
 from streameval.kernels.keyed.words import SPARSE
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 from streameval.kernels.ranking import UNIT
 
-__all__ = ["HALF_BUCKETS", "place_words", "rank_buckets", "rank_sorted"]
-
-HALF_BUCKETS = 1 << 15  # buckets of 16-bit words that 32 bits tell apart, with the word and the label
+__all__ = ["rank_buckets", "rank_sorted"]
 
 _UNIT = float(UNIT)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ZERO, _ONE, _BITS, _INSIDE = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-_KEY_BITS, _ONE_HALF = np.uint64(17), np.uint64(HALF_BUCKETS - 1)
+_LABEL_BITS = np.uint32(1)
 _GROUPS_AT_ONCE = 1 << 9
 
 
@@ -86,56 +85,42 @@ def rank_sorted(words, above, twice, sums):
 
 
 @jit
-def place_words(rows, tallied, bucket, out):
-    """Copy the 16-bit words of consecutive buckets from all segments, without the buckets that are tallied.
-
-    Parameters
-    ----------
-    rows : `streameval.kernels.singletons.Addresses` of the buckets
-    tallied : bool array of shape (n_buckets,)
-    bucket : number of the first bucket
-    out : uint32 array: the bucket, without its highest bit, the word, and the label in the lowest bit
-    """
-    n = _ZERO
-    for b in range(tallied.size):
-        if tallied[b]:
-            continue
-        for label in range(2):
-            high = np.uint32(((np.uint64(bucket + b) & _ONE_HALF) << _KEY_BITS) | np.uint64(label))
-            for r in range(rows.words.size):
-                words, first = rows.words[r], rows.starts[r, 2 * b + label]
-                size = rows.starts[r, 2 * b + label + 1] - first
-                taken = out[n : n + np.uint64(size)]
-                for i in range(size):
-                    taken[i] = np.uint32(short_at(words, first + i) << _ONE) | high
-                n += np.uint64(size)
-
-
-@jit
-def rank_buckets(rows, items, tallied, bucket, words, table, seen, above, twice, sums):
+def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
     """Add the terms of consecutive buckets of 16-bit words to the sums, as `rank_sorted`.
 
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets
     items : int64 array of shape (n_buckets,), the items of each bucket
-    tallied : bool array of shape (n_buckets,); items with counts must be in buckets that are tallied
-    bucket : number of the first bucket
-    words : the words that `place_words` copied, sorted within each half of all buckets
+    tallied : bool array of shape (n_buckets,), whether the words of a bucket are counted in the table, not sorted;
+        items with counts must be
     table, seen : as `streameval.kernels.keyed.words.tally_words` takes them
     """
-    first = b = np.int64(0)
-    while b < items.size:
+    most = np.int64(0)
+    for b in range(items.size):
+        most = most if tallied[b] else max(most, items[b])
+    words, spare, places = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty((2, DIGIT + 1), np.int64)
+    for b in range(items.size):
         if tallied[b]:
             _tally(rows, b, table, above, twice, sums, items[b], seen)
-            b += 1
-            continue
-        size, half = np.int64(0), (bucket + b) // HALF_BUCKETS
-        while b < items.size and not tallied[b] and (bucket + b) // HALF_BUCKETS == half:
-            size += items[b]
-            b += 1
-        rank_sorted(words[first : first + size], above, twice, sums)
-        first += size
+        elif items[b]:
+            _gather(rows, b, words)
+            sort_bucket(words, spare, items[b], _LABEL_BITS, places)
+            rank_sorted(words[: items[b]], above, twice, sums)
+
+
+@inlined
+def _gather(rows, b, out):
+    """Copy the words of a bucket from all segments, as labelled words."""
+    n = _ZERO
+    for label in range(2):
+        for r in range(rows.words.size):
+            words, first = rows.words[r], rows.starts[r, 2 * b + label]
+            size = rows.starts[r, 2 * b + label + 1] - first
+            taken = out[n : n + np.uint64(size)]
+            for i in range(size):
+                taken[i] = np.uint32(short_at(words, first + i) << _ONE) | np.uint32(label)
+            n += np.uint64(size)
 
 
 @jit

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.kernels.exact import compensated
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
+from streameval.kernels.keyed.digits import DIGIT, sort_bucket
 from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
 from streameval.kernels.ranking import RANKED, ranked_end, ranked_groups
@@ -23,10 +23,7 @@ __all__ = ["SUMS", "rank_items", "rank_sums", "rank_words", "sum_words", "weigh_
 
 SUMS = 2, WORDS, 2  # shape of a table of weights: compensated sums by label and word
 
-_FEW = 24  # rows of a bucket that is sorted by insertion
 _AT_ONCE = 512  # keys after which their terms are added up
-_SOME = 512  # rows of a bucket that is sorted by one digit, then by insertion
-_DIGIT = np.uint32(DIGIT)
 _ONE, _PLACE_BITS, _WORD_BITS = np.uint64(1), np.uint32(16), np.uint64(16)
 _PLACE = np.uint32(0xFFFF)
 
@@ -92,29 +89,6 @@ def _rows_of(rows, code):
 
 
 @inlined
-def _by_one_digit(order, spare, size, places):
-    """Sort some words, which are distinct, by the 8 leading bits of their spread, then by insertion."""
-    low = high = order[0]
-    for i in range(1, size):
-        low, high = min(low, order[i]), max(high, order[i])
-    shift = np.uint32(0)
-    while (high - low) >> shift > _DIGIT:
-        shift += np.uint32(1)
-    places[:] = 0
-    for i in range(size):
-        places[np.uint64((order[i] - low) >> shift)] += 1
-    end = 0
-    for digit in range(places.size):
-        end, places[digit] = end + places[digit], end
-    for i in range(size):
-        digit = np.uint64((order[i] - low) >> shift)
-        spare[np.uint64(places[digit])] = order[i]
-        places[digit] += 1
-    order[:size] = spare[:size]
-    insert(order, 0, size, np.uint32(0))
-
-
-@inlined
 def _bucket(rows, weights, code, order, spare, places, own, counts):
     """Sort the words of a small bucket with their places in it, and copy their weights, and their counts if needed.
 
@@ -130,12 +104,7 @@ def _bucket(rows, weights, code, order, spare, places, own, counts):
                 if counts.size:
                     counts[size] = word_at(rows.counts[r], i) if rows.counts[r] else _ONE
                 size += 1
-    if size <= _FEW:
-        insert(order, 0, size, _PLACE_BITS)
-    elif size <= _SOME:
-        _by_one_digit(order, spare, size, places[0])
-    else:
-        by_two_digits(order, spare, 0, size, _PLACE_BITS, places)
+    sort_bucket(order, spare, size, _PLACE_BITS, places)
     return size, middle
 
 

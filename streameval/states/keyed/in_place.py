@@ -1,7 +1,7 @@
 """Rows in place: counts and areas of 16-bit words at their addresses in the segments, without gathering them first.
 
 The words of a large bucket are counted in a table. A small bucket with weights is sorted with the places of its
-weights; small buckets without weights are sorted together if only their areas are needed.
+weights; a small bucket without weights is sorted if only its areas are needed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.keyed.ranked import HALF_BUCKETS, place_words, rank_buckets
+from streameval.kernels.keyed.ranked import rank_buckets
 from streameval.kernels.keyed.weights import SUMS, rank_sums, rank_words, sum_words, weigh_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.states.keyed.grouping import Counts, empty_counts, no_rest
-from streameval.states.keyed.layout import stretches
 from streameval.states.keyed.ranked import Ranked, RankSums
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ __all__ = ["Short", "Weighed", "weighed", "words_counted"]
 _TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
 _SUMS: list[Array] = []  # spare tables of zeros for weights
 _ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
-_TOGETHER = 1 << 15  # rows of small buckets that are sorted at a time
 _TALLIED = 1 << 14  # items above which the words of a bucket are counted in a table, not sorted
 _WEIGHED = 1 << 15  # the same for words with weights, whose table is four times as large
 
@@ -61,15 +59,8 @@ class Short:
         starts = rows.starts[:, ::2]
         items = np.diff(starts.sum(axis=0))
         tallied = (items > _TALLIED) | (np.diff(starts[rows.counts != 0]) > 0).any(axis=0)
-        sizes = np.where(tallied, 0, items)
-        ends, middle = np.cumsum(sizes), max(HALF_BUCKETS - self.bucket, 0)
-        words = np.empty(int(ends[-1]), np.uint32)
-        place_words(rows, tallied, self.bucket, words)
-        for half in (slice(0, middle), slice(middle, None)):
-            for i, j in stretches(sizes[half], _TOGETHER, _TOGETHER):
-                words[ends[half][i] - sizes[half][i] : ends[half][j - 1]].sort()
-        with _tables() as (table, seen):
-            rank_buckets(rows, items, tallied, self.bucket, words, table, seen, sums.above, sums.twice, sums.sums)
+        with _tables() as tables:
+            rank_buckets(rows, items, tallied, *tables, sums.above, sums.twice, sums.sums)
         return sums.ranked()
 
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.kernels.jit import jit
+from streameval.kernels.keyed.digits import DIGIT, sort_bucket
 from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
 from streameval.states.keyed.grouping import distinct, grouped
 from streameval.states.keyed.layout import stretches
@@ -82,6 +84,36 @@ def test_words_that_share_leading_digits_are_sorted(shape: str, size: int) -> No
         "late": np.where(np.arange(size) % 8, even, ~np.arange(size, dtype=np.uint64)),
     }
     check(words[shape])
+
+
+@jit
+def sorted_bucket(words, size, shift):
+    """`sort_bucket` of some of the words."""
+    spare, places = np.empty(size, np.uint32), np.full((2, DIGIT + 1), 9)
+    sort_bucket(words, spare, size, shift, places)
+    return words
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 17, 64, 65, 300, 4000])
+@pytest.mark.parametrize("shift", [1, 16])
+@pytest.mark.parametrize("shape", ["even", "equal", "outlier", "few", "descending"])
+def test_words_of_a_bucket_are_sorted(shape: str, shift: int, size: int) -> None:
+    """By the 16 bits at a shift; words that share them stay, as they may, but none is lost and none beyond moves."""
+    even = (EVEN[: size + 1] >> np.uint64(48)).astype(np.uint32)
+    outlier = np.append(even[1:] & np.uint32(7), np.uint32(0xFFFF))
+    upper = {
+        "even": even,
+        "equal": even & np.uint32(0),
+        "outlier": outlier[::-1],
+        "few": even % np.uint32(3),
+        "descending": np.sort(even)[::-1],
+    }[shape]
+    lower = np.arange(size + 1, dtype=np.uint32) & np.uint32((1 << shift) - 1)
+    words = (upper << np.uint32(shift)) | lower
+    found = sorted_bucket(words.copy(), size, np.uint32(shift))
+    np.testing.assert_array_equal(found[:size] >> np.uint32(shift), np.sort(upper[:size]))
+    np.testing.assert_array_equal(np.sort(found[:size]), np.sort(words[:size]))
+    assert found[size] == words[size]
 
 
 @settings(max_examples=50)
