@@ -12,7 +12,7 @@ from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import compacted
+from streameval.states.keyed.grouping import compacted, tallied
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = ["SegmentBuilder"]
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
+_TALLIED = 1 << 13  # short words that are counted in a table, not sorted
 _TABLES: dict[int, list[Array]] = {}  # spare tables of zeros, by number of codes, since fresh memory is slow
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
@@ -244,20 +245,20 @@ class SegmentBuilder:
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store pieces as segments: repetitive pieces as (word, count), all others unchanged."""
-        long = np.diff(starts).max() >= kernels.LONG
+        sizes = np.diff(starts)
+        long = sizes.max() >= kernels.LONG
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
-        if np.diff(starts)[again].sum() * REPETITIVE > words.size:
+        if sizes[again].sum() * REPETITIVE > words.size:
             pieces = [
                 (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))
                 for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
             ]
-            sizes = [piece[1].size for piece in pieces]
-            columns = [np.concatenate(column) for column in list(zip(*pieces, strict=True))[1:]]
-            self._store(codes[again], np.concatenate(([0], np.cumsum(sizes))), *columns)
-            keep = np.repeat(~again, np.diff(starts))
-            left = np.diff(starts)[~again]
-            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(left)))
-            words, rest, counts, weights = (c[keep] if len(c) else c for c in (words, rest, counts, weights))
+            ends = np.cumsum([0, *(piece[1].size for piece in pieces)])
+            self._store(codes[again], ends, *map(np.concatenate, list(zip(*pieces, strict=True))[1:]))
+            turns = np.flatnonzero(np.diff(again, prepend=True, append=True))  # ends of the stretches of other pieces
+            others = starts[turns].reshape(-1, 2).tolist()
+            words, rest, counts, weights = (_joined(c, others) if len(c) else c for c in (words, rest, counts, weights))
+            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes[~again])))
         if codes.size:
             self._store(codes, starts, words, rest, counts, weights)
 
@@ -295,9 +296,23 @@ def _counted(codes: Array, table: Array) -> Array:
     return np.flatnonzero(table).astype(np.uint32)
 
 
+def _joined(column: Array, stretches: list[list[int]]) -> Array:
+    """The rows of some stretches.
+
+    Examples
+    --------
+    >>> _joined(np.arange(9), [[0, 2], [5, 8]])
+    array([0, 1, 5, 6, 7])
+    """
+    return np.concatenate([column[:0], *(column[a:b] for a, b in stretches)])
+
+
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
-    """Group a repetitive piece by key: first chunk by chunk, which takes little memory, then the results together."""
+    """Group a repetitive piece by key: many short words in a table, others chunk by chunk to save memory."""
     columns = (words, rest, counts, weights)
+    if words.itemsize == 2 and words.size >= _TALLIED and not weights.size:
+        found = tallied(0, [columns], weighted=False)
+        return found.keys.astype(words.dtype), found.rest, found.neg, weights
     if words.size <= CHUNK:
         return compacted(*columns)
     parts = [compacted(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]

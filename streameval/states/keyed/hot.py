@@ -118,8 +118,11 @@ class HotKeys:
 
     @property
     def worth(self) -> bool:
-        """Whether enough rows had a hot key, or too few rows have been seen to tell."""
-        return self._rows < LEARN or self._counted * WORTH[self._dtype.itemsize] >= self._rows
+        """Whether enough rows had a hot key, or too few rows have been seen to tell.
+
+        Half as many as to learn keys are enough: otherwise, keys of nearly that many rows are learned time and again.
+        """
+        return self._rows < LEARN or self._counted * 2 * WORTH[self._dtype.itemsize] >= self._rows
 
     def items(self) -> tuple[Array, Array, Array, Array]:
         """Codes, words, further words and counts of all keys with rows, sorted by code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,3 +91,23 @@ def test_counted_rows_of_empty_stretches_are_kept():
     rows = Labelled(np.empty(0, np.uint64), np.zeros(3, np.int64), np.arange(2), 0, more)
     for room in (0, 8):
         assert [found.keys.tolist() for found in rows.counts(room)] == [[2], [9]]
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.45, 1.0])
+@pytest.mark.parametrize("values", [1, 60])
+def test_pieces_of_few_scores_are_stored_with_counts(kind, share, values):
+    """Among other pieces and alone, in a table and sorted: every row is counted once."""
+    rng = np.random.default_rng(values)
+    few = np.concatenate((0.3 + np.arange(values) / 1e4, [0.8, 0.9]))
+    times = np.append(np.full(values, 90 / values), [9, 1]) / 100
+    scores = np.where(rng.random(ROWS) < share, rng.choice(few, ROWS, p=times), rng.random(ROWS)).astype(kind)
+    label = (rng.random(ROWS) < 0.3).astype(np.uint8)
+    keyed = fold_arrays(label, scores).keyed
+    if values == 1 or share == 1:
+        assert keyed.items.sum() <= (1 - 0.8 * share) * ROWS
+    found = [counts for interval in keyed.intervals() for counts in keyed.grouped(interval, Budget(1 << 30))]
+    neg, pos = (np.concatenate([getattr(counts, name) for counts in found]) for name in ("neg", "pos"))
+    _, inverse = np.unique(-scores, return_inverse=True)  # keys ascend from the best score
+    for counts, of in ((neg, label == 0), (pos, label == 1)):
+        np.testing.assert_array_equal(counts, np.bincount(inverse[of], minlength=inverse.max() + 1))

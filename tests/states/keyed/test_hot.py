@@ -117,3 +117,15 @@ def test_short_words_need_more_hot_rows() -> None:
         codes = ((keys >> np.uint64(16)) << np.uint64(1)).astype(np.uint32)
         assert (hot.HotKeys.learned(keys.astype(np.uint16), none, codes, 1 << 17) is not None) is short_pays
         assert hot.HotKeys.learned(keys, none, codes, 1 << 17) is not None
+
+
+def test_hot_keys_stay_while_half_as_many_rows_have_one() -> None:
+    """Keys of half of the rows, which is what short words need, are not forgotten for a few rows less."""
+    rng = np.random.default_rng(9)
+    none, codes = np.empty((hot.LEARN, 0), np.uint64), np.full(hot.LEARN, 8, np.uint32)
+    words = rng.integers(0, 1 << 16, hot.LEARN).astype(np.uint16)
+    for share, stays in ((0.48, True), (0.2, False)):
+        keys = hot.HotKeys.learned(np.zeros(1 << 15, np.uint16), none[: 1 << 15], codes[: 1 << 15], 1 << 17)
+        assert keys is not None
+        keys.absorb(np.where(rng.random(hot.LEARN) < share, np.uint16(0), words | np.uint16(1)), none, codes.copy())
+        assert keys.worth is stays
