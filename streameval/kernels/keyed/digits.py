@@ -1,7 +1,7 @@
 """Steps that sorts share: choosing how many leading bits to use, sorting by two digits, and insertion sort.
 
-`sort_bucket` sorts the rows of a bucket. It takes about 3 ns a row on every processor; NumPy's vectorized sort takes 2
-to 20, because some processors are slow to store the part of a vector that a mask selects.
+`sort_bucket` sorts the rows of a bucket in 2 to 3 ns each. NumPy's vectorized sort takes up to 20 on processors that
+are slow to store the part of a vector that a mask selects, such as AMD's Zen 4.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def _by_one_digit(words, spare, size, places):
 
 @inlined
 def sort_bucket(words, spare, size, shift, places):
-    """Sort the first 32-bit words, which differ in the 16 bits at `shift` and perhaps below.
+    """Sort the first `size` words, of 32 bits, which differ in the 16 bits at `shift` and perhaps below.
 
-    Words with equal bits from `shift` on may stay in their order. `spare` is scratch of at least `size` words, and
-    `places` for the places of digits.
+    Words with equal bits from `shift` on stay in their order or are sorted by the bits below. `spare` is scratch of at
+    least `size` words, and `places`, an int64 array of shape (2, `DIGIT` + 1), for the places of digits.
     """
     if size <= SHORT:
         insert(words, 0, size, np.uint32(0))

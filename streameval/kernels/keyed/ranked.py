@@ -1,4 +1,4 @@
-"""Areas of the curves from sorted words or from a table of words, without the groups of equal score.
+"""Areas of the curves from words that are sorted or counted in a table, without the groups of equal score.
 
 The sums are those of `streameval.kernels.ranking.area_counts` and `precision_counts`: only groups with positives have a
 term. Rows are counted from the best score down, so the rows and positives before and after such a group give its
@@ -93,7 +93,7 @@ def rank_buckets(rows, items, tallied, table, seen, above, twice, sums):
     rows : `streameval.kernels.singletons.Addresses` of the buckets
     items : int64 array of shape (n_buckets,), the items of each bucket
     tallied : bool array of shape (n_buckets,), whether the words of a bucket are counted in the table, not sorted;
-        items with counts must be
+        items with counts must be in buckets that are tallied
     table, seen : as `streameval.kernels.keyed.words.tally_words` takes them
     """
     most = np.int64(0)

@@ -12,7 +12,7 @@ from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import compacted, tallied
+from streameval.states.keyed.grouping import DENSE, compacted, tallied
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = ["SegmentBuilder"]
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
-_TALLIED = 1 << 13  # short words that are counted in a table, not sorted
 _TABLES: dict[int, list[Array]] = {}  # spare tables of zeros, by number of codes, since fresh memory is slow
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
@@ -250,13 +249,13 @@ class SegmentBuilder:
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if sizes[again].sum() * REPETITIVE > words.size:
             pieces = [
-                (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))
-                for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
+                _grouped(*(column[a:b] for column in (words, rest, counts, weights)))
+                for a, b in zip(starts[:-1][again], starts[1:][again], strict=True)
             ]
-            ends = np.cumsum([0, *(piece[1].size for piece in pieces)])
-            self._store(codes[again], ends, *map(np.concatenate, list(zip(*pieces, strict=True))[1:]))
-            turns = np.flatnonzero(np.diff(again, prepend=True, append=True))  # ends of the stretches of other pieces
-            others = starts[turns].reshape(-1, 2).tolist()
+            ends = np.cumsum([0, *(piece[0].size for piece in pieces)])
+            self._store(codes[again], ends, *map(np.concatenate, zip(*pieces, strict=True)))
+            bounds = np.flatnonzero(np.diff(again, prepend=True, append=True))  # of the stretches of other pieces
+            others = starts[bounds].reshape(-1, 2).tolist()
             words, rest, counts, weights = (_joined(c, others) if len(c) else c for c in (words, rest, counts, weights))
             codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes[~again])))
         if codes.size:
@@ -297,7 +296,7 @@ def _counted(codes: Array, table: Array) -> Array:
 
 
 def _joined(column: Array, stretches: list[list[int]]) -> Array:
-    """The rows of some stretches.
+    """The rows of some stretches, each of which is its first row and the one after its last.
 
     Examples
     --------
@@ -308,9 +307,12 @@ def _joined(column: Array, stretches: list[list[int]]) -> Array:
 
 
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
-    """Group a repetitive piece by key: many short words in a table, others chunk by chunk to save memory."""
+    """Group a repetitive piece by key: many 16-bit words, whose keys have no others, in a table.
+
+    Others are grouped chunk by chunk, which takes little memory, then the results together.
+    """
     columns = (words, rest, counts, weights)
-    if words.itemsize == 2 and words.size >= _TALLIED and not weights.size:
+    if words.itemsize == 2 and words.size > DENSE and not weights.size:
         found = tallied(0, [columns], weighted=False)
         return found.keys.astype(words.dtype), found.rest, found.neg, weights
     if words.size <= CHUNK:

@@ -33,6 +33,7 @@ from streameval.kernels import segments as kernels
 from streameval.states.keyed.bucketed import Bucketed, check_items
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import (
+    DENSE,
     Counts,
     Labelled,
     Unsorted,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 __all__ = ["KeyedCounts"]
 
 CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
-DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
 _FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket

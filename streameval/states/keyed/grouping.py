@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
+    "DENSE",
     "Counts",
     "Labelled",
     "Unsorted",
@@ -42,6 +43,7 @@ __all__ = [
     "tallied",
 ]
 
+DENSE = 1 << 13  # items above which the 16-bit words of a bucket, or of a repetitive piece, are tallied, not sorted
 _RUN = 1 << 8  # rows with equal words above which their next words are sorted like first words
 
 
@@ -312,7 +314,7 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
     bucket : int
         The upper bits of the keys.
     *sides : iterables of Columns
-        Items of the negatives and of the positives.
+        Items of the negatives and of the positives, or of one label, whose rows are then in `neg`.
     weighted : bool
         Whether items have weights.
     """

@@ -31,7 +31,9 @@ Returns the number of remaining rows and the number of NaN scores.
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
 FULL = 1 << 32  # rows before which counts are moved out of the table, whose entries have 32 bits for each label
 SEEN = 3  # smallest number of rows of a hot key in the sample
-WORTH = {2: 2, 4: 8, 8: 8}  # by bytes of a word: one row in this many must have a hot key; moving short words is fast
+# by bytes of a word: keys are learned if one row in this many has one, and kept if half as many have; moving short
+# words is fast
+WORTH = {2: 2, 4: 8, 8: 8}
 
 _HALF = np.uint64((1 << 32) - 1)
 _SAMPLE = 1 << 15  # approximate number of rows of the sample
@@ -120,7 +122,8 @@ class HotKeys:
     def worth(self) -> bool:
         """Whether enough rows had a hot key, or too few rows have been seen to tell.
 
-        Half as many as to learn keys are enough: otherwise, keys of nearly that many rows are learned time and again.
+        Half as many as to learn keys are enough: otherwise, keys with about that share of the rows would be learned and
+        forgotten again and again.
         """
         return self._rows < LEARN or self._counted * 2 * WORTH[self._dtype.itemsize] >= self._rows
 

@@ -1,4 +1,4 @@
-"""Buckets of 16-bit words with weights, counted where they lie or gathered; stretches of plain words together."""
+"""Buckets of 16-bit words with weights, counted where they lie or gathered; plain words; pieces of few scores."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.states.keyed.counts import DENSE
-from streameval.states.keyed.grouping import Counts, Labelled, tallied
+from streameval.states.keyed.grouping import DENSE, Counts, Labelled, tallied
 from streameval.states.keyed.in_place import weighed
 from streameval.states.scores.counts import fold_arrays
 
@@ -95,17 +94,18 @@ def test_counted_rows_of_empty_stretches_are_kept():
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.45, 1.0])
+@pytest.mark.parametrize("rows", [ROWS, 4 * ROWS])
 @pytest.mark.parametrize("values", [1, 60])
-def test_pieces_of_few_scores_are_stored_with_counts(kind, share, values):
+def test_pieces_of_few_scores_are_stored_with_counts(kind, share, rows, values):
     """Among other pieces and alone, in a table and sorted: every row is counted once."""
     rng = np.random.default_rng(values)
     few = np.concatenate((0.3 + np.arange(values) / 1e4, [0.8, 0.9]))
     times = np.append(np.full(values, 90 / values), [9, 1]) / 100
-    scores = np.where(rng.random(ROWS) < share, rng.choice(few, ROWS, p=times), rng.random(ROWS)).astype(kind)
-    label = (rng.random(ROWS) < 0.3).astype(np.uint8)
+    scores = np.where(rng.random(rows) < share, rng.choice(few, rows, p=times), rng.random(rows)).astype(kind)
+    label = (rng.random(rows) < 0.3).astype(np.uint8)
     keyed = fold_arrays(label, scores).keyed
-    if values == 1 or share == 1:
-        assert keyed.items.sum() <= (1 - 0.8 * share) * ROWS
+    if share == 1 or (values == 1 and share):
+        assert keyed.items.sum() <= (1 - 0.8 * share) * rows
     found = [counts for interval in keyed.intervals() for counts in keyed.grouped(interval, Budget(1 << 30))]
     neg, pos = (np.concatenate([getattr(counts, name) for counts in found]) for name in ("neg", "pos"))
     _, inverse = np.unique(-scores, return_inverse=True)  # keys ascend from the best score

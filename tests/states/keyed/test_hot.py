@@ -120,7 +120,7 @@ def test_short_words_need_more_hot_rows() -> None:
 
 
 def test_hot_keys_stay_while_half_as_many_rows_have_one() -> None:
-    """Keys of half of the rows, which is what short words need, are not forgotten for a few rows less."""
+    """Keys of half of the rows, which is what short words need, are not forgotten for a few rows fewer."""
     rng = np.random.default_rng(9)
     none, codes = np.empty((hot.LEARN, 0), np.uint64), np.full(hot.LEARN, 8, np.uint32)
     words = rng.integers(0, 1 << 16, hot.LEARN).astype(np.uint16)

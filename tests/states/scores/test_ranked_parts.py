@@ -56,13 +56,14 @@ def test_areas_are_those_of_the_groups(seed, kind, rows, distinct, parts, halves
     assert sums(state, ranked=True) == sums(state, ranked=False)
 
 
-@pytest.mark.parametrize("most", [0, 100, 1 << 14])
+@pytest.mark.parametrize("most", [0, 20, 300, 1 << 14])
 @pytest.mark.parametrize("rows", [100, 3000, 30_000])
-def test_short_words_are_sorted_or_tallied(monkeypatch, most, rows):
-    """Whatever number of items a bucket must have to be tallied, and however many are sorted."""
+@pytest.mark.parametrize("distinct", [60, 9000])
+def test_short_words_are_sorted_or_tallied(monkeypatch, most, rows, distinct):
+    """Whatever number of items a bucket must have to be tallied, all buckets or some, and however many are sorted."""
     monkeypatch.setattr(in_place, "_TALLIED", most)
     for halves in (False, True):
-        state = folded(np.random.default_rng(most + rows), "f4", rows, 9000, 2, halves)
+        state = folded(np.random.default_rng(most + rows), "f4", rows, distinct, 2, halves)
         assert sums(state, ranked=True) == sums(state, ranked=False)
 
 
