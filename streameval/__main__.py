@@ -90,7 +90,7 @@ def _leave(status: Any) -> None:
     """
     if not isinstance(status, int | None):
         return
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as `multiprocessing.process` does: no public function waits for all threads
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as `multiprocessing.process` does: it also ends the threads of pools, which no public function does
     atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` skips the exit handlers, and no public function runs them
     try:
         for stream in (sys.stdout, sys.stderr):

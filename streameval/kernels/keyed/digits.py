@@ -16,7 +16,7 @@ SHORT = 16  # items that are sorted by insertion
 DIGIT = 0xFF  # largest digit of `by_two_digits`
 MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache
 
-_SOME = 64  # words that are sorted by one digit, then by insertion
+_SOME = 64  # words up to which a bucket is sorted by one digit, then by insertion
 _EACH = 1  # log2 of the mean number of items of a place
 _ONE = np.uint64(1)
 _MASK, _BITS = np.uint32(DIGIT), np.uint32(8)
@@ -73,7 +73,7 @@ def by_two_digits(words, spare, a, b, shift, places):
 
 @inlined
 def _by_one_digit(words, spare, size, places):
-    """Sort the first words by the 8 leading bits of their spread, then by insertion."""
+    """Sort the first `size` words by the 8 leading bits of their spread, then by insertion."""
     low = high = words[0]
     for i in range(1, size):
         low, high = min(low, words[i]), max(high, words[i])

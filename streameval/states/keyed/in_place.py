@@ -30,7 +30,7 @@ __all__ = ["Short", "Weighed", "weighed", "words_counted"]
 _TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
 _SUMS: list[Array] = []  # spare tables of zeros for weights
 _ROOM = 1 << 18  # largest number of distinct keys that are counted at a time
-_TALLIED = 1 << 14  # items above which the words of a bucket are counted in a table, not sorted
+_TALLIED = 1 << 14  # items above which a bucket whose areas alone are needed is counted in a table, not sorted
 _WEIGHED = 1 << 15  # the same for words with weights, whose table is four times as large
 
 

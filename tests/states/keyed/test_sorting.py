@@ -98,7 +98,7 @@ def sorted_bucket(words, size, shift):
 @pytest.mark.parametrize("shift", [1, 16])
 @pytest.mark.parametrize("shape", ["even", "equal", "outlier", "few", "descending"])
 def test_words_of_a_bucket_are_sorted(shape: str, shift: int, size: int) -> None:
-    """By the 16 bits at a shift; words that share them stay, as they may, but none is lost and none beyond moves."""
+    """By the 16 bits at a shift; no word is lost, and none beyond `size` moves."""
     even = (EVEN[: size + 1] >> np.uint64(48)).astype(np.uint32)
     outlier = np.append(even[1:] & np.uint32(7), np.uint32(0xFFFF))
     upper = {
