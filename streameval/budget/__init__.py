@@ -101,7 +101,6 @@ class Budget:
         self._reserved = 0
         self.resident = 0
         self.spilled = 0
-        self.learned: dict[Any, Any] = {}  # by spec, what a builder has learned about the data for later builders
         self._held: dict[int, weakref.ref[Buffer]] = {}
         self._largest: list[tuple[int, int]] = []  # heap of (−bytes, key) of spillable buffers; may include dead ones
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation

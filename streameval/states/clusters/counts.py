@@ -149,7 +149,7 @@ def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> 
 class _ClusterBuilder:
     def __init__(self, spec: ClusterSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._segments = SegmentBuilder(spec.layout, budget, capacity, spec=spec)
+        self._segments = SegmentBuilder(spec.layout, budget, capacity)
         entries = max(min(capacity, _ENTRIES), capacity // (2 * LONG_RUN))
         self._counted = SegmentBuilder(spec.layout, budget, entries, counted=True)
         self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)

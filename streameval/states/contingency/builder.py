@@ -81,7 +81,7 @@ class ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec, Form.LABEL if labelled else Form.NONE)
+        self._cells = RowBuilder(spec.layout, budget, self._capacity, Form.LABEL if labelled else Form.NONE)
         self._pairs = PairTable(budget, self._capacity, self._cells.add)
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)

@@ -10,7 +10,7 @@ collects rows, removes those of hot keys and counts the others by bucket.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -156,8 +156,6 @@ class RowBuilder:
         Owns the segments' arrays.
     capacity : int
         Largest number of rows of a segment.
-    spec : hashable, optional
-        Builders with the same budget and equal specs share the hot keys that one of them has learned.
     form : Form
         What the tags of rows are; segments have them where `TAG` says.
 
@@ -171,15 +169,14 @@ class RowBuilder:
     [3]
     """
 
-    def __init__(self, layout: Layout, budget: Budget, capacity: int, spec: Any = None, form: Form = Form.NONE) -> None:
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, form: Form = Form.NONE) -> None:
         self.layout, self._budget, self._form = layout, budget, form
         self._borrow(capacity)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
         self._out = SegmentBuilder(layout, budget, 1)
         self._counted: list[tuple[Array, Array, Array, Array]] = []
-        self._size, self._items, self._learns, self._spec = 0, 0, True, spec
-        learned = budget.learned.get(spec)
-        self._hot: HotRows | None = None if learned is None else HotRows(learned, form)
+        self._size, self._items, self._learns = 0, 0, True
+        self._hot: HotRows | None = None
 
     def _borrow(self, capacity: int) -> None:
         """Borrow the buffers for a number of rows."""
@@ -218,6 +215,8 @@ class RowBuilder:
             if self._size == self.capacity:
                 self._flush()
             stop = min(rows, done + self.capacity - self._size)
+            if self._hot is None and self._learns and self._size < hot.LEARN:
+                stop = min(stop, done + hot.LEARN - self._size)
             self._collect([read_only(column[done:stop]) for column in columns], tags[done:stop])
             done = stop
 
@@ -243,8 +242,6 @@ class RowBuilder:
         words, rest, tags = (column[: self._size] for column in (self._words, self._rest, self._tags))
         self._hot, self._learns = HotRows.learned(words, rest, tags, self._form), False
         if self._hot is not None:
-            if self._spec is not None:
-                self._budget.learned[self._spec] = self._hot.keys
             self._buckets[:] = 0
             self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets, tags, tags)
 

@@ -77,7 +77,7 @@ class GroupedBuilder:
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
-        started = (builder(inner, key, budget, capacity) for suits, builder in _LAYOUTS if suits(inner, key))
+        started = (builder(inner, budget, capacity) for suits, builder in _LAYOUTS if suits(inner, key))
         self._interleaved: CodedBuilder | None = next(started, None)
         self._composite: SegmentBuilder | None = None
         self._table = TableBuilder()

@@ -164,7 +164,7 @@ class JointBuilder:
     def __init__(self, spec: JointSpec, budget: Budget, capacity: int) -> None:
         self._spec, self._budget, self._capacity = spec, budget, capacity
         self._cell = spec.cell
-        self._interleaved: InterleavedBuilder | None = InterleavedBuilder(spec.inner, self._cell, budget, capacity)
+        self._interleaved: InterleavedBuilder | None = InterleavedBuilder(spec.inner, budget, capacity)
         self._done = Interleaved.empty(spec.inner)
         self._seen: list[set[bytes]] = [set() for _ in spec.keys]
         self._known: set[bytes] = set()

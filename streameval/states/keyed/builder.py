@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,27 +44,15 @@ class SegmentBuilder:
         Largest number of rows of a segment.
     counted : bool
         Whether items have counts.
-    spec : hashable, optional
-        Builders with the same budget and equal specs share the hot keys that one of them has learned.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        budget: Budget,
-        capacity: int,
-        *,
-        counted: bool = False,
-        spec: Any = None,
-    ) -> None:
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
         self.layout = layout
         self.budget = budget
         self._counted = counted
         self._borrow(capacity)
         self._size = 0
-        self._spec = spec
-        learned = budget.learned.get(spec)
-        self._hot: hot.HotKeys | None = None if learned is None else learned.again()
+        self._hot: hot.HotKeys | None = None
         self._may_learn = not (counted or layout.weighted or layout.partial)
         self._learns = self._may_learn
         self._segments: list[Segment] = []
@@ -151,8 +139,6 @@ class SegmentBuilder:
             room, self._learns = slice(0, self._size), False
             columns = self._words[room], self._rest[room], self._codes[room]
             self._hot = hot.HotKeys.learned(*columns, self.layout.codes)
-            if self._hot is not None and self._spec is not None:
-                self.budget.learned[self._spec] = self._hot
         if self._hot is not None:
             columns = self._words[room], self._rest[room], self._codes[room]
             self._size = room.start + self._hot.absorb(*columns)
@@ -194,6 +180,8 @@ class SegmentBuilder:
             if self._size == self.capacity:
                 self._flush()
             count = min(rows - done, self.capacity - self._size, BLOCK if self._hot else rows)
+            if self._hot is None and self._learns and self._size < hot.LEARN:
+                count = min(count, hot.LEARN - self._size)
             start = self._size
             self._size += count
             yield slice(done, done + count), slice(start, self._size)

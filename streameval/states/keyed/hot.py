@@ -3,8 +3,9 @@
 In heavy-tailed data, or data with one giant cluster, a few thousand keys have a large part of the rows. They are
 learned from a sample of the first rows that a builder collects: keys that occur `SEEN` times or more are hot. A hash
 assigns each key to a pair of slots in a table; each pair keeps its two most frequent keys. Rows of these keys are
-counted and take no further memory; all other rows are partitioned. The builders of a run share what they learn. The
-table affects speed and memory only: its counts are exact, and a key may have rows both in the table and outside.
+counted and take no further memory; all other rows are partitioned. The table affects speed and memory only: its counts
+are exact, and a key may have rows both in the table and outside. Every builder learns from its own rows, so that a fold
+task that is repeated elsewhere gives the same segments.
 """
 
 from __future__ import annotations
@@ -64,10 +65,6 @@ class HotKeys:
         self._table, self._halves = pairs.reshape(-1), pairs[:, 2 * words :]
         self._earlier: Array | int = 0  # counts that were moved out of the table
         self._rows, self._counted, self._since = 0, 0, 0
-
-    def again(self) -> HotKeys:
-        """The same keys for another builder, without counts."""
-        return HotKeys(self._keys, self._buckets, self._dtype)
 
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:

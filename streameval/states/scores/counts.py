@@ -84,7 +84,7 @@ class ScoreSpec(MissingScores):
 
     def builder(self, budget: Budget, capacity: int) -> _ScoreBuilder:
         """A builder whose segments hold `capacity` rows."""
-        return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity, spec=self))
+        return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity))
 
     def empty(self) -> ScoreCounts:
         """The empty state."""

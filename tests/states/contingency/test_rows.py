@@ -40,15 +40,15 @@ def found(keyed: KeyedCounts) -> Counter[tuple[int, ...]]:
 def test_every_row_is_kept_once(
     words: int, batches: list[tuple[int, float]], capacity: int, builders: int, seed: int
 ) -> None:
-    """One to three words a key; some keys hot at first, cold later; builders of a run that share what is hot."""
-    rng, budget, spec = np.random.default_rng(seed), Budget(), "pairs"
+    """One to three words a key; some keys hot at first, cold later; one budget for all builders."""
+    rng, budget = np.random.default_rng(seed), Budget()
     layout = Layout(ID_BUCKETS, 64, words=words)
     given_rows: Counter[tuple[int, ...]] = Counter()
     keyed = KeyedCounts(layout)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hot, "LEARN", 40)
         for _ in range(builders):
-            builder = RowBuilder(layout, budget, capacity, spec)
+            builder = RowBuilder(layout, budget, capacity)
             for rows, heat in batches:
                 keys = rng.integers(0, 1 << 64, (rows, words), np.uint64)
                 keys[rng.random(rows) < heat] = rng.integers(0, 2, words, np.uint64)
@@ -59,30 +59,9 @@ def test_every_row_is_kept_once(
     assert found(keyed) == given_rows
 
 
-def test_builders_of_a_run_learn_from_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one builder learned, those after it know; those of another state do not."""
-    monkeypatch.setattr(hot, "LEARN", 40)
-    times: list[int] = []
-    learned = HotRows.learned
-
-    def counting(words: np.ndarray, rest: np.ndarray, tags: np.ndarray, form: Form) -> HotRows | None:
-        times.append(words.size)
-        return learned(words, rest, tags, form)
-
-    monkeypatch.setattr(HotRows, "learned", counting)
-    budget, layout = Budget(), Layout(ID_BUCKETS, 64, words=2)
-    for spec, expected in (("a", 1), ("a", 1), ("b", 2)):
-        builder = RowBuilder(layout, budget, 100, spec)
-        builder.add([np.full(60, 7, np.uint64), np.full(60, 9, np.uint64)])
-        keyed = KeyedCounts(layout, builder.finish())
-        assert len(times) == expected
-        assert found(keyed) == {(7, 9): 60}
-        assert keyed.items.sum() == 1
-
-
 def test_a_thousand_hot_pairs_are_counted_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys whose ids are equal do not crowd into the same slots; before, a tenth of them was stored row by row."""
-    monkeypatch.setattr(hot, "LEARN", 40)
+    monkeypatch.setattr(hot, "LEARN", 1 << 15)
     ids = (np.arange(1000, dtype=np.uint64) * np.uint64(0xD1B54A32D192ED03)) >> np.uint64(2)
     rows = np.random.default_rng(1).permutation(np.repeat(ids, 60))
     layout = Layout(ID_BUCKETS, 64, words=2)

@@ -87,11 +87,11 @@ def test_words_are_sorted_stably_within_buckets(top: int, low: int) -> None:
     assert np.array_equal(words, np.concatenate(wanted))
 
 
-def test_groups_that_another_task_meets_take_no_code_from_a_merge() -> None:
-    """What `fits` accepts has its codes: new groups of another thread come after them."""
+def test_a_merge_gives_new_groups_new_codes() -> None:
+    """What `fits` accepts has room for its codes, and neither input is changed: it is a task's result."""
 
     def interleaved(first: int, groups: int) -> Any:
-        builder = InterleavedBuilder(ScoreSpec("s", "f8"), key, Budget(1 << 26), 1 << 16)
+        builder = InterleavedBuilder(ScoreSpec("s", "f8"), Budget(1 << 26), 1 << 16)
         columns = {"s": pa.array(np.full(groups, 0.5)), "g": pa.array(np.arange(first, first + groups))}
         batch = Batch(np.zeros(groups, np.uint8), None, columns)
         assert builder.update(batch, key.split(batch))
@@ -100,9 +100,10 @@ def test_groups_that_another_task_meets_take_no_code_from_a_merge() -> None:
     key = By(("g",))
     one, other = interleaved(0, 20_000), interleaved(20_000, 12_767)
     assert one.fits(other)
-    one.group_codes.codes([b"x%d" % i for i in range(12_768)])
-    assert [state.totals().rows for state in one.merge(other).alone().values()] == [1] * 32_767
-    assert not one.fits(interleaved(40_000, 1))
+    both = one.merge(other)
+    assert [state.totals().rows for state in both.alone().values()] == [1] * 32_767
+    assert (len(one.group_codes), len(other.group_codes)) == (20_000, 12_767)
+    assert [both.fits(interleaved(40_000, more)) for more in (1, 2)] == [True, False]
 
 
 def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
@@ -111,7 +112,7 @@ def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
     scores = 1 - 10 ** -rng.uniform(6, 12, rows)
     scores[:2] = 0.9962, 0.998
     key, budget = By(("g",)), Budget(1 << 24)
-    builder = InterleavedBuilder(ScoreSpec("s", "f8"), key, budget, 1 << 16)
+    builder = InterleavedBuilder(ScoreSpec("s", "f8"), budget, 1 << 16)
     batch = Batch(np.zeros(rows, np.uint8), None, {"s": pa.array(scores), "g": pa.array(np.arange(rows) % 5)})
     assert builder.update(batch, key.split(batch))
     keyed = builder.interleaved().keyed

@@ -25,7 +25,7 @@ from streameval.states.contingency.counts import ContingencyCounts, ContingencyS
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
@@ -88,11 +88,13 @@ class InterleavedCells(CodedGroups):
     def merge(self, other: InterleavedCells) -> InterleavedCells:
         """The groups of both inputs, for which `fits` must hold."""
         table, theirs = GroupTable.union([self.table, other.table]), other.keyed
-        if other.group_codes is not self.group_codes:
-            recode = partial(_recoded, self.group_codes.codes(other.group_codes.names).astype(np.uint64))
+        group_codes = self.group_codes.union(other.group_codes)
+        codes = group_codes.codes(other.group_codes.names)
+        if not same_codes(codes):
+            recode = partial(_recoded, codes.astype(np.uint64))
             segments = (replace(each, words=each.words.computed(recode, np.uint64)) for each in theirs.segments)
             theirs = replace(theirs, segments=tuple(segments))
-        return InterleavedCells(self.inner, self.group_codes, table, self.keyed.merge(theirs))
+        return InterleavedCells(self.inner, group_codes, table, self.keyed.merge(theirs))
 
     def total(self) -> Any:
         """The inner state of all rows, without copying them."""
@@ -198,15 +200,14 @@ class InterleavedCellsBuilder(CodedBuilder):
     Parameters
     ----------
     inner : ContingencySpec
-    key : Key
     budget : Budget
     capacity : int
         Rows of a builder of the inner state.
     """
 
-    def __init__(self, inner: ContingencySpec, key: Key, budget: Budget, capacity: int) -> None:
-        super().__init__(inner, key, budget)
-        self._rows = RowBuilder(inner.layout, budget, capacity, (inner, key), Form.GROUP)
+    def __init__(self, inner: ContingencySpec, budget: Budget, capacity: int) -> None:
+        super().__init__(inner)
+        self._rows = RowBuilder(inner.layout, budget, capacity, Form.GROUP)
 
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""

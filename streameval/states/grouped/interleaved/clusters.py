@@ -24,7 +24,7 @@ from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, encode_rows
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
@@ -121,7 +121,9 @@ class InterleavedClusters(CodedGroups):
         """The groups of both inputs; groups with equal names are merged."""
         one, two = self, other
         if two.group_codes is not one.group_codes:
-            two = two.recoded(one.group_codes.codes(two.group_codes.names).astype(np.uint64))
+            group_codes = one.group_codes.union(two.group_codes)
+            one = replace(one, group_codes=group_codes)
+            two = two.recoded(group_codes.codes(two.group_codes.names).astype(np.uint64))
         if one.words is not two.words:
             one, two = one.widened(), two.widened()
         table = GroupTable.union([one.table, two.table])
@@ -130,6 +132,8 @@ class InterleavedClusters(CodedGroups):
     def recoded(self, codes: Array) -> InterleavedClusters:
         """The same rows with new codes; `codes` is a uint64 array, indexed by the old codes."""
         wide = self if codes.max(initial=0) < MOST_BLOCKS else self.widened()
+        if same_codes(codes):
+            return wide
         segments = (wide.words.recoded(each, codes) for each in wide.keyed.segments)
         return replace(wide, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
@@ -201,14 +205,13 @@ class InterleavedClustersBuilder(CodedBuilder):
     Parameters
     ----------
     inner : ClusterSpec
-    key : Key
     budget : Budget
     capacity : int
         Number of rows that are collected at a time.
     """
 
-    def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
-        super().__init__(inner, key, budget)
+    def __init__(self, inner: ClusterSpec, budget: Budget, capacity: int) -> None:
+        super().__init__(inner)
         self._budget, self._capacity = budget, capacity
         self._words: CellWords = NARROW
         self._done = replace(InterleavedClusters.empty(inner), group_codes=self._group_codes)

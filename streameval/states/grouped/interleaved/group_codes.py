@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,70 +16,64 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.mapping import one_by_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.states.grouped.composite import CompositeGroups
-    from streameval.states.grouped.keys import Key, Split
+    from streameval.states.grouped.keys import Split
     from streameval.states.grouped.table import GroupTable
     from streameval.states.keyed.layout import Interval, Segment
     from streameval.states.mapping import Mapper
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes"]
+__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes", "same_codes"]
 
 
 class GroupCodes:
-    """Codes of groups, by name; names are only ever added.
+    """Codes of groups, by name; only the builder that owns them adds names.
+
+    New names get codes in their order, so that tasks that meet the same few groups give them the same codes.
 
     Examples
     --------
     >>> group_codes = GroupCodes()
-    >>> group_codes.codes([b"3:sDE", b"3:sFR"]).tolist(), group_codes.codes([b"3:sFR"]).tolist()
-    ([0, 1], [1])
+    >>> group_codes.codes([b"3:sFR", b"3:sDE"]).tolist(), group_codes.codes([b"3:sFR"]).tolist()
+    ([1, 0], [1])
     """
 
     def __init__(self, names: Iterable[bytes] = ()) -> None:
         self._codes: dict[bytes, int] = {name: code for code, name in enumerate(names)}
-        self._lock = threading.Lock()
 
-    def codes(self, names: Iterable[bytes]) -> Array:
+    def codes(self, names: Sequence[bytes]) -> Array:
         """The code of each name, as a uint32 array."""
-        with self._lock:
-            return self._codes_of(names)
+        for name in sorted(set(names) - self._codes.keys()):
+            self._codes[name] = len(self._codes)
+        return np.array([self._codes[name] for name in names], np.uint32)
 
-    def few(self, names: Iterable[bytes], most: int) -> Array | None:
+    def few(self, names: Sequence[bytes], most: int) -> Array | None:
         """The code of each name; None, with nothing added, if there would be more than `most` names."""
-        names = list(names)
-        with self._lock:
-            more = len(self._codes) + sum(name not in self._codes for name in names) > most
-            return None if more else self._codes_of(names)
+        return None if self.together(names) > most else self.codes(names)
 
-    def _codes_of(self, names: Iterable[bytes]) -> Array:
-        return np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
+    def together(self, names: Iterable[bytes]) -> int:
+        """Number of names, including the given ones."""
+        return len(self._codes.keys() | names)
+
+    def union(self, other: GroupCodes) -> GroupCodes:
+        """These codes, followed by those of the names that only `other` has."""
+        return GroupCodes(self._codes | other._codes)
 
     @property
     def names(self) -> list[bytes]:
         """All names, in the order of their codes."""
-        with self._lock:
-            return list(self._codes)
+        return list(self._codes)
 
     def __len__(self) -> int:
         return len(self._codes)
 
-    def __reduce__(self) -> tuple[type[GroupCodes], tuple[list[bytes]]]:
-        """Pickle the names only."""
-        return GroupCodes, (self.names,)
 
-
-_SHARED: WeakKeyDictionary[Budget, dict[Any, GroupCodes]] = WeakKeyDictionary()
-_SHARED_LOCK = threading.Lock()
-
-
-def shared_codes(budget: Budget, key: Any) -> GroupCodes:
-    """The group codes of a key, shared by the builders of a budget."""
-    with _SHARED_LOCK:
-        return _SHARED.setdefault(budget, {}).setdefault(key, GroupCodes())
+def same_codes(codes: Array) -> bool:
+    """Whether an array of new codes, indexed by the old ones, changes none."""
+    return np.array_equal(codes, np.arange(codes.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +83,7 @@ class CodedGroups(ABC):
     Attributes
     ----------
     inner : the inner spec
-    group_codes : GroupCodes, which may include groups without rows here
+    group_codes : GroupCodes, which may include groups without rows here; never changed
     table : GroupTable, names and facts of the groups with rows here
     keyed : KeyedCounts, the rows
     """
@@ -143,9 +135,8 @@ class CodedGroups(ABC):
         """The same groups in the other layouts: apart, and under composite keys."""
 
     def shares(self, other: CodedGroups, most: int) -> bool:
-        """Whether both have the same codes, or at most `most` groups together; these are then given codes here."""
-        same = other.group_codes is self.group_codes
-        return same or self.group_codes.few(other.group_codes.names, most) is not None
+        """Whether both have at most `most` groups together."""
+        return self.group_codes.together(other.group_codes.names) <= most
 
     def marks(self, names: Iterable[bytes]) -> Array:
         """Whether the name of each code is among `names`, as a bool array of shape (n_codes,)."""
@@ -168,21 +159,19 @@ class CodedGroups(ABC):
 
 
 class CodedBuilder(ABC):
-    """Builder of coded groups; owned by one task. It shares its codes with the other builders of the budget.
+    """Builder of coded groups; owned by one task.
 
     Parameters
     ----------
     inner : the inner spec
-    key : Key
-    budget : Budget
     """
 
-    def __init__(self, inner: Any, key: Key, budget: Budget) -> None:
-        self._inner, self._group_codes, self._table = inner, shared_codes(budget, key), TableBuilder()
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._group_codes, self._table = inner, GroupCodes(), TableBuilder()
 
     @property
     def known(self) -> int:
-        """Number of groups that all builders of the budget have seen."""
+        """Number of groups so far."""
         return len(self._group_codes)
 
     @abstractmethod

@@ -9,8 +9,8 @@ For 32-bit scores, a word has 32 bits: the lower half of the rank key, and the c
 has 64 bits: the whole key, and the code. 64-bit scores have long words (`streameval.states.scores.long_words`), for up
 to 2¹⁵ groups.
 
-A `GroupCodes` maps groups to codes, and is shared by the builders of a budget. If states with different codes are
-merged, for example from different processes, one of them is recoded. No code enters a result.
+A `GroupCodes` maps groups to codes. If states with different codes are merged, one of them is recoded on reading. No
+code enters a result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes
+from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.interleaved.words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
@@ -105,7 +105,9 @@ class Interleaved(CodedGroups):
         """The groups of both inputs; groups with equal names are merged."""
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
         if theirs.group_codes is not mine.group_codes:
-            theirs = theirs.recoded(mine.group_codes, theirs.group_codes.names)
+            group_codes = mine.group_codes.union(theirs.group_codes)
+            mine = replace(mine, group_codes=group_codes)
+            theirs = theirs.recoded(group_codes, theirs.group_codes.names)
         if mine.words is not theirs.words:
             mine, theirs = mine.widened(), theirs.widened()
         table = GroupTable.union([mine.table, theirs.table])
@@ -131,6 +133,8 @@ class Interleaved(CodedGroups):
         """The rows with the codes of `group_codes`; `names` has the name of each old code. The table is unchanged."""
         table = group_codes.codes(names)
         wide = self if len(group_codes) <= MOST_CELLS else self.widened()
+        if same_codes(table):
+            return replace(wide, group_codes=group_codes)
         recode, kind = partial(wide.words.recoded, table), wide.keyed.layout.dtype
         segments = (replace(each, words=each.words.computed(recode, kind)) for each in wide.keyed.segments)
         return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
@@ -242,14 +246,13 @@ class InterleavedBuilder(CodedBuilder):
     Parameters
     ----------
     inner : ScoreSpec
-    key : Key
     budget : Budget
     capacity : int
         Largest number of rows of a builder of the inner state.
     """
 
-    def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
-        super().__init__(inner, key, budget)
+    def __init__(self, inner: ScoreSpec, budget: Budget, capacity: int) -> None:
+        super().__init__(inner)
         self._budget, self._capacity = budget, capacity
         self._builders = {first_words(inner): self._started(first_words(inner))}
         self._last: tuple[pa.Array, Array | None] | None = None
