@@ -6,10 +6,11 @@ spec. The ranges are released with the engine, which an `Evaluation` keeps for i
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
 
@@ -34,6 +35,7 @@ from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states import codec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.bucketed import RowsError
 from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
@@ -52,10 +54,15 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.layout import Interval
 
+    T = TypeVar("T")
+
 __all__ = ["ClusterEngine"]
 
 FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
 RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
+FOLDS_AGAIN = 2  # largest number of times that rows are folded again because they differ from their outline
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,16 +74,38 @@ class Ranges:
     outlines : future of the outlines
     futures : one future per range
     shards : for each spec, the shards in each range
+    fold : folds all tasks of the pass again; returns the futures of the ranges
     """
 
     outlines: Any
     futures: list[Any]
     shards: Mapping[Any, list[list[Interval]]]
+    fold: Callable[[], list[Any]]
 
     def of(self, spec: Any, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
         shards = self.shards[spec]
         return shards[number] if number < len(shards) else ()
+
+    def compute(self, function: Callable[[], T], again: int = FOLDS_AGAIN) -> T:
+        """Compute something from the ranges; up to `again` times, rows that differ from the outlines are folded again.
+
+        A task that is folded again because its worker has died gives the same rows, unless a machine is at fault.
+
+        Raises
+        ------
+        ClusterError
+            If the rows still differ.
+        """
+        try:
+            return function()
+        except RowsError as error:
+            if not again:
+                msg = "rows that were folded again differ each time; do workers have equal versions and sound memory?"
+                raise ClusterError(msg) from error
+        _LOG.warning("rows that a worker has folded again differ from the first ones; all are folded once more")
+        self.futures[:] = self.fold()
+        return self.compute(function, again - 1)
 
 
 @dataclass(frozen=True)
@@ -166,7 +195,8 @@ class ClusterEngine:
         key = key_factory()
         [outlines] = self.connection.submit([tree([fold.outline for fold in made], merge, key)])
         [folded] = self.connection.gather([outlines])
-        self._keep([fold.spread for fold in made], outlines, folded, key)
+        again = partial(folds, self.connection, [fold.pieces for fold in made], replace(plan, skip=False), resources)
+        self._keep([fold.spread for fold in made], outlines, folded, again)
         made.clear()  # the ranges hold the rows now
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
@@ -229,8 +259,8 @@ class ClusterEngine:
         """Round up to a positive multiple of the number of threads."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
-    def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
-        """Exchange the rows of large states into ranges, and keep these."""
+    def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, again: Callable[..., Any]) -> None:
+        """Exchange the rows of large states into ranges, and keep these; `again` runs the fold tasks once more."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
@@ -239,7 +269,14 @@ class ClusterEngine:
         most = max(map(len, found.values()))
         cuts = [{spec: parts[r][0] if r < len(parts) else (0, 0) for spec, parts in found.items()} for r in range(most)]
         shards = {spec: [part for _, part in parts] for spec, parts in found.items()}
-        self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
+
+        def exchanged(spreads: Sequence[Any]) -> list[Any]:
+            return self.connection.submit(exchange(spreads, cuts, key_factory()))
+
+        def fold() -> list[Any]:
+            return exchanged([fold.spread for fold in again(lambda _: None)[0]])
+
+        self.ranges.append(Ranges(outlines, exchanged(spreads), shards, fold))
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; ranges are finalized on workers, small states in this process."""
@@ -248,7 +285,8 @@ class ClusterEngine:
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
             asked = [i for i, other in enumerate(there) if other is ranges]
-            found = self._partials(ranges, [jobs[i] for i in asked]) if asked else []
+            some = partial(self._partials, ranges, [jobs[i] for i in asked])
+            found = ranges.compute(some) if asked else []
             for n, i in enumerate(asked):
                 results[i] = combine(*jobs[i], [shard for part in found for shard in part[n]])
         return [results[i] for i in range(len(jobs))]
@@ -294,19 +332,20 @@ class ClusterEngine:
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
         """Summarise a contingency table; see `streameval.engine.protocol.Engine.summary`."""
-        table = self._table(state)
-        return self.local.summary(state, assignment_cells) if table is None else table.summary(assignment_cells)
+        ranges = self._where(state)
+        if ranges is None:
+            return self.local.summary(state, assignment_cells)
+        return ranges.compute(lambda: self._table(state, ranges).summary(assignment_cells))
 
     def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
         """Summarise a contingency table, and pass its clusters and classes to watchers, one for each range."""
-        table = self._table(state)
-        return self.local.watched(state, watch) if table is None else table.watched(watch)
-
-    def _table(self, state: ContingencyCounts) -> Table | None:
-        """The contingency table on the workers; None if its rows are in this process."""
         ranges = self._where(state)
         if ranges is None:
-            return None
+            return self.local.watched(state, watch)
+        return ranges.compute(lambda: self._table(state, ranges).watched(watch))
+
+    def _table(self, state: ContingencyCounts, ranges: Ranges) -> Table:
+        """The contingency table whose rows are on the workers."""
         shards = ranges.shards[state.spec]
         return Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
 

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from streameval.budget import Buffer
     from streameval.typing import Array
 
-__all__ = ["Bucketed", "check_items"]
+__all__ = ["Bucketed", "RowsError", "check_items"]
+
+
+class RowsError(ClusterError):
+    """The rows here are not those of the outline."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class Bucketed:
 
         Raises
         ------
-        ClusterError
+        RowsError
             If the rows are on the workers of a cluster.
         """
         items = self.items_in(start, stop)
@@ -210,7 +214,7 @@ class Bucketed:
 
         Raises
         ------
-        ClusterError
+        RowsError
             If the rows are on the workers of a cluster.
         """
         found = SegmentAddresses.of(self.segments, start, stop)
@@ -231,10 +235,10 @@ class Bucketed:
 
 
 def check_items(found: Array, expected: Array) -> None:
-    """Raise `ClusterError` if some of the expected items are missing."""
+    """Raise `RowsError` if the items are not the expected ones."""
     if not np.array_equal(found, expected):
         msg = "the rows of this state are on the workers of a cluster; only its evaluation can read them"
-        raise ClusterError(msg)
+        raise RowsError(msg)
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:

@@ -126,7 +126,9 @@ class KeyedCounts(Bucketed):
         )
 
     def within(self, other: KeyedCounts) -> KeyedCounts:
-        """The same rows, marked as a range of `other`, whose outline they get."""
+        """The same rows, marked as a range of `other`, whose outline they get; raises `RowsError` if they differ."""
+        codes, items = self.occurring("items")
+        check_items(items, other.items[codes])
         return replace(self, full_outline=other.outline)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:

@@ -1,0 +1,174 @@
+"""Workers that die, pause or join while an evaluation runs: every run must give the bits of threads.
+
+    python benchmarks/kills.py --runs 100            # some 3 s a run on two cores
+    python benchmarks/kills.py --runs 20 --only pause --pause 30
+
+A run evaluates one shape of `shapes.py` on a cluster of two processes and is disturbed in one way:
+
+=======  ===============================================================================
+kill     a worker is killed
+two      both workers are killed, one shortly after the other
+pause    a worker is stopped for some seconds
+join     a third worker is started, and one of the others killed
+memory   a worker's memory is filled for some seconds until Dask pauses the worker
+=======  ===============================================================================
+
+The moment is up to 0.2 s after some task of a kind has begun: fold, split, merge (or join), finalize, or a pass over a
+contingency table. Runs that end earlier do not count. Prints the outcome of each run, and counts; the status is 1 if a
+run was refused or had other bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+from data import DEFAULT
+from distributed import Client, LocalCluster, SchedulerPlugin
+from shapes import SCORES, make_shape
+
+from streameval import evaluate
+from streameval.engine import fold
+from streameval.engine.cluster import engine
+from streameval.states.keyed import ranges
+
+SHAPES = ("hot", "hot_pair", "zipf1.2", "zipf1.5", "lone", "strings", "sorted", "atom", "rounded")
+PHASES = {"fold": 6, "split": 16, "merge": 4, "finalize": 2, "clusters": 2, "classes": 2}  # with about as many tasks
+WAYS = {"kill": 6, "two": 2, "pause": 1, "join": 1, "memory": 1}  # with their frequencies
+MEMORY = 2 << 30  # limit of a worker, in bytes
+HANGS = 600  # seconds after which a run counts as hanging
+
+
+class Moment(SchedulerPlugin):
+    """Calls a function shortly after some task of a kind has begun; does nothing if there are fewer tasks."""
+
+    def __init__(self, phase: str, rng: np.random.Generator, function: Any) -> None:
+        self.phase, self.function, self.fired = f"streameval-{phase}-", function, False
+        self.number = rng.integers(1, PHASES[phase], endpoint=True)
+        self.timer = threading.Timer(rng.uniform(0, 0.2), self.fire)
+
+    def fire(self) -> None:
+        """Call the function."""
+        self.fired = True
+        self.function()
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+        """Count a task that begins."""
+        if finish == "processing" and str(key).startswith(self.phase):
+            self.number -= 1
+            if self.number == 0:
+                self.timer.start()
+
+
+def fill(share: float, seconds: float, dask_worker: Any) -> None:
+    """On a worker: take so much memory for some seconds that Dask pauses it."""
+    import psutil
+
+    taken = bytearray(max(0, int(share * dask_worker.memory_manager.memory_limit) - psutil.Process().memory_info().rss))
+    for at in range(0, len(taken), 4096):
+        taken[at] = 1
+    threading.Timer(seconds, taken.clear).start()
+
+
+def disturb(way: str, cluster: Any, client: Any, victims: list[tuple[str, int]], seconds: float, wait: float) -> None:
+    """Disturb the workers of a running evaluation, given by address and process; the second `wait` seconds later."""
+    (address, one), (_, other) = victims
+    if way == "join":
+        cluster.scale(3)
+    if way in ("kill", "two", "join"):
+        os.kill(one, signal.SIGKILL)
+    if way == "two":
+        time.sleep(wait)
+        os.kill(other, signal.SIGKILL)
+    if way == "pause":
+        os.kill(one, signal.SIGSTOP)
+        threading.Timer(seconds, os.kill, (one, signal.SIGCONT)).start()
+    if way == "memory":
+        client.run(partial(fill, 0.85, seconds), workers=[address], on_error="ignore")
+
+
+def options_of(shape: str) -> dict[str, Any]:
+    """What is asked of a shape."""
+    if shape in SCORES:
+        return {"score": "score", "by": "country", "metrics": ["roc_auc", "average_precision"]}
+    return {
+        "score": "score",
+        "cluster": "cluster",
+        "classes": "campaign",
+        "metrics": ["roc_auc", "aul", "homogeneity", "adjusted_rand_index"],
+    }
+
+
+def outcome(files: list[str], client: Any, options: dict[str, Any], expected: str) -> str:
+    """What an evaluation on the cluster comes to; a process in which one hangs ends."""
+    hung = threading.Timer(HANGS, lambda: (print("a run hangs", flush=True), os._exit(1)))
+    hung.start()
+    try:
+        return "same bits" if evaluate(files, client=client, **options).to_json() == expected else "OTHER BITS"
+    except Exception as error:  # whatever a user would see
+        return f"{type(error).__name__}: {str(error)[:80]}"
+    finally:
+        hung.cancel()
+
+
+def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str], pause: float, seed: int) -> bool:
+    """Disturb some runs; returns whether all had the bits of threads."""
+    rng, odds = np.random.default_rng(seed), np.array([WAYS[way] for way in ways])
+    inputs = {shape: make_shape(shape, data, rows, 4) for shape in shapes}
+    expected = {shape: evaluate(inputs[shape], threads=2, **options_of(shape)).to_json() for shape in shapes}
+    outcomes: Counter[tuple[str, str]] = Counter()
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
+        LocalCluster(2, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        while outcomes.total() < runs:
+            shape, way = str(rng.choice(shapes)), str(rng.choice(ways, p=odds / odds.sum()))
+            phase = str(rng.choice([*PHASES][: 4 if shape in SCORES else None]))
+            cluster.scale(2)
+            client.wait_for_workers(2)
+            while len(pids := client.run(os.getpid, on_error="ignore")) != 2:
+                time.sleep(0.1)
+            victims = [(address, pids[address]) for address in rng.permutation(sorted(pids)).tolist()]
+            moment = Moment(phase, rng, partial(disturb, way, cluster, client, victims, pause, rng.uniform(0, 1)))
+            cluster.scheduler.add_plugin(moment, name="moment")
+            found = outcome(inputs[shape], client, options_of(shape), expected[shape])
+            cluster.scheduler.remove_plugin("moment")
+            moment.timer.cancel()
+            if moment.fired:
+                outcomes[way, found] += 1
+                print(f"{outcomes.total():4} {shape:9} {way:7} in {phase:9} {found}", flush=True)
+    print(*(f"{way}: {count} × {found}" for (way, found), count in sorted(outcomes.items())), sep="\n")
+    return all(found == "same bits" for _, found in outcomes)
+
+
+def main() -> None:
+    """Run the campaign."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DEFAULT)
+    parser.add_argument("--rows", type=int, default=2_400_000)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--only", nargs="*", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
+    parser.add_argument("--pause", type=float, default=5, help="seconds of a pause")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    fold.TASK_ROWS, engine.RANGE_BYTES, ranges.SLAB = 1 << 17, 1 << 20, 1 << 17  # so that few rows make many tasks
+    asked = given.data, given.rows, given.runs, given.only, given.shapes, given.pause, given.seed
+    sys.exit(not campaign(*asked))
+
+
+if __name__ == "__main__":
+    main()
