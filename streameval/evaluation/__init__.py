@@ -174,7 +174,8 @@ def evaluate(
     unit : str, optional
         Column of the sampling units, such as the campaign of a message (integers, strings, binaries; each row with a
         null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows are correlated
-        within groups.
+        within groups. Rows as units are numbered in the order of their paths, in each Hive directory: intervals depend
+        on that order, but not on the names, sizes and number of the files.
     baseline : str or sequence of str, optional
         Columns with which the other score or cluster columns are compared; `results` then includes the differences.
         Rows without a value in one of the columns are left out, as with `common_rows`.

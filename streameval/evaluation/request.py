@@ -150,9 +150,9 @@ class Request:
         return column
 
     @property
-    def estimates(self) -> bool:
-        """Whether states include digests, which depend on how rows are divided into tasks."""
-        return self.sampling is not None or bool(self.sketches)
+    def reads_footers(self) -> bool:
+        """Whether numbers of rows must be exact before reading: for digests, which depend on tasks, and for blocks."""
+        return self.sampling is not None or bool(self.sketches) or self.resampling.level is not None
 
     def policy(self, name: str, column: str) -> Any:
         """The value of an option for a column."""

@@ -56,7 +56,7 @@ class Run:
     def of(cls, data: Any, request: Request, *, estimate: bool) -> Run:
         """Plan a request on a new engine; with `estimate`, the number of rows may be estimated from object sizes."""
         engine = start(**{name: request.options[name] for name in _ENGINE})
-        found = _scanned(data, request, engine, estimate=estimate and not request.estimates)
+        found = _scanned(data, request, engine, estimate=estimate and not request.reads_footers)
         where = None if request.where is None else request.where.bound(found.schema, found.pieces[0].name)
         found, pruned = (found, None) if where is None else scan.prune(found, where)
         request.slicing.check(found.schema, found.pieces[0].name)

@@ -1,7 +1,7 @@
 """Sampling: the rows that a run draws for the approximate gain area, and the number of passes.
 
 Single rows are sampled while they are folded, in the same pass as everything else. Row groups are sampled here, before
-anything is read: the requested share, rounded up, with the smallest hashes of (file, offset).
+anything is read: the requested share, rounded up, with the smallest hashes of (sequence, number).
 
 One pass folds digests, from which counts between any edges are interpolated. It works for readers, which can be read
 only once. A second pass counts exactly between edges that the first one chose, so that the error bound holds for the

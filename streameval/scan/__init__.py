@@ -31,7 +31,7 @@ The modules, in the order in which data pass through them:
   how long their texts are, and ``parquet.ranges`` detects truncated answers of object stores; ``versions`` detects
   files that change;
 - ``where`` filters rows and prunes pieces; ``derived`` computes columns from those that are read;
-- ``planning`` and ``reading`` are the two halves themselves.
+- ``numbering`` numbers the rows for sampling and blocks; ``planning`` and ``reading`` are the two halves themselves.
 
 Memory: a plan takes about a kilobyte per piece. A read holds the compressed column chunks of one row group, and one
 batch.
@@ -46,6 +46,7 @@ from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.messages import READ_ERRORS, reason, remedied
+from streameval.scan.numbering import natural
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.planning import plan
@@ -73,6 +74,7 @@ __all__ = [
     "join",
     "locate",
     "locate_all",
+    "natural",
     "plan",
     "prune",
     "read",

@@ -62,13 +62,15 @@ class Piece:
     name : str
         Name of the file in messages.
     row : int
-        Offset of the first row in its file; for data in memory, in all tables of the scan.
+        Number of the first row in its sequence; before `plan` numbers the rows, its offset in its file, or in all
+        tables of the scan.
     rows : int
         Number of rows, −1 if unknown before reading.
     nbytes : int
         Bytes to read for the requested columns: compressed sizes from the footer, or the size in memory.
     origin : str
-        The file's path relative to the input's root. With `row`, it identifies a row however the files are read.
+        The sequence that numbers the row, see `streameval.scan.numbering`; before that, the file's path relative to
+        the input's root. With `row`, it identifies a row however the rows are divided into files.
     source : Source
         Yields the rows.
     constants : tuple of (str, Constant)

@@ -19,6 +19,7 @@ from streameval.scan.files.paths import locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
 from streameval.scan.marked_keys import mark
+from streameval.scan.numbering import numbered
 from streameval.scan.pieces import Scan, StreamSource
 from streameval.scan.widen import plain, widen
 
@@ -64,7 +65,8 @@ def plan(
     Returns
     -------
     Scan
-        Pieces in the order of the inputs and, within an input, of the sorted paths.
+        Pieces in the order of the inputs and, within an input, of the sorted paths. Their rows are numbered
+        (`streameval.scan.numbering`) unless numbers of rows are estimated.
 
     Raises
     ------
@@ -101,15 +103,15 @@ def plan(
         msg = f"{_describe(data)}: no rows{reason}"
         raise MissingInputError(msg)
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
-    known = all(piece.rows >= 0 for piece in pieces)
+    known, estimated = all(piece.rows >= 0 for piece in pieces), any(piece.estimated for piece in pieces)
     return Scan(
         schema=_unify(holdings, columns),
-        pieces=pieces,
+        pieces=pieces if estimated else numbered(pieces),
         rows=sum(piece.rows for piece in pieces) if known else -1,
         nbytes=sum(piece.nbytes for piece in pieces),
         skipped=skipped,
         splittable=not any(isinstance(piece.source, StreamSource) for piece in pieces),
-        estimated=any(piece.estimated for piece in pieces),
+        estimated=estimated,
     )
 
 

@@ -36,12 +36,10 @@ class Batch:
     columns : Arrow arrays of length n, by column name
     partition : path of the partition relative to the input's root
     name : the file, for error messages
-    row : offset in its file of the first row that was read
+    row : number of the first row that was read
     kept : int64 array of shape (n,), offsets of the rows from `row` if some were left out; None otherwise
-    origin : path of the file relative to the input's root; with a row's offset in the file, it identifies the row
-        permanently
-    start : offset in its file of the first row of the piece being read, or of its row group if row groups are read
-        one by one
+    origin : the sequence in which rows are numbered (`streameval.scan.numbering`); with its number, it identifies a row
+    start : number of the first row of the piece being read, or of its row group if row groups are read one by one
     labelled : bool array of shape (n,), which rows have a label; None if all have one
     """
 
@@ -91,7 +89,7 @@ class Batch:
         return replace(self.taken(np.flatnonzero(self.labelled)), labelled=None)
 
     def offsets(self) -> Array:
-        """Offset of each row in its file, as an int64 array of shape (n,)."""
+        """Number of each row, as an int64 array of shape (n,)."""
         return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
 
 

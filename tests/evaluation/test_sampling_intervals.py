@@ -356,9 +356,9 @@ def test_evaluations_of_other_unit_hashes_are_refused_by_name():
     asked = {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
     one = evaluate(clustered(200), **asked)
     other = pickle.loads(pickle.dumps(replace(one, unit_hash=one.unit_hash + 1)))
-    with pytest.raises(OptionError, match=r"a with unit hash 1 and b with unit hash 2: .* one version of streameval"):
+    with pytest.raises(OptionError, match=r"a with unit hash 2 and b with unit hash 3: .* one version of streameval"):
         compare(one, other)
-    assert [json.loads(e.to_json())["unit_hash"] for e in (one, other)] == [1, 2]
+    assert [json.loads(e.to_json())["unit_hash"] for e in (one, other)] == [2, 3]
     assert "unit_hash" not in evaluate(clustered(200), score="v1", metrics="roc_auc").to_dict()
 
 

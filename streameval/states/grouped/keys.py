@@ -5,9 +5,9 @@ Every group has a *name* (`streameval.states.grouped.names`), which is determine
 The block of a unit, for resampling, is a keyed 64-bit hash of the unit's id: ``mix(w ^ K) % count``. ``mix`` is the
 finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
 string or binary as the first word of its MurmurHash3_x64_128. If each row is a unit, w = ``mix(row ^ K) ^ f``, where
-row is its offset in the file and f is the first word of the hash of the file's path relative to the input's root. These
-definitions are permanent, because the blocks of different nights, scores and slices must line up. Evaluations record
-their version, `UNIT_HASH`.
+row is its number in its sequence and f is the first word of the hash of the sequence's name
+(`streameval.scan.numbering`); in a store, every night is a sequence. These definitions are permanent, because the
+blocks of different nights, scores and slices must line up. Evaluations record their version, `UNIT_HASH`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["UNIT_HASH", "Blocks", "By", "Group", "Key", "Split", "rank", "read_k
 
 Group = Any  # tuple of values for `By`, block number for `Blocks`
 
-UNIT_HASH = 1  # version of the definition of blocks above
+UNIT_HASH = 2  # version of the definition of blocks above
 
 _MOST_BLOCKS = 1 << 16
 _DENSE = 1 << 12  # integers in a range of this size are used as codes directly
@@ -284,10 +284,10 @@ def rank(group: Group) -> Any:
 
 
 def _of_rows(batch: Batch, count: int) -> Array:
-    """The block of each row, if rows are units, from its file and its offset in the file."""
-    file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
+    """The block of each row, if rows are units, from its sequence and its number in it."""
+    sequence = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
     rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
-    found: Array = row_blocks(batch.row, rows, file, count)
+    found: Array = row_blocks(batch.row, rows, sequence, count)
     return found if batch.kept is None else found[batch.kept]
 
 

@@ -1,8 +1,8 @@
 """Drawing a deterministic sample of rows; shared by the states that hold a sample.
 
-A row is drawn if a keyed hash of its origin (the file's path relative to the input's root, and the row's offset in the
-file) lies below the requested share, so any worker draws the same rows in any order. Five further bits of the hash
-assign the row to one of 32 random groups; leaving out one group at a time gives the standard error of an estimate
+A row is drawn if a keyed hash of its number (`streameval.scan.numbering`) lies below the requested share, so any worker
+draws the same rows in any order, from any files. Five further bits of the hash assign the row to one of 32 random
+groups; leaving out one group at a time gives the standard error of an estimate
 (`streameval.metrics.scores.gain.sampled`). If row groups are drawn instead of rows, the scan omits the others; then all
 rows that arrive are taken, and all rows of a row group are assigned to one group.
 
@@ -42,7 +42,7 @@ _NO_WEIGHTS = read_only(np.empty(0)), np.empty(0)
 
 @lru_cache(maxsize=1024)
 def origin_hash(seed: int, origin: str) -> int:
-    """A 64-bit hash of a file's path under a seed."""
+    """A 64-bit hash of a sequence of rows under a seed."""
     return hash_bytes(f"{seed}\0{origin}".encode(errors="surrogateescape"))[0]
 
 

@@ -235,7 +235,8 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
         found = scan.Scan(pa.schema([]), (), 0, 0, skipped)
     if found.skipped and not skip:
         return Bad(partition.name, _lost(found.skipped), found.skipped)
-    pieces = tuple(replace(piece, partition=partition.name) for piece in found.pieces)
+    name = partition.name  # also numbers the rows: every night is folded without knowing those before it
+    pieces = tuple(replace(piece, partition=name, origin=name) for piece in found.pieces)
     found = replace(found, pieces=pieces)
     return configuration.conformed(found) if pieces else found
 

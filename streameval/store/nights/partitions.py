@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.options.kinds import whole
-from streameval.scan import File, details, locate_all
+from streameval.scan import File, details, locate_all, natural
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -39,11 +39,9 @@ __all__ = [
     "fingerprint",
     "in_order",
     "moment",
-    "order",
     "undated",
 ]
 
-_NUMBER = re.compile(r"(\d+)")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
 
 
@@ -97,7 +95,7 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     Returns
     -------
     list of Partition
-        Sorted by name, see `order`.
+        Sorted by name, see `natural`.
 
     Raises
     ------
@@ -121,7 +119,7 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     _refuse_ambiguous(grouped)
     facts = _facts(list(files.values()))
     found = [_partition(name, files, [facts[file.path] for file in files]) for name, files in grouped.items()]
-    return sorted(found, key=lambda partition: order(partition.name))
+    return sorted(found, key=lambda partition: natural(partition.name))
 
 
 def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
@@ -204,27 +202,14 @@ def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -
     return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
 
 
-def order(name: str) -> list[Any]:
-    """The sort key of a name: digits compare as numbers, the text between them as text.
-
-    Examples
-    --------
-    >>> sorted(["night=10", "night=9", "night=9/hour=11"], key=order)
-    ['night=9', 'night=9/hour=11', 'night=10']
-    """
-    parts: list[Any] = _NUMBER.split(name)
-    parts[1::2] = map(int, parts[1::2])
-    return parts
-
-
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries sorted by `order`."""
-    return sorted(entries, key=lambda entry: order(entry.partition))
+    """Entries sorted by `natural`."""
+    return sorted(entries, key=lambda entry: natural(entry.partition))
 
 
 def newest(names: Iterable[str]) -> str:
-    """The last name in `order`; empty without names."""
-    return max(names, key=order, default="")
+    """The last name by `natural`; empty without names."""
+    return max(names, key=natural, default="")
 
 
 def span(names: Sequence[str]) -> str:
@@ -240,8 +225,8 @@ def meant(name: str, names: Iterable[str]) -> str:
     >>> meant("2026-01-08", ["night=2026-01-07", "night=2026-01-08"]), meant("night=2026-1-8", ["night=2026-01-08"])
     ('did you mean night=2026-01-08?', 'did you mean night=2026-01-08?')
     """
-    dated, numbered = moment(name), order(name)
-    found = [known for known in names if order(known) == numbered or (dated and moment(known) == dated)]
+    dated, same = moment(name), natural(name)
+    found = [known for known in names if natural(known) == same or (dated and moment(known) == dated)]
     return f"did you mean {few(found)}?" if found else ""
 
 
@@ -312,7 +297,7 @@ def chosen(
         If an argument is not a date, or the name of a partition has none.
     """
     since, until = (None if given is None else str(given) for given in (since, until))
-    known = sorted(entries, key=order)
+    known = sorted(entries, key=natural)
     kept = span(known)
     absent = [name for name in partition if name not in entries]
     if absent:
