@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.budget import room_for
-from streameval.engine.scratch import LONG_BATCH_ROWS, scratch_bytes, text_rows
+from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_bytes, text_rows
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
@@ -223,7 +223,7 @@ def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequenc
     views = pa.types.is_string_view, pa.types.is_binary_view
     fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
     rows = min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
-    texts = any(test(kind) for kind in schema.types for test in (*whole, *views))
+    texts = any(test(kind) for kind in schema.types for test in (*whole, *views)) or has_plain_texts(pieces)
     return text_rows(pieces, rows) if texts else rows
 
 

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.protocol import Spec
 
-__all__ = ["LONG_BATCH_ROWS", "STATE_SHARE", "scratch_bytes", "text_rows", "warn_of_finished", "warn_of_little"]
+__all__ = [
+    "LONG_BATCH_ROWS",
+    "STATE_SHARE",
+    "has_plain_texts",
+    "scratch_bytes",
+    "text_rows",
+    "warn_of_finished",
+    "warn_of_little",
+]
 
 LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that may have long strings or binaries
 _SHORT_BATCH_ROWS = 1 << 19  # largest number of rows of a batch whose strings and binaries are short
@@ -75,6 +83,11 @@ def text_rows(pieces: Iterable[Piece], room: int = 0) -> int:
     longest = max(map(_row_text, pieces), default=0)
     short = min(room, _SHORT_BATCH_ROWS, TEXT_BYTES // (2 * longest)) if longest else 0
     return max(1, min(max(LONG_BATCH_ROWS, short), TEXT_BYTES // max(1, longest)))
+
+
+def has_plain_texts(pieces: Iterable[Piece]) -> bool:
+    """Whether the footers show texts that are not read as codes, such as those of an abandoned dictionary."""
+    return any(map(_row_text, pieces))
 
 
 def _row_text(piece: Piece) -> int:

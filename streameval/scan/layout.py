@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streameval.scan.columns import find, is_constant
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
-from streameval.scan.widen import is_text
+from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class Layout:
     writer : schema, Arrow schema and path keys, by which files of one writer are recognised
     kinds : type of each requested column
     leaves : positions of the requested columns among the leaf columns of the file
-    texts : names of the leaves with strings or binaries of variable length, by position
+    texts : names of the leaves with strings or binaries of variable length, also in Arrow dictionaries, by position
     absent : requested columns whose values come from the path, dataset or Delta table
     """
 
@@ -87,7 +87,7 @@ class Layout:
         absent = tuple(column for column in columns if is_constant(schema, column, keys))
         leaves = tuple(i for i, path in enumerate(paths) if path in columns and path not in absent)
         kind_of = dict(zip(columns, kinds, strict=True))
-        texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(kind_of[paths[i]])}
+        texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(plain(kind_of[paths[i]]))}
         return cls(writer, kinds, leaves, texts, absent)
 
     def groups(
@@ -131,7 +131,7 @@ class Layout:
     def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
         """The types of the requested columns; those of `encoded` columns are dictionaries."""
         pairs = zip(columns, self.kinds, strict=True)
-        return tuple(pa.dictionary(pa.int32(), kind) if column in encoded else kind for column, kind in pairs)
+        return tuple(pa.dictionary(pa.int32(), plain(kind)) if column in encoded else kind for column, kind in pairs)
 
 
 def encoded_in(groups: Sequence[Group]) -> frozenset[str]:

@@ -66,7 +66,8 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     try:
         raw = piece.source.batches(columns, batch_rows)
         limited = (part for batch in raw for part in _limited(batch, schema))
-        for batch in _resized((_unified(batch, schema, constants) for batch in limited), batch_rows):
+        unified = (_unified(batch, schema, constants) for batch in limited)
+        for batch in _resized(_with_shared_dictionaries(unified), batch_rows):
             rows += batch.num_rows
             yield batch
     except DataError:
@@ -109,6 +110,20 @@ def _is_plain(schema: pa.Schema, name: str) -> bool:
     return at >= 0 and not pa.types.is_dictionary(schema.field(at).type)
 
 
+def _with_shared_dictionaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; consecutive equal dictionaries are held once, since Arrow's readers copy them for every batch."""
+    last: dict[int, pa.Array] = {}
+    for batch in batches:
+        arrays = list(batch.columns)
+        for i, array in enumerate(arrays):
+            if isinstance(array, pa.DictionaryArray):
+                if i in last and last[i].equals(array.dictionary):
+                    arrays[i] = pa.DictionaryArray.from_arrays(array.indices, last[i])
+                else:
+                    last[i] = array.dictionary
+        yield pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
 def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at most `batch_rows`; small neighbours are combined unless their texts are long."""
     small: list[pa.RecordBatch] = []
@@ -116,10 +131,10 @@ def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.
     for whole in batches:
         for start in range(0, whole.num_rows, batch_rows):
             batch = whole.slice(start, batch_rows)
-            more = _text_bytes(batch)
-            if held + batch.num_rows > batch_rows or texts + more > TEXT_BYTES:
+            more = _text_bytes(batch, small)
+            if held + batch.num_rows > batch_rows or (more and texts + more > TEXT_BYTES):
                 yield from _together(small)
-                small, held, texts = [], 0, 0
+                small, held, texts, more = [], 0, 0, _text_bytes(batch, [])
             small.append(batch)
             held, texts = held + batch.num_rows, texts + more
             if 2 * held >= batch_rows:
@@ -128,9 +143,21 @@ def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.
     yield from _together(small)
 
 
-def _text_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of the texts of a batch that are not in dictionaries."""
-    return sum(array.nbytes for array in batch.columns if is_text(array.type))
+def _text_bytes(batch: pa.RecordBatch, before: list[pa.RecordBatch]) -> int:
+    """Bytes of the texts of a batch, with those of dictionaries that the last batch before it does not hold."""
+    nbytes = 0
+    for i, array in enumerate(batch.columns):
+        if isinstance(array, pa.DictionaryArray):
+            known = before and _address(before[-1].column(i)) == _address(array)
+            nbytes += 0 if known else array.dictionary.nbytes
+        elif is_text(array.type):
+            nbytes += array.nbytes
+    return nbytes
+
+
+def _address(array: pa.DictionaryArray) -> list[int]:
+    """Where the values of a dictionary are in memory."""
+    return [buffer.address for buffer in array.dictionary.buffers() if buffer]
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

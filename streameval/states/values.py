@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.attribution import mark_table, marked, positions
+from streameval.scan.parquet.pages import decodable_rows
+from streameval.scan.widen import row_nulls
 from streameval.states.keyed.ids import hash_array, id_words, identify
 from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 
@@ -111,12 +113,14 @@ class _ValuesBuilder:
         group = positions(self.spec.wanted, words)
         inside = group >= 0
         if inside.any():
-            values = _bytes(batch.columns[self.spec.column].take(pa.array(candidates[inside])))
-            self._state = self._state.with_rows(group[inside], values)
+            rows, group, array = candidates[inside], group[inside], batch.columns[self.spec.column]
+            most = decodable_rows([array])
+            for part in (slice(start, start + most) for start in range(0, rows.size, most)):
+                self._state = self._state.with_rows(group[part], _bytes(array.take(pa.array(rows[part]))))
 
     def _candidates(self, batch: Batch) -> tuple[Array, Array]:
         """Rows that pass a quick test for requested groups, and the words of their ids and labels."""
-        arrays = [_plain(batch.columns[key.name]) for key in self.spec.keys]
+        arrays = [row_nulls(batch.columns[key.name]) for key in self.spec.keys]
         valid = np.ones(batch.label.size, bool)
         for array in arrays:
             if array.null_count:
@@ -137,13 +141,9 @@ class _ValuesBuilder:
         return self._state
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
 def _bytes(array: pa.Array) -> pa.Array:
     """Values as bytes: text in UTF-8, binaries unchanged, numbers and times formatted as text."""
-    array = _plain(array)
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     kind = array.type
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
     return array.cast(pa.large_binary()) if binary else array.cast(pa.large_string()).cast(pa.large_binary())

@@ -19,7 +19,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from streameval.scan.messages import READ_ERRORS, unreadable
-from streameval.scan.parquet.pages import fitting_rows, largest_page
+from streameval.scan.parquet.pages import TEXT_BYTES, fitting_rows, largest_page
 from streameval.scan.parquet.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
 
@@ -137,10 +137,19 @@ def row_group_batches(
         pre_buffer=False,
         page_checksum_verification=True,
     )
-    rows = fitting_rows(handle, file.metadata, groups, set(columns).difference(encoded), batch_rows)
+    coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
+    rows = fitting_rows(handle, file.metadata, groups, set(columns) - coded, batch_rows)
     longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
+    rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, groups, coded))))
     rows = longest if rows // 2 < longest <= rows else rows  # batches end with row groups: dictionaries are not joined
     yield from file.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns), use_threads=False)
+
+
+def _dictionary_bytes(footer: Any, groups: Sequence[int], coded: Collection[str]) -> int:
+    """The most bytes that the dictionaries of a row group take; Arrow holds those of all row groups in a batch."""
+    leaves = [i for i in range(footer.num_columns) if footer.schema.column(i).path in coded]
+    sizes = (sum(footer.row_group(n).column(i).total_uncompressed_size for i in leaves) for n in groups if leaves)
+    return max(sizes, default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from streameval.kernels.keyed.hot import absorb_id
 from streameval.kernels.keys import ID_BUCKETS, encode_counts, encode_id, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
+from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
@@ -157,8 +158,7 @@ class _ClusterBuilder:
     def update(self, batch: Batch) -> None:
         array, label = batch.columns[self.spec.column], batch.label
         bare = self._unlabelled(batch) if self.spec.unlabelled else None
-        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-            array = array.dictionary_decode()
+        array = row_nulls(array)
         if array.null_count:
             if self.spec.nulls == "error":
                 where = f"{batch.name}: cluster column {self.spec.column!r}"

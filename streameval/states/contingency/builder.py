@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
+from streameval.scan.widen import row_nulls
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pair_table import PairTable
 from streameval.states.contingency.rows import Form, RowBuilder
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, State
     from streameval.typing import Array
 
-__all__ = ["CellSpec", "ContingencyBuilder", "plain_nulls"]
+__all__ = ["CellSpec", "ContingencyBuilder"]
 
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
@@ -88,7 +89,7 @@ class ContingencyBuilder:
 
     def update(self, batch: Batch) -> None:
         """Fold a batch; raises `NullError` for a null id unless the spec says what it counts as."""
-        columns = [plain_nulls(batch.columns[name]) for name in self.spec.columns]
+        columns = [row_nulls(batch.columns[name]) for name in self.spec.columns]
         label = batch.label
         if any(array.null_count for array in columns):
             present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
@@ -156,8 +157,3 @@ class ContingencyBuilder:
             unclassed, alone = map(KeyedCounts.built, self._apart)
             cells = cells.merge(unclassed)
         return self._make(cells, alone, self._label_rows, self._dropped)
-
-
-def plain_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls in the rows instead of in a dictionary."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from streameval.kernels.blocks.clusters import (
     BLOCK_BITS,
@@ -34,6 +33,7 @@ from streameval.kernels.blocks.clusters import (
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import keep_shared
+from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS
 from streameval.states.clusters.cell_words import NARROW
 from streameval.states.clusters.counts import null_rows_by_block
@@ -50,6 +50,8 @@ from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
@@ -99,8 +101,7 @@ class BlockedClustersBuilder:
         """Fold a batch."""
         inner = self._spec.inner
         array, label, blocks = batch.columns[inner.column], batch.label, self._spec.key.numbers(batch)
-        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-            array = array.dictionary_decode()
+        array = row_nulls(array)
         if array.null_count:
             if inner.nulls == "error":
                 inner.builder(self._budget, 1).update(batch)  # this raises

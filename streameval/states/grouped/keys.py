@@ -25,6 +25,7 @@ from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.interleave import mark_codes, recoded_rows
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
+from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.grouped.names import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
 from streameval.states.keyed.ids import id_type, identify
@@ -233,8 +234,7 @@ class Blocks:
         if self.unit is None:
             return read_only(_of_rows(batch, self.count))
         array = batch.columns[self.unit]
-        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-            array = array.dictionary_decode()
+        array = row_nulls(array)
         if not array.null_count:
             return read_only(self._hashed(array))
         found, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)

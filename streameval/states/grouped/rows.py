@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from streameval.budget import Budget
+from streameval.scan.widen import row_nulls
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.composite import inner_facts
@@ -23,6 +23,8 @@ from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
 
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -115,17 +117,13 @@ def _mixed_words(array: pa.Array, kind: str, scope: str, partition: str) -> Arra
 
 
 def _valid(array: pa.Array) -> Array:
-    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-        array = array.dictionary_decode()
-    valid: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    valid: Array = row_nulls(array).is_valid().to_numpy(zero_copy_only=False)
     return valid
 
 
 def _present(array: pa.Array) -> pa.Array:
     """The values that are not null."""
-    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-        array = array.dictionary_decode()
-    return array.drop_null()
+    return row_nulls(array).drop_null()
 
 
 def _refuse(spec: Any, batch: Batch, refused: object) -> None:

@@ -28,6 +28,7 @@ from streameval.kernels.grouped.numbering import number_ids, renumber
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
+from streameval.scan.widen import row_nulls
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled, Unsorted
@@ -155,8 +156,7 @@ class _GroupScoreBuilder:
             values, (_, group, label) = values[~missing], self._present(pa.array(~missing), score, group, label)
         refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
         keys = rank_keys(values, self.spec.type)
-        if pa.types.is_dictionary(group.type) and group.dictionary.null_count:
-            group = group.dictionary_decode()
+        group = row_nulls(group)
         if group.null_count:
             valid = group.is_valid().to_numpy(zero_copy_only=False)
             self._add_null(keys[~valid], label[~valid])

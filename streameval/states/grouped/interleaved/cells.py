@@ -20,7 +20,7 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels.grouped.cells import count_places, separate
-from streameval.states.contingency.builder import plain_nulls
+from streameval.scan.widen import row_nulls
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
@@ -212,7 +212,7 @@ class InterleavedCellsBuilder(CodedBuilder):
     def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved."""
         inner, names = self._inner, split.names.to_pylist()
-        arrays = [plain_nulls(batch.columns[name]) for name in inner.columns]
+        arrays = [row_nulls(batch.columns[name]) for name in inner.columns]
         whole = not any(array.null_count for array in arrays)
         codes = self._group_codes.few(names, MOST_BLOCKS) if whole or inner.nulls == "drop" else None
         if codes is None:

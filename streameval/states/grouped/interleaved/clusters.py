@@ -20,6 +20,7 @@ from streameval.kernels.blocks.clusters import count_rows
 from streameval.kernels.grouped.interleave import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
+from streameval.scan.widen import row_nulls
 from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, encode_rows
@@ -226,8 +227,7 @@ class InterleavedClustersBuilder(CodedBuilder):
         inner, codes = self._inner, self._codes(split.names.to_pylist())
         array, label, raw = batch.columns[inner.column], batch.label, split.raw
         facts = np.zeros((codes.size, 2 * len(inner_facts(inner))))
-        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-            array = array.dictionary_decode()
+        array = row_nulls(array)
         if array.null_count:
             facts, _ = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, codes.size)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
