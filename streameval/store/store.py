@@ -127,7 +127,7 @@ class Store(Changing, Evaluating, Judging):
         Raises
         ------
         StoreError
-            If there is no store, or its ledger or judgements are damaged.
+            If there is no store, or its ledger is damaged.
         """
         return info(self._context, verify=verify)
 

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import Store, evaluate
-from streameval.errors import FormatError, MissingInputError, StoreError
+from streameval.errors import DataError, FormatError, StoreError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import PublishedFiles
+from streameval.store.results import judgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +33,13 @@ VERBS: dict[str, Callable[[Store, Path], Any]] = {
     "add": lambda store, _: store.add(score="b"),
     "vacuum": lambda store, _: store.vacuum(grace="0s"),
     "vacuum --keep": lambda store, _: store.vacuum(keep="1d", grace="0s"),
+    "check": lambda store, _: store.check({"new": "rows >= 1", "floor": "roc_auc[a] >= 2"}),
+    "accept": lambda store, _: store.accept(NAMES[1], "known"),
     "evaluate": lambda store, _: store.evaluate(metrics="average_precision"),
+    "history": lambda store, _: store.history("roc_auc", "a"),
 }
-PAIRS = [(one, other) for one, other in itertools.product(VERBS, VERBS) if other != "evaluate"]
+READING = ("evaluate", "history")
+PAIRS = [(one, other) for one, other in itertools.product(VERBS, VERBS) if other not in READING]
 
 
 class Killed(BaseException):
@@ -57,10 +62,13 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pq.write_table(table, folder / "data" / name / "part-0.parquet")
     store = Store(folder / "store", threads=1)
     store.update([folder / "data" / name for name in NAMES[:2]], score="a", metrics=["roc_auc", "average_precision"])
+    store.check({"floor": "roc_auc[a] >= 2"}, NAMES[:2])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "commit", kill)
-        with pytest.raises(Killed):
-            store.update(folder / "data")
+        patch.setattr(judgements, "commit_past_vacuums", kill)
+        for killed in (lambda: store.update(folder / "data"), lambda: store.check("rows >= 1")):
+            with pytest.raises(Killed):
+                killed()
     assert len(list((folder / "store" / "states").iterdir())) == 3
     return folder
 
@@ -109,13 +117,15 @@ class Steps:
         return call
 
 
-def attempt(verb: str, store: Store, data: Path) -> None:
-    """Run a verb; it may be told to run again, or that the other has taken its night."""
+def attempt(verb: str, store: Store, data: Path) -> list[str]:
+    """Run a verb; it may be told to run again, or that the other has taken its night. Returns it if it succeeded."""
     try:
         VERBS[verb](store, data)
-    except (FormatError, MissingInputError, StoreError) as error:
-        if not re.search("run (it|the command) again|no such partition", str(error)):
+    except (DataError, FormatError, StoreError) as error:
+        if not re.search("run (it|the command) again|no such partition|no failure is recorded", str(error)):
             raise
+        return []
+    return [verb]
 
 
 @functools.cache
@@ -124,10 +134,17 @@ def expected(nights: tuple[Path, ...]) -> float:
     return evaluate(list(nights), score="a", metrics="roc_auc", threads=1).value("roc_auc")
 
 
-def check(store: Store, data: Path) -> None:
-    """Every file that counts is sound, and the numbers are those of the raw files."""
+def check(store: Store, data: Path, done: list[str]) -> None:
+    """Every file that counts is sound, the numbers are those of the raw files, and the verbs that are done count."""
     entries = store.partitions()
-    assert [state.file for e in entries for state in e.states if not store._context.files.sound(state.file)] == []
+    assert store.info(verify=True).damaged == ()
+    made = store._context.judgements()._newest.values()
+    assert {"floor"} | {"new"} & {"new" for verb in done if verb == "check"} <= {one.rule for one in made}
+    assert any(one.accepted for one in made) or "accept" not in done
+    changed = {entry.partition: {state.of for state in entry.states} for entry in entries}
+    assert NAMES[2] in changed or "update" not in done
+    assert NAMES[0] not in changed or "remove" not in done or "update" in done  # which folds it again
+    assert all("b" in columns for columns in changed.values()) or done not in (["add"], ["add", "add"])
     due = expected(tuple(data / entry.partition for entry in entries))
     for _ in range(2):  # computed, and cached
         [found] = [r for r in store.evaluate(metrics="roc_auc").results if r.of == "a"]
@@ -143,14 +160,15 @@ def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_
     for at in itertools.count(1):
         where = tmp_path / str(at)
         shutil.copytree(begun / "store", where)
-        steps = Steps(at, lambda where=where: attempt(other, Store(where, threads=1), data))
+        done = list[str]()
+        steps = Steps(at, lambda where=where, done=done: done.extend(attempt(other, Store(where, threads=1), data)))
         with pytest.MonkeyPatch.context() as patch:
             steps.watch(patch)
-            attempt(one, Store(where, threads=1), data)
-        check(Store(where, threads=1), data)
+            done += attempt(one, Store(where, threads=1), data)
+        check(Store(where, threads=1), data, done)
         if steps.left > 0:
             break
     for verb in (one, other):
-        attempt(verb, Store(where, threads=1), data)
-    check(Store(where, threads=1), data)
-    assert at > (1 if one == "evaluate" else 3)
+        done += attempt(verb, Store(where, threads=1), data)
+    check(Store(where, threads=1), data, [verb for verb in done if verb not in ("update", "add", "remove")])
+    assert at > (1 if one in READING else 3)

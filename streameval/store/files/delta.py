@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = ["FORGET", "KEEP", "commit", "commits", "data_files", "open_table", "publish_rows", "read_rows", "reading"]
+__all__ = [
+    "FORGET",
+    "KEEP",
+    "commit",
+    "commit_past_vacuums",
+    "commits",
+    "data_files",
+    "open_table",
+    "publish_rows",
+    "read_rows",
+    "reading",
+]
 
 _LIGHT = {
     "delta.checkpointInterval": "10",  # opening a table reads every commit since its last checkpoint
@@ -35,6 +46,8 @@ KEEP = _LIGHT | {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
 }
+_ATTEMPTS = 8  # a vacuum at each of them is a command in a loop
+_REMEDY = "restore it from a copy"
 FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all kept commits
     "delta.logRetentionDuration": "interval 0 days",
     "delta.enableExpiredLogCleanup": "true",
@@ -42,18 +55,18 @@ FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all
 
 
 @contextmanager
-def reading(location: Location) -> Iterator[None]:
+def reading(location: Location, remedy: str = _REMEDY) -> Iterator[None]:
     """Turn exceptions of deltalake, Arrow or Python while reading a table's log or rows into `StoreError`."""
     from deltalake.exceptions import DeltaError
 
     try:
         yield
     except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError) as error:
-        msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
+        msg = f"{location.name}: cannot be read: {remedied(error, remedy)}"
         raise StoreError(msg) from error
 
 
-def open_table(location: Location) -> DeltaTable | None:
+def open_table(location: Location, remedy: str = _REMEDY) -> DeltaTable | None:
     """The Delta table of a directory; None if there is none.
 
     Raises
@@ -64,7 +77,7 @@ def open_table(location: Location) -> DeltaTable | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    with reading(location):
+    with reading(location, remedy):
         try:
             return DeltaTable(location.uri, storage_options=location.options)
         except TableNotFoundError:
@@ -125,7 +138,7 @@ def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
 def commit(
     location: Location,
     base: DeltaTable | None,
-    added: dict[str, Any],
+    added: dict[str, Any] | None,
     schema: pa.Schema,
     facts: dict[str, str],
     versions: dict[str, str],
@@ -139,8 +152,8 @@ def commit(
     base : DeltaTable or None
         The version that the commit must follow; None to create the table, or with ``overwrite`` to replace it and its
         schema.
-    added : dict
-        Result of `publish_rows`.
+    added : dict, optional
+        Result of `publish_rows`; None to commit no rows, so that writers of the same version are refused.
     schema : pyarrow.Schema
         Schema of the rows.
     facts : dict of str to str
@@ -161,7 +174,7 @@ def commit(
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
     properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
-    actions = [AddAction(**added, partition_values={}, data_change=True)]
+    actions = [] if added is None else [AddAction(**added, partition_values={}, data_change=True)]
     try:
         if base is not None:
             base.create_write_transaction(actions, mode, schema, commit_properties=properties)
@@ -184,3 +197,28 @@ def commit(
             why = "another update created this store meanwhile; this update was not applied: run it again"
         msg = f"{location.name}: {why}"
         raise StoreError(msg) from error
+
+
+def commit_past_vacuums(
+    location: Location,
+    base: DeltaTable | None,
+    added: dict[str, Any],
+    rows: pa.Table,
+    schema: pa.Schema,
+    facts: dict[str, str],
+    versions: dict[str, str],
+    mode: Literal["overwrite", "append", "error"],
+) -> None:
+    """As `commit`, but publish the rows again if only vacuums were committed since: they may have deleted the file."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            commit(location, base, added, schema, facts, versions, mode)
+        except StoreError:
+            newest = open_table(location)
+            if base is None or newest is None or attempt == _ATTEMPTS - 1:
+                raise
+            if newest.version() == base.version() or {*data_files(newest)} != {*data_files(base)}:
+                raise
+            base, added = newest, publish_rows(location, rows)
+        else:
+            return

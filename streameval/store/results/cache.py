@@ -156,10 +156,14 @@ class ResultCache:
         self._commit(version, _SCHEMA.empty_table(), self._table)
 
     def vacuum(self, oldest: float) -> None:
-        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
+        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier.
+
+        Should another process be about to commit one of them, its rows are computed again.
+        """
+        files = PublishedFiles(self.location)
+        listed = files.unneeded((), oldest)  # before the table is read: files that are committed meanwhile are kept
         if self._files:
-            files = PublishedFiles(self.location)
-            files.delete(files.unneeded(self._files, oldest))
+            files.delete(listed.keys() - self._files)
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
         """Commit the new rows and the kept ones; a failure is ignored, because results can be computed again."""

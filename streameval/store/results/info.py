@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from streameval.errors import StoreError
 from streameval.options import recorded
 from streameval.options.kinds import in_words
 from streameval.store.nights.configuration import slices_group
@@ -38,10 +39,10 @@ class Info:
     types : key type of each score, cluster and class column
     policies : other options that differ from their defaults
     incomplete : nights from which files were left out
-    failing : nights that fail, with the names of the failed rules
-    undecided : nights with undecided judgements that keep the gate closed, with the names of the rules
+    failing : nights that fail, with the names of the failed rules; None if the judgements cannot be read
+    undecided : nights with undecided judgements that keep the gate closed, with the names of the rules; None likewise
     slices : size of the states in bytes, by slicing
-    damaged : damaged states in words, with the night and the remedy; None if not verified
+    damaged : what is damaged in words, with the remedy: judgements, and states if verified; None if neither was found
     """
 
     name: str
@@ -56,8 +57,8 @@ class Info:
     types: dict[str, str]
     policies: dict[str, Any]
     incomplete: tuple[str, ...]
-    failing: dict[str, tuple[str, ...]]
-    undecided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    failing: dict[str, tuple[str, ...]] | None
+    undecided: dict[str, tuple[str, ...]] | None = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
 
@@ -71,8 +72,8 @@ class Info:
         listed.pop("by", None)
         sliced = [f"by {by}, {size / max(self.rows, 1):,.1f} bytes a row" for by, size in self.slices.items()]
         failing, undecided = (
-            [f"{night} ({few(list(rules))})" for night, rules in found.items()]
-            for found in (self.failing, self.undecided)
+            few([f"{night} ({few(list(rules))})" for night, rules in (nights or {}).items()])
+            for nights in (self.failing, self.undecided)
         )
         told = [
             ("store", f"{self.name}, version {self.version}"),
@@ -83,8 +84,8 @@ class Info:
             *(("slices", what) for what in sliced),
             *((name, in_words(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
-            ("failing", few(failing) or "none"),
-            *([("undecided", few(undecided))] if undecided else []),
+            ("failing", failing or ("unknown" if self.failing is None else "none")),
+            *([("undecided", undecided)] if undecided else []),
         ]
         if self.damaged is not None:
             told += [("damaged", what) for what in self.damaged] or [
@@ -99,7 +100,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     entries, log = in_order(snapshot.entries.values()), context.judgements()
     kept = {state.file: state.bytes for entry in entries for state in entry.states}
     options = {name: value for name, value in configuration.options.items() if value}
-    damaged = None
+    damaged: tuple[str, ...] | None = None
     if verify:
         damaged = tuple(
             f"{entry.partition}: {state.of} ({state.file}); fold it again: replace {entry.root}/{entry.partition}"
@@ -107,6 +108,13 @@ def info(context: StoreContext, *, verify: bool) -> Info:
             for state in entry.states
             if not context.files.sound(state.file)
         )
+    failing: dict[str, tuple[str, ...]] | None
+    undecided: dict[str, tuple[str, ...]] | None
+    try:
+        last = newest(snapshot.entries)
+        failing, undecided = log.failing(entries, last), log.undecided(entries, last)
+    except StoreError as error:  # everything else is still told
+        failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
     return Info(
         context.location.name,
         snapshot.version,
@@ -120,8 +128,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         dict(configuration.types),
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
-        log.failing(entries, newest(snapshot.entries)),
-        log.undecided(entries, newest(snapshot.entries)),
+        failing,
+        undecided,
         {",".join(key.columns): _bytes_of(entries, key) for key in configuration.slicing.keys},
         damaged,
     )

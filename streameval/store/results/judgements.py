@@ -16,6 +16,7 @@ The table is not derived data, so a damaged table is refused by name. The outcom
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,16 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, StoreError
 from streameval.rules import LIVE, Rule, outcome_word
-from streameval.store.files.delta import FORGET, commit, data_files, open_table, publish_rows, read_rows, reading
+from streameval.store.files.delta import (
+    FORGET,
+    commit,
+    commit_past_vacuums,
+    data_files,
+    open_table,
+    publish_rows,
+    read_rows,
+    reading,
+)
 from streameval.store.files.published import PublishedFiles
 from streameval.store.results.cache import key_of
 
@@ -39,6 +49,10 @@ __all__ = ["BUILT_IN", "COMPLETE", "PRESENT", "Judgement", "Judgements", "digest
 
 BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
+_REMEDY = (
+    "restore it from a copy, or move it away and check again: the newest night is judged anew, earlier ones with "
+    "since (--since), and accepted failures are lost"
+)
 _SCHEMA = pa.schema(
     {
         "rule": pa.string(),
@@ -144,29 +158,35 @@ class Judgements:
         self._nights: dict[str, dict[tuple[str, str], Judgement]] | None = None
 
     @cached_property
-    def _table(self) -> Any:
-        return open_table(self.location)
-
-    @cached_property
-    def _newest(self) -> dict[tuple[str, str, str], Judgement]:
-        """The newest row of each key.
+    def _opened(self) -> tuple[Any, pa.Table]:
+        """The table, None if there is none, and its rows.
 
         Raises
         ------
         StoreError
             If the table is damaged.
         """
-        if self._table is None:
-            return {}
-        try:
-            with reading(self.location):
-                rows = read_rows(self.location, data_files(self._table), _SCHEMA)
-        except FormatError as error:
-            msg = (
-                f"{self.location.name}: cannot be read: {error}; restore it from a copy, or take it away to judge anew"
-            )
-            raise StoreError(msg) from error
-        rows = rows.sort_by("number").drop_columns(["number"])
+        table = open_table(self.location, _REMEDY)
+        while table is not None:
+            try:
+                with reading(self.location, _REMEDY):
+                    return table, read_rows(self.location, data_files(table), _SCHEMA)
+            except (FormatError, StoreError) as error:
+                newest = open_table(self.location, _REMEDY)
+                if newest is not None and newest.version() == table.version():
+                    msg = f"{self.location.name}: cannot be read: {error}; {_REMEDY}"
+                    raise (error if isinstance(error, StoreError) else StoreError(msg)) from error
+                table = newest  # another check rewrote the table meanwhile, and a vacuum deleted the files before it
+        return None, _SCHEMA.empty_table()
+
+    @property
+    def _table(self) -> Any:
+        return self._opened[0]
+
+    @cached_property
+    def _newest(self) -> dict[tuple[str, str, str], Judgement]:
+        """The newest row of each key."""
+        rows = self._opened[1].sort_by("number").drop_columns(["number"])
         names = [field.name for field in fields(Judgement)]
         found = (Judgement(**{name: row[name] for name in names}) for row in rows.to_pylist())
         return {(one.rule, one.partition, one.digest): one for one in found}
@@ -244,14 +264,25 @@ class Judgements:
         rows = _rows(self._newest.values() if anew else self._new, 0 if base is None else base.version() + 1)
         mode: Literal["overwrite", "append", "error"] = "error" if base is None else "overwrite" if anew else "append"
         added = publish_rows(self.location, rows)
-        commit(self.location, base, added, _SCHEMA, {"action": f"{len(self._new)} judged"}, FORGET, mode)
+        action = {"action": f"{len(self._new)} judged"}
+        commit_past_vacuums(self.location, base, added, rows, _SCHEMA, action, FORGET, mode)
         self._new = []
 
     def vacuum(self, oldest: float) -> None:
-        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier."""
-        if self._table is not None:
-            files = PublishedFiles(self.location)
-            files.delete(files.unneeded(data_files(self._table), oldest))
+        """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier.
+
+        A check may have written one of them and be about to commit it. So files are listed, then the table is read,
+        and a commit without rows has that check refused before anything is deleted. If another check commits
+        first, nothing is deleted.
+        """
+        files = PublishedFiles(self.location)
+        listed = files.unneeded((), oldest)
+        table = open_table(self.location, _REMEDY)
+        if table is None or not (dead := listed.keys() - data_files(table)):
+            return
+        with suppress(StoreError):
+            commit(self.location, table, None, _SCHEMA, {"action": f"vacuum: {len(dead)} deleted"}, FORGET, "append")
+            files.delete(dead)
 
 
 def _rows(judged: Iterable[Judgement], number: int) -> pa.Table:
