@@ -27,6 +27,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from streameval.wording import visible
+
 __all__ = [
     "ClusterError",
     "CorruptFileError",
@@ -71,10 +73,18 @@ def masked(text: str) -> str:
 
 
 class StreamevalError(Exception):
-    """Root of everything streameval raises on purpose; its message shows no credentials."""
+    r"""Root of everything streameval raises on purpose; its message shows no credentials.
+
+    Names and values from data may hold escape sequences, which a terminal or a log would obey: they are spelled out.
+
+    Examples
+    --------
+    >>> print(StreamevalError("no column \x1b[2J at s3://key:secret@bucket"))
+    no column \x1b[2J at s3://…@bucket
+    """
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(visible(masked(arg)) if isinstance(arg, str) else arg for arg in args))
 
 
 class DataError(StreamevalError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TABULAR", "AsJson", "Saved", "check_local", "check_writable", "ending", "save", "write_whole"]
+__all__ = ["TABULAR", "AsJson", "Saved", "check_local", "check_writable", "csv_cell", "ending", "save", "write_whole"]
 
 TABULAR = ("csv", "parquet")  # formats of one table
+_FORMULA = (*"=+-@", *"\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # what spreadsheets run, also in full width
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "out") -> str:
@@ -165,6 +168,9 @@ class Saved(AsJson):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
 
+        In CSV, a quote (') precedes texts that a spreadsheet would run as a formula: those that begin with ``=``,
+        ``+``, ``-``, ``@``, a tab or the end of a line, and are not numbers.
+
         Raises
         ------
         OptionError
@@ -174,6 +180,19 @@ class Saved(AsJson):
         """
         own = {"csv": self.to_csv} if hasattr(self, "to_csv") else {}  # else the table as CSV
         save(path, {"json": lambda: self.to_json(indent=2) + "\n", **own, "html": self.to_html}, self.to_arrow)
+
+
+def csv_cell(value: Any) -> Any:
+    """A value for CSV: a quote precedes a text that a spreadsheet would run as a formula; numbers are unchanged.
+
+    Examples
+    --------
+    >>> csv_cell("=HYPERLINK(1)"), csv_cell("-1.5"), csv_cell(-1.5), csv_cell("a=b")
+    ("'=HYPERLINK(1)", '-1.5', -1.5, 'a=b')
+    """
+    if isinstance(value, str) and value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -186,7 +205,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _csv(table: pa.Table) -> bytes:
-    """A table as CSV: texts in quotes, so that an empty one and a null are told apart."""
+    """A table as CSV: texts in quotes, so that an empty one and a null are told apart, and none is a formula."""
     import pyarrow as pa
     import pyarrow.csv as csv
 
@@ -196,6 +215,11 @@ def _csv(table: pa.Table) -> bytes:
             texts = [None if value is None else text_of_bytes(value) for value in values]
             table = table.set_column(i, field.name, pa.array(texts, pa.string()))
     kinds = [pa.string() if pa.types.is_nested(field.type) else field.type for field in table.schema]
+    table = table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            cells = [None if text is None else csv_cell(text) for text in table.column(i).to_pylist()]
+            table = table.set_column(i, field.name, pa.array(cells, field.type))
     sink = pa.BufferOutputStream()
-    csv.write_csv(table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True)))), sink)
+    csv.write_csv(table.rename_columns(list(map(csv_cell, table.column_names))), sink)
     return bytes(sink.getvalue())

@@ -23,6 +23,7 @@ __all__ = [
     "text_of_bytes",
     "unknown_column",
     "visible",
+    "visible_lines",
 ]
 
 
@@ -145,6 +146,16 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible_lines(text: str) -> str:
+    r"""Several lines with the same characters spelled out, except for the ends of the lines.
+
+    >>> print(visible_lines("a\x1b[2J\nb"))
+    a\x1b[2J
+    b
+    """
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def apart(texts: Sequence[str], most: int, tail: int = 0) -> list[str]:

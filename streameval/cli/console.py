@@ -14,6 +14,7 @@ import click
 
 from streameval.errors import StreamevalError
 from streameval.saving import check_writable, ending, save, write_whole
+from streameval.wording import visible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "deliver",
     "emit",
     "evaluation_tables",
+    "note",
     "piped",
     "progress_bar",
     "refuse_directory",
@@ -144,9 +146,11 @@ def tell(shown: RenderableType | str) -> None:
         return
     from rich.console import Console
 
+    from streameval.report.terminal.cells import Visible
+
     console = Console()
     if console.is_terminal:
-        console.print(shown)
+        console.print(Visible(shown))
         return
     import io
 
@@ -157,20 +161,19 @@ def tell(shown: RenderableType | str) -> None:
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
     """A table of texts; the columns in `numbers` are right-aligned."""
-    from rich.markup import escape
-
+    from streameval.report.terminal.cells import escaped
     from streameval.report.terminal.fitted import new_table
 
     made = new_table(plain=piped())
     for name in names:
-        made.add_column(escape(name), justify="right" if name in numbers else "left")
+        made.add_column(escaped(name), justify="right" if name in numbers else "left")
     for row in rows:
-        made.add_row(*map(escape, row))
+        made.add_row(*map(escaped, row))
     return made
 
 
 def say(text: str, nl: bool = True) -> None:
-    """Write text to stdout.
+    """Write lines to stdout; escape sequences and other invisible characters, which data may hold, are spelled out.
 
     Raises
     ------
@@ -180,13 +183,18 @@ def say(text: str, nl: bool = True) -> None:
         If the reader has closed the pipe.
     """
     try:
-        click.echo(text, nl=nl)
+        click.echo(visible_lines(text), nl=nl)
     except BrokenPipeError:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes there at exit
         msg = f"stdout: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
+
+
+def note(text: str) -> None:
+    """Write a line to stderr, with invisible characters spelled out."""
+    click.echo(visible(text), err=True)
 
 
 @contextmanager
@@ -199,7 +207,7 @@ def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[...
         yield advance
     loops = sys.modules.get("streameval.kernels.jit")  # not imported if no loop was needed
     if not quiet and loops is not None and not loops.is_cached():
-        click.echo("streameval: no writable folder for compiled code; set NUMBA_CACHE_DIR to start faster", err=True)
+        note("streameval: no writable folder for compiled code; set NUMBA_CACHE_DIR to start faster")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import click
 
 from streameval.errors import OptionError, StreamevalError, masked
 from streameval.unfinished import delete_all
+from streameval.wording import visible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,14 +133,15 @@ def _end() -> NoReturn:
 
 @contextmanager
 def _usage_masked() -> Iterator[None]:
-    """Leave secrets out of the messages of usage errors."""
+    """Leave secrets out of the messages of usage errors, and escape sequences."""
     try:
         yield
     except click.UsageError as error:
         text = error.format_message()
-        if masked(text) == text:
+        shown = visible_lines(masked(text))
+        if shown == text:
             raise  # keeps its kind: without a command, click shows the help alone
-        raise click.UsageError(masked(text), error.ctx) from None
+        raise click.UsageError(shown, error.ctx) from None
 
 
 def _reason(error: OSError) -> str:
@@ -149,7 +151,7 @@ def _reason(error: OSError) -> str:
 
 
 def _fail(text: str, status: int) -> NoReturn:
-    click.echo(f"streameval: error: {' '.join(masked(text).split())}", err=True)
+    click.echo(f"streameval: error: {visible(' '.join(masked(text).split()))}", err=True)
     sys.exit(status)
 
 

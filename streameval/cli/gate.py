@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import PLAIN, as_json, check_out, deliver, refuse_directory, table, write_out
+from streameval.cli.console import PLAIN, as_json, check_out, deliver, note, refuse_directory, table, write_out
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store, tell_plan
 from streameval.errors import OptionError
-from streameval.wording import digits, few, plural, shell
+from streameval.wording import digits, few, plural, shell, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def check(
         found.save(path)
     lines = _lines(found, asked.get("partition", ()))
     shown = [*lines, *_closing(opened, found, asked.get("partition", ()))]
-    deliver(json_to, lambda: as_json(found.to_dict()), lambda: "\n".join(shown), quiet)
+    deliver(json_to, lambda: as_json(found.to_dict()), lambda: "\n".join(map(visible, shown)), quiet)
     _leave(found.passed, [(line, one.good) for line, one in zip(lines, found.judgements, strict=False)], quiet, json_to)
 
 
@@ -78,7 +78,7 @@ def _leave(passed: bool, lines: Sequence[tuple[str, bool]], quiet: bool, json_to
     """Exit with status 3 unless all passed; failures go to stderr if no table was printed to stdout."""
     for line, good in lines:
         if not good and (quiet or json_to == "-"):
-            click.echo(line, err=True)
+            note(line)
     if not passed:
         raise SystemExit(3)
 
@@ -135,7 +135,7 @@ def _accept(
         raise OptionError(msg)
     found = store.accept(nights, why, asked.get("rules", ()))
     lines = [f"accepted {one.partition}: {one.rule}" for one in found]
-    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n".join(lines), quiet)
+    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n".join(map(visible, lines)), quiet)
 
 
 def _lines(found: Check, named: Sequence[str]) -> list[str]:
@@ -245,7 +245,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
         ]
         for fact in one.findings
     ]
-    head = Text(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
+    head = Text(visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}"))
     judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
@@ -253,7 +253,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     remedy = f"next: {'replace or remove the night, or ' * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    parts: list[RenderableType] = [head, *map(Text, judged), facts, *map(Text, one.files)]
+    parts: list[RenderableType] = [head, *map(Text, map(visible, judged)), facts, *map(Text, map(visible, one.files))]
     if one.costs:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))

@@ -77,15 +77,16 @@ SHOWN = (
     Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
            help="Accept the recorded failures of this night, by all rules or only --rule NAME; repeat for several."),
     Option("why", ANY, None, ("check",), "nothing", flag="reason", metavar="TEXT", help="Why a failure is accepted."),
-    Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
-           metavar="FILE|-"),
+    Option("csv_to", ANY, None, ("history",), "nothing", flag="csv", metavar="FILE|-",
+           help="Write CSV to a file, or to stdout with -; ' precedes texts that begin like a formula."),
     Option("plot", ANY, None, ("history", "sketch"), "nothing", metavar="FILE",
            help="Draw a figure into this file, such as history.svg."),
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
-           "The .html file is one self-contained page."),
+           "The .html file is one self-contained page. In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("sketch", "info", "diagnose"), "nothing", metavar="FILE",
-           help="Write everything to a .json, .csv or .parquet file; repeat for several."),
+           help="Write everything to a .json, .csv or .parquet file; repeat for several. "
+           "In CSV, ' precedes texts that begin like a formula."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",
            help="Write the tables as Parquet to a directory, or everything to a .json or .html file; "
            "repeat for several. The .html file is one self-contained page."),

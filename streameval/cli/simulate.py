@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import check_out, piped, progress_bar, tell
+from streameval.cli.console import check_out, note, piped, progress_bar, tell
 from streameval.cli.options import given, options_of
 from streameval.options import honoured
 from streameval.options.kinds import FLAG, NAMES, Kind, choice, real_number, whole_number
@@ -65,7 +65,7 @@ def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
     if not quiet:
         speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
         size = f"{plural(done.rows, 'row')}, {done.bytes / 1e6:,.1f} MB"
-        click.echo(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})", err=True)
+        note(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})")
 
 
 def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
@@ -122,9 +122,9 @@ def demo(rows: int | None, out: tuple[str, ...]) -> None:
         replace(found, source=Source((f"{plural(made.rows, 'simulated message')}",), 0, told)).save(path)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
     rows_made = plural(made.rows, "simulated message")
-    click.echo(f"{rows_made} in {made.partitions} nightly partitions, {size}", err=True)
+    note(f"{rows_made} in {made.partitions} nightly partitions, {size}")
     tell(render(found, plain=piped()))
-    click.echo("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster", err=True)
+    note("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
 
 
 COMMANDS = (simulate, demo)

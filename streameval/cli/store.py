@@ -20,6 +20,7 @@ from streameval.cli.console import (
     deliver,
     emit,
     evaluation_tables,
+    note,
     piped,
     progress_bar,
     refuse_directory,
@@ -190,7 +191,7 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
     opened = opened_store(store, asked)
     done = opened.vacuum(**given(asked))
     if not quiet:
-        click.echo(f"{opened.name}: {done}", err=True)
+        note(f"{opened.name}: {done}")
 
 
 @click.command()
@@ -251,7 +252,7 @@ def info(
     deliver(json_to, lambda: as_json(facts), lambda: _stacked(parts), quiet)
     if found.damaged:
         if quiet or json_to == "-":
-            click.echo(f"damaged: {'; '.join(found.damaged)}", err=True)
+            note(f"damaged: {'; '.join(found.damaged)}")
         raise SystemExit(1)
 
 
@@ -311,9 +312,8 @@ def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | Non
 
 def _nights(found: Histories) -> RenderableType:
     """A table with one row per night, marked if incomplete or failing, followed by the lines of `night_notes`."""
-    from rich.markup import escape
-
     from streameval.report.terminal import night_notes, series, short
+    from streameval.report.terminal.cells import escaped
 
     marks = [
         f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"
@@ -325,7 +325,7 @@ def _nights(found: Histories) -> RenderableType:
         return series(f"{one.metric} of {one.of}", points, plain=piped())
     rows = zip(marks, *([short(result) for result in results] for results in found.columns.values()), strict=True)
     notes = night_notes(found.columns, [name for name, _, _ in found.nights])
-    return _stacked([table(["partition", *found.columns], rows, list(found.columns)), *map(escape, notes)])
+    return _stacked([table(["partition", *found.columns], rows, list(found.columns)), *map(escaped, notes)])
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
@@ -333,9 +333,9 @@ def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> Non
     if not quiet:
         rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
         version = f"version {done.version}" if done.version >= 0 else "no store yet"
-        click.echo(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}", err=True)
+        note(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}")
         if done.keeps:
-            click.echo(f"{store.name} {done.keeps}", err=True)
+            note(f"{store.name} {done.keeps}")
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)

@@ -15,7 +15,7 @@ from streameval.engine.fold import batch_rows, builder_bytes, row_width
 from streameval.saving import AsJson
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
-from streameval.wording import plural, size
+from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class Forecast(AsJson):
             ),
             f"on     {self.where}" + (f", states in {self.ranges:,} ranges" if self.ranges > 1 else ""),
         ]
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def forecast(

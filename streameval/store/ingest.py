@@ -18,7 +18,7 @@ from streameval.store.nights.given import KEPT, plain_options
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import changes, chosen, discover, in_order
 from streameval.store.vacuum import bound
-from streameval.wording import few, plural
+from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ class Update:
         gone = [name for name in self.gone if name not in self.lacking]
         parts += [f"{len(gone)} gone from the data but kept ({few(gone)})"] if gone else []
         parts += [f"{len(self.lacking)} without the column ({few(self.lacking)})"] if self.lacking else []
-        return ", ".join(parts) or "nothing to do"
+        return visible(", ".join(parts)) or "nothing to do"
 
 
 def update(

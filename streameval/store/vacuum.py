@@ -23,7 +23,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.nights.partitions import moment, undated
-from streameval.wording import plural, size
+from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,7 +72,7 @@ class Vacuumed:
             )
         if self.merged:
             parts.append(f"{plural(self.merged, 'file')} of merged nights")
-        return ", ".join(parts)
+        return visible(", ".join(parts))
 
 
 def seconds(text: str, name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.provenance import Read
-from streameval.report.terminal.cells import cell, short
+from streameval.report.terminal.cells import Visible, cell, escaped, short
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
 from streameval.report.terminal.notes import means, night_notes, sampling_notes, slice_notes
 from streameval.report.terminal.slices import by_slicing, differences, rest_table, rests, slice_tables
@@ -53,32 +53,31 @@ def render(
     points : the rows of `streameval.Evaluation.operating_points`
     """
     from rich.console import Group
-    from rich.markup import escape
 
     share = f" ({found.positives / found.rows:.2%})" if found.rows and found.positives is not None else ""
     positives = "" if found.positives is None else f", {found.positives:,} positive{share}"
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}{positives}"]
-    parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
-    parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
+    parts += [f"left out: {plural(number, 'row')}, {escaped(reason)}" for reason, number in found.dropped]
+    parts += [f"[yellow]skipped[/]: {escaped(f'{name}: {reason}')}" for name, reason in found.skipped]
     whole, store = [result for result in found.results if result.slice is None], found.source.nights > 0
     for found_alike in alike(result for result in whole if result.baseline is None):
         parts += [*([""] if plain else []), SideBySide(found_alike, plain)]
     parts += ["", Points(points, plain)] if points else []
     compared = [result for result in whole if result.baseline is not None]
     parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
-    parts += [escape(line) for line in sampling_notes(whole, store=store)]
-    parts += [escape(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
+    parts += [escaped(line) for line in sampling_notes(whole, store=store)]
+    parts += [escaped(line) for line in means(found.results, found.options.get("mean_weight", "rows"))]
     parts += [
-        f"{escape(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
+        f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
         + "  ".join(f"{value:.4f}" for value in one.group_deciles)
         for one in whole
         if one.group_deciles is not None
     ]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
-        parts += [escape(line) for line in slice_notes(rows)]
+        parts += [escaped(line) for line in slice_notes(rows)]
         if other := rests(found.results, by):
-            parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other, store=store))]
+            parts += ["", rest_table(by, other, plain=plain), *map(escaped, sampling_notes(other, store=store))]
     return Group(*parts)
 
 
@@ -92,7 +91,6 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     plain : whether to draw no rules, for piped output
     """
     from rich.console import Group
-    from rich.markup import escape
 
     table = new_table(plain=plain, title=title)
     table.add_column("partition")
@@ -101,10 +99,10 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
         table.add_column(name, justify="right")
     for partition, night, total in points:
         cells = [short(value) for value in (night, total)[: len(spans)]]
-        table.add_row(escape(partition), f"{night.rows:,}", *map(escape, cells))
+        table.add_row(escaped(partition), f"{night.rows:,}", *map(escaped, cells))
     nights = {title: [night for _, night, _ in points]}
     nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
-    return Group(table, *map(escape, night_notes(nights, [name for name, _, _ in points])))
+    return Group(table, *map(escaped, night_notes(nights, [name for name, _, _ in points])))
 
 
 def text(found: Found) -> str:
@@ -117,5 +115,5 @@ def text(found: Found) -> str:
     console = Console(
         file=sink, width=120, color_system=None, highlight=False, force_terminal=False, force_jupyter=False
     )
-    console.print(render(found))
+    console.print(Visible(render(found)))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

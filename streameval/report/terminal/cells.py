@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval.wording import visible, visible_lines
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
     from streameval.results import Scalar
 
-__all__ = ["cell", "short", "with_interval"]
+__all__ = ["Visible", "cell", "escaped", "short", "with_interval"]
 
 _WHOLE = 1e15  # larger floats are always whole, so they are not recognised as counts
 
@@ -67,3 +75,28 @@ def with_interval(result: Scalar, *, signed: bool = False) -> str:
     value, *ends = (f"{x:{form}}".replace("-", "−") for x in (result.value, low, high))
     at = f" @ {result.threshold:.5g}" if result.threshold is not None else ""
     return f"{value} [{', '.join(ends)}]{at}"
+
+
+def escaped(text: str) -> str:
+    r"""A text from data for `rich`, which neither takes it for markup nor passes control characters on.
+
+    >>> print(escaped("[red]\x1b[2J"))
+    \[red]\x1b[2J
+    """
+    from rich.markup import escape
+
+    return escape(visible(text))
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Anything that `rich` can show, with invisible characters spelled out: the last step before the terminal."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for segment in console.render(self.shown, options):
+            text = segment.text if segment.control else visible_lines(segment.text)
+            yield Segment(text, segment.style, segment.control)

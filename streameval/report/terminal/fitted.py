@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.report.terminal.cells import cell
+from streameval.report.terminal.cells import cell, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,8 +68,6 @@ class SideBySide:
         return list(next(iter(self.found.values())))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.markup import escape
-
         named = max(map(len, ("metric", *self.found)))
         room = options.max_width - _EDGES - named
         wide = {column: self._width(column, options.max_width) for column in self.columns}
@@ -77,7 +75,7 @@ class SideBySide:
             wide = {column: self._width(column, _TEXT) for column in self.columns}
         for taken in _batches(wide, room):
             yield self._table(named, [(column, wide[column]) for column in taken])
-        yield from (f"{escape(column)}: {escape(why)}" for column in self.columns if (why := self._why(column)))
+        yield from (f"{escaped(column)}: {escaped(why)}" for column in self.columns if (why := self._why(column)))
 
     def _why(self, column: str) -> str:
         """The common reason if all values of a column are missing; empty otherwise."""
@@ -95,14 +93,12 @@ class SideBySide:
         return max(len(column), *(len(each) if _is_number(each) else min(len(each), most) for each in cells))
 
     def _table(self, named: int, columns: Sequence[tuple[str, int]]) -> Table:
-        from rich.markup import escape
-
         table = new_table(plain=self.plain)
         table.add_column("metric", width=named)
         for column, width in columns:
-            table.add_column(escape(column), justify="right", overflow="fold", width=width)
+            table.add_column(escaped(column), justify="right", overflow="fold", width=width)
         for metric, *cells in zip(self.found, *(self._cells(column) for column, _ in columns), strict=True):
-            table.add_row(escape(metric), *map(escape, cells))
+            table.add_row(escaped(metric), *map(escaped, cells))
         return table
 
 
@@ -119,8 +115,6 @@ class Points:
     plain: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        from rich.markup import escape
-
         names = [*_POINT, *(name for name in self.points[0] if name.startswith("cost@"))]
         cells = {name: [name, *(_number(name, point[name]) for point in self.points)] for name in names}
         named = [[title, *(point[key] for point in self.points)] for key, title in _NAMED.items()]
@@ -130,18 +124,16 @@ class Points:
             yield self._table(named, [cells[name] for name in taken])
         for point in self.points:
             if point["reason"]:
-                yield escape(f"{point['of']} at {point['at']}: {point['reason']}")
+                yield escaped(f"{point['of']} at {point['at']}: {point['reason']}")
 
     def _table(self, named: Sequence[Sequence[str]], taken: Sequence[Sequence[str]]) -> Table:
-        from rich.markup import escape
-
         table = new_table(plain=self.plain)
         for column in named:
-            table.add_column(escape(column[0]), no_wrap=True)
+            table.add_column(escaped(column[0]), no_wrap=True)
         for column in taken:
-            table.add_column(escape(column[0]), justify="right", no_wrap=True)
+            table.add_column(escaped(column[0]), justify="right", no_wrap=True)
         for row in list(zip(*named, *taken, strict=True))[1:]:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(escaped, row))
         return table
 
 

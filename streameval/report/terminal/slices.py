@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streameval.report.sentences import compared
-from streameval.report.terminal.cells import cell, with_interval
+from streameval.report.terminal.cells import cell, escaped, with_interval
 from streameval.report.terminal.fitted import new_table
 from streameval.report.values import slice_cells
 from streameval.wording import plural
@@ -55,18 +55,18 @@ def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | 
 
     The title of slices against all other rows says what they differ from; other differences name both columns.
     """
-    from rich.markup import escape
-
-    table = new_table(plain=plain, title=title and escape(title))
+    table = new_table(plain=plain, title=title and escaped(title))
     from_rest = all(result.from_rest for result in results)
     what = "column" if from_rest else "difference"
     for name in (*(results[0].slice or ()), "metric", what, "value", "p", "verdict", "unit"):
-        table.add_column(escape(name), justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
+        table.add_column(
+            escaped(name), justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict"
+        )
     for name, result in zip(slice_cells([result.slice for result in results]), results, strict=True):
         value, of = _difference(result), compared(result)[0] if from_rest else result.of or ""
         p = "" if result.p_value is None else f"{result.p_value:.2g}"
         cells = (*name, result.metric, of, value, p, result.verdict or "", result.unit or "")
-        table.add_row(*map(escape, cells))
+        table.add_row(*map(escaped, cells))
     return table
 
 
@@ -76,8 +76,6 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
     On a terminal, a table has at most `_SLICES` slices and `_WIDE` metrics; its title states what is left out. A plain
     table is complete.
     """
-    from rich.markup import escape
-
     shown = slices if plain else slices[:_SLICES]
     first = slices[0]
     for of in dict.fromkeys(result.of for result in first):
@@ -85,17 +83,17 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         more = [len(slices) - len(shown), len(at) - (len(at) if plain else min(_WIDE, len(at)))]
         told = [plural(count, what) for count, what in zip(more, ("slice", "metric"), strict=True) if count]
         title = f"{of} by {by}" + (f" (without {' and '.join(told)}; --json has all)" if told else "")
-        table = new_table(plain=plain, title=escape(title))
+        table = new_table(plain=plain, title=escaped(title))
         for name in first[0].slice or ():
-            table.add_column(escape(name))
+            table.add_column(escaped(name))
         cut = any(row[at[0]].cut_share is not None for row in shown)
         for name in ("rows", "positive", *["cut"] * cut, *(first[i].metric for i in at[: len(at) - more[1]])):
-            table.add_column(escape(name), justify="right")
+            table.add_column(escaped(name), justify="right")
         for named, row in zip(slice_cells([row[0].slice for row in shown]), shown, strict=True):
             own = [row[i] for i in at]
             cells = [_short(result) for result in own[: len(at) - more[1]]]
             shared = [f"{own[0].cut_share or 0:.1%}"] * cut
-            table.add_row(*map(escape, (*named, f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells)))
+            table.add_row(*map(escaped, (*named, f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells)))
         yield table
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.saving import Saved
+from streameval.saving import Saved, csv_cell
 from streameval.store.results.history import sampled
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Histories(Saved):
             cells: list[Any] = []
             for r in (results[i] for results in columns.values()):
                 cells += [_value(r), r.reason if math.isnan(r.value) else "", *(getattr(r, end) for end in ends)]
-            lines.writerow([name, str(incomplete).lower(), str(failing).lower(), *cells])
+            lines.writerow(map(csv_cell, [name, str(incomplete).lower(), str(failing).lower(), *cells]))
         return out.getvalue()
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.results import Source, plain_slice_value, slice_name
-from streameval.saving import Saved
+from streameval.saving import Saved, csv_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,9 @@ class History(Saved):
         lines.writerow(["partition", *(f"{span}_{name}" for span in spans for name in names)])
         for point in self.points:
             told = point.to_dict()
-            lines.writerow([point.partition, *(told.get(span, {}).get(name) for span in spans for name in names)])
+            lines.writerow(
+                [csv_cell(point.partition), *(told.get(span, {}).get(name) for span in spans for name in names)]
+            )
         return out.getvalue()
 
     @property

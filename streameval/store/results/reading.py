@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.wording import plural, size
+from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Reading:
             *(f"  {name}: {plural(n, 'file')}, {size(nbytes)}" for name, (n, nbytes) in self.columns.items()),
             f"would keep {self.keeps}",
         ]
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
