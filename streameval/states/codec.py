@@ -37,7 +37,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.facts import check_columns, check_facts
+from streameval.states.facts import check_columns, check_facts, check_spec
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
@@ -366,7 +366,8 @@ def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Metadata:
     try:
         header = json.loads(facts[_PREFIX + "header"])
         metadata = _Metadata(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
-        check_facts(metadata.spec, header)
+        check_spec(metadata.spec)
+        check_facts(metadata.spec, header, metadata.rows)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         raise FormatError(msg) from error

@@ -1,8 +1,10 @@
-"""Facts: the counts and weights in the header and the table of a stored state, verified when it is read."""
+"""Facts: the spec, counts and weights in the header and the table of a stored state, verified when it is read."""
 
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,27 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["check_columns", "check_counts", "check_facts"]
+__all__ = ["check_columns", "check_counts", "check_facts", "check_spec"]
+
+# What the fields of a spec may hold, by the text of their annotation
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "tuple[str, ...]": (str,),
+    "tuple[float, ...]": (int, float),
+    "bool | int | float | str | bytes | None": (bool, int, float, str, type(None)),
+}
+_IDS = r"signed|unsigned|hash"
+_WORDS = dict.fromkeys(("group_type", "class_type", "cluster_type"), _IDS) | {
+    "type": rf"f4|f8|i4|i8|u8|d\d{{1,2}}|{_IDS}",
+    "nan": "error|drop|half",
+    "nulls": "error|drop|singleton|size",
+    "scope": "global|partition",
+}
+_MOST_PARTS = 1 << 17  # blocks, bins, and parts of a sketch: an empty state has a row for each
 
 _SIDES = {"negatives": "negative_weight", "positives": "positive_weight"}
 _COLUMNS = {"rows", "without_class", "unlabelled", *_SIDES, *_SIDES.values()}
@@ -24,7 +46,34 @@ _MOST = 1 << 62  # rows: the sum of two counts fits into 64 bits
 _MOST_WEIGHT = 1e299  # of 2^62 rows: each weighs at most 1e280
 
 
-def check_facts(spec: Any, header: Mapping[str, Any]) -> None:
+def check_spec(spec: Any) -> None:
+    """Raise `ValueError` if a field of a spec from a header has another type, is no known word, or is far too large.
+
+    Examples
+    --------
+    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> check_spec(ClusterSpec("campaign", nulls="skip"))
+    Traceback (most recent call last):
+    ...
+    ValueError: nulls is 'skip'
+    """
+    for field in fields(spec):
+        value, due = getattr(spec, field.name), _TYPES.get(str(field.type))
+        if due is None:  # the spec or the key of another spec
+            if is_dataclass(value):
+                check_spec(value)
+            continue
+        items = value if isinstance(value, tuple) else (value,)
+        sound = isinstance(value, tuple) == str(field.type).startswith("tuple")
+        sound &= all(isinstance(item, due) and (bool in due or not isinstance(item, bool)) for item in items)
+        if sound and isinstance(value, int) and field.name not in ("seed", "pos_label"):
+            sound = 0 <= value <= _MOST_PARTS
+        if not sound or (field.name in _WORDS and not re.fullmatch(_WORDS[field.name], value)):
+            msg = f"{field.name} is {str(value)[:60]!r}"
+            raise ValueError(msg)
+
+
+def check_facts(spec: Any, header: Mapping[str, Any], rows: Any = (0, 0)) -> None:
     """Raise `ValueError` if a fact of a header has another type or length than in an empty state, or is impossible.
 
     A negative count, or a list that is too short, would otherwise be believed or fail in a later step.
@@ -33,6 +82,7 @@ def check_facts(spec: Any, header: Mapping[str, Any]) -> None:
     ----------
     spec : a spec of a stored state
     header : its header
+    rows : its numbers of negatives and positives
 
     Examples
     --------
@@ -42,6 +92,9 @@ def check_facts(spec: Any, header: Mapping[str, Any]) -> None:
     ...
     ValueError: dropped_rows is [0, -1]
     """
+    if not _fits(list(rows), [0, 0]):
+        msg = f"the rows are {str(rows)[:60]}"
+        raise ValueError(msg)
     for name, due in _empty(spec).items():
         if name != "spec" and name in header and not _fits(header[name], due):
             msg = f"{name} is {str(header[name])[:60]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streameval.errors import FormatError
+from streameval.errors import FormatError, StreamevalError
 from streameval.states import codec
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.names import parts_of
@@ -43,6 +44,11 @@ HEADERS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "nan_weights", 0), HUGE),
     ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "shift"), 2**40),
     ("score_block_slices-f4.v1", ("slices", "MjpzYQ=="), None),
+    ("score_blocks-f4.v1", ("spec", "count"), 2**31),  # an empty state has a row for each
+    ("score_counts-u8.v2", ("spec", "weighted"), ""),
+    ("score_counts-u8.v2", ("spec", "nan"), "skip"),
+    ("grouped-score_counts.v1", ("spec", "inner", "spec", "nan"), 0),
+    ("sampled_bins.v1", ("spec", "seed"), "3"),
     ("cluster_counts-unsigned.v2", ("dropped_rows", 0), 3),
     ("contingency.v1", ("label_rows", 0), 2**62),
     ("sampled_digests.v2", ("infinite", 0, 0), 2**62),
@@ -153,6 +159,92 @@ def test_a_forged_table_is_refused(name: str, column: str, row: int, value: Any)
     with pytest.raises(FormatError, match=r"damaged|nulls") as caught:
         codec.load(batches(forged))
     assert "\n" not in str(caught.value)
+
+
+EXTREMES = [
+    -1,
+    0,
+    1,
+    2,
+    255,
+    2**31,
+    2**40,
+    2**62,
+    2**63,
+    2**70,
+    10**400,
+    0.5,
+    -0.0,
+    HUGE,
+    NAN,
+    -INFINITE,
+    "x",
+    "",
+    "f8",
+]
+FACTS = [*EXTREMES, None, [], {}, [1], [[1]], {"a": 1}, True]
+
+
+def places(fact: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of a fact and of all that is in it."""
+    inner = fact.items() if isinstance(fact, dict) else enumerate(fact[:3]) if isinstance(fact, list) else ()
+    return [path, *(place for name, value in inner for place in places(value, (*path, name)))]
+
+
+def forged_value(value: Any, draw: random.Random) -> Any:
+    """Another value of a cell."""
+    if isinstance(value, bytes):
+        at = draw.randrange(len(value) + 1)
+        return draw.choice([value[:at], value + b"\xff" * 9, value[:at] + b"\xff" + value[at + 1 :], bytes(len(value))])
+    if isinstance(value, list):
+        return draw.choice([value[:-1], [draw.choice(EXTREMES)] * len(value), [*value, 0]])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return draw.choice([value + 1, value - 1, value ^ 1 << draw.randrange(63), draw.choice(EXTREMES)])
+    return draw.choice([True, False, None]) if isinstance(value, bool) else draw.choice(EXTREMES)
+
+
+def forge(table: pa.Table, draw: random.Random) -> pa.Table:
+    """A stored state with a wrong fact, number of rows, cell, column or order; its checksums would be right."""
+    kind = draw.choice(["fact", "rows", "cell", "cell", "column", "order"] if table.num_rows else ["fact", "rows"])
+    facts = dict(table.schema.metadata)
+    if kind == "fact":
+        header = json.loads(facts[b"streameval.header"])
+        header = changed(header, draw.choice(places(header)[1:]), draw.choice(FACTS))
+        return table.replace_schema_metadata(facts | {b"streameval.header": json.dumps(header).encode()})
+    if kind == "rows":
+        rows = draw.choice([[-1, 1], [2**62, 0], [3], [3, 2, 1], None, "xy", [0.5, 1], ["3", "2"], {}, [True, True]])
+        return table.replace_schema_metadata(facts | {b"streameval.rows": json.dumps(rows).encode()})
+    at = draw.randrange(table.num_columns)
+    field, values = table.schema.field(at), table.column(at).to_pylist()
+    order = draw.choices(range(len(values)), k=len(values))
+    if kind == "order":
+        return table.take(pa.array(draw.choice([order, order[1:], [*range(len(values)), 0]])))
+    row = draw.randrange(len(values))
+    values = [values[i] for i in order] if kind == "column" else values
+    values[row] = values[row] if kind == "column" else forged_value(values[row], draw)
+    return table.set_column(at, field, pa.array(values, field.type))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.iterdir()))
+def test_whatever_is_forged_is_refused_or_can_be_used(name: str) -> None:
+    """No error but ours, when it is read, merged, stored again and finalized; no index out of bounds, no huge array."""
+    table, draw = stored(name), random.Random(name)
+    whole, refused = codec.load(batches(table)), list[str]()
+    for _ in range(60):
+        try:
+            forged = forge(table, draw)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            continue  # the column cannot hold it
+        try:
+            state = codec.load(batches(forged))
+            for shard in state.shards():
+                list(state.parts(shard))
+            codec.load(list(codec.dump(state.merge(state))[1]))
+            state.merge(whole)
+        except StreamevalError as error:
+            refused.append(str(error))
+    assert len(refused) > 5
+    assert not any("\n" in message for message in refused)
 
 
 @pytest.mark.parametrize("name", [b"-2:sa", b"-1:", b"0:", b":", b"2", b"9:sa", b"1_0:s12345678"])
