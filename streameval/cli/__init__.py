@@ -127,9 +127,10 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
 
 def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
     """List the columns of the data, with a command to copy."""
-    from streameval.evaluation.candidates import candidates, suggestion
+    from streameval.evaluation.candidates import candidates, suggestion, survey
 
-    found, told = candidates(data), suggestion(data)
+    columns = survey(data)
+    found, told = candidates(columns), suggestion(data, columns)
 
     def shown() -> RenderableType:
         from rich.console import Group

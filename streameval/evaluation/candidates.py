@@ -13,21 +13,11 @@ if TYPE_CHECKING:
 
     from streameval.scan.survey import ColumnFacts
 
-__all__ = ["candidates", "suggestion"]
+__all__ = ["candidates", "suggestion", "survey"]
 
 
-def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
-    """The columns of files, from their footers: ``column, type, rows, nulls, low, high`` as plain values.
-
-    Parameters
-    ----------
-    data : paths, patterns or URIs
-
-    Raises
-    ------
-    DataError
-        If there are no files, or a footer cannot be read.
-    """
+def candidates(found: Sequence[ColumnFacts]) -> list[dict[str, Any]]:
+    """The columns of files as plain values: ``column, type, rows, nulls, low, high``."""
     return [
         {
             "column": one.name,
@@ -37,19 +27,18 @@ def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
             "low": _text(one.low),
             "high": _text(one.high),
         }
-        for one in survey(data)
+        for one in found
     ]
 
 
-def suggestion(data: Sequence[str]) -> str:
-    """A command that evaluates the columns that look like scores and clusters.
+def suggestion(data: Sequence[str], found: Sequence[ColumnFacts]) -> str:
+    """A command that evaluates the columns of the data that look like scores and clusters.
 
     A label is a boolean column, or a column with the range 0 to 1 that is named like a label. A score is a column of
     numbers that is named like a score; if there is none, every floating-point column except weights counts. A cluster
     is a column that is named like one and is not floating-point. If footers report nulls, the command drops those rows,
     column by column.
     """
-    found = survey(data)
     data = [shown(text) for text in data]  # without credentials
     label = next((one.name for one in found if _is_label(one)), "LABEL")
     scores = [one.name for one in found if one.name != label and _named(one, "score", "prob") and _is_number(one)]

@@ -64,6 +64,7 @@ class Forecast(AsJson):
     tasks : number of tasks by name
     memory : bytes that a task needs, by name
     filtered : what remains to be read after filtering, in words; empty without a filter
+    skipped : tuple of (file, reason), files that would be left out
     """
 
     where: str
@@ -77,6 +78,7 @@ class Forecast(AsJson):
     tasks: dict[str, int]
     memory: dict[str, int]
     filtered: str = ""
+    skipped: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -89,6 +91,7 @@ class Forecast(AsJson):
         lines = [
             f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{size(self.bytes)}: {reads}",
             *([f"where  {self.filtered}"] if self.filtered else []),
+            *(f"skips  {visible(name)}: {reason}" for name, reason in self.skipped),
             *(f"state  {s.kind} of {s.of}: at most {size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
             *(
                 f"tasks  {count:,} {name}" + (f", {size(self.memory[name])} each" if name in self.memory else "")
@@ -136,6 +139,7 @@ def forecast(
         tasks,
         {"fold": _fold_bytes(engine, found, plan, work, states), "finalize": SLAB * _SORT},
         "" if pruned is None else str(pruned),
+        found.skipped,
     )
 
 

@@ -175,6 +175,7 @@ class _Pass:
     def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
         """The sketch of all rows, or of those of one class."""
         engine, found, spec = self.planned(label)
+        scan.tell(found.skipped)
         test = None if label is None else scan.Where.of(_of_class(found, label, positive=positive)).bound(found.schema)
         try:
             folded = engine.read(found.pieces, found.rows, Plan(found.schema, label, None, (spec,), where=test))

@@ -17,8 +17,8 @@ a file that changes between planning and its last read is an error.
 The modules, in the order in which data pass through them:
 
 - ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories and follows
-  links; ``files.file`` defines the identity of a file; ``files.tables`` reads the logs of
-  Delta tables and refuses other table formats;
+  links; ``files.recognition`` tells Parquet from other files; ``files.file`` defines the identity of a file;
+  ``files.tables`` reads the logs of Delta tables and refuses other table formats;
 - ``files.listing`` gets sizes and modification times, from which a store tells which files changed;
 - ``footers`` reads row groups, types and sizes; ``layout`` locates the requested columns in a file;
 - ``deferred_footers`` plans small objects by their sizes and a single footer;
@@ -41,7 +41,7 @@ from streameval.scan.deferred_footers import DeferredFile, LayoutError
 from streameval.scan.derived import Derived
 from streameval.scan.files.file import File
 from streameval.scan.files.listing import details
-from streameval.scan.files.paths import locate, locate_all
+from streameval.scan.files.paths import locate, locate_all, tell
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
@@ -82,6 +82,7 @@ __all__ = [
     "remedied",
     "row_groups",
     "shown",
+    "tell",
     "uncomputable",
     "widened",
 ]

@@ -103,7 +103,7 @@ class Scan:
     rows, nbytes : int
         Totals; −1 rows if those of a piece are unknown.
     skipped : tuple of (str, str)
-        Name of each file left out under ``on_error="skip"``, and the reason.
+        Name of each file left out under ``on_error="skip"``, or because it is not Parquet, and the reason.
     splittable : bool
         False if a piece is a stream, which one thread must read, once.
     estimated : bool

@@ -96,7 +96,7 @@ def plan(
         items = distinct(_items(data, tables))
         found = list(_holdings(items, columns, skip=on_error == "skip", parallel=threads != 1, estimate=estimate))
     tables.refuse_idle_version()
-    skipped = tuple(item for item in found if isinstance(item, tuple))
+    skipped = (*(item for item in found if isinstance(item, tuple)), *tables.others.items())
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
         reason = f"; {len(skipped)} skipped, the first {skipped[0][0]}: {skipped[0][1]}" if skipped else ""

@@ -80,8 +80,7 @@ def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_to_copy_holds_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_to_copy_holds_no_credentials() -> None:
     """It is printed, and so ends in logs."""
-    monkeypatch.setattr("streameval.evaluation.candidates.survey", lambda _: [])
-    told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"])
+    told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"], [])
     assert told == "streameval evaluate s3://bucket/scores local/file.parquet --label LABEL --score SCORE"

@@ -467,3 +467,22 @@ def test_a_delta_table_in_a_bucket(server: tuple[Counting, str], monkeypatch: py
     delta = DeltaTable("s3://bucket/lake/t", storage_options=options)
     assert evaluate(delta, score="score", threads=1).rows == ROWS
     assert "test" not in plan(delta, ["score"]).pieces[0].name
+
+
+def test_objects_without_a_suffix(server: tuple[Counting, str]) -> None:
+    """One object of each kind of name is opened to see whether it is Parquet; what is not is named."""
+    app, query = server
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}")
+    for i in range(3):
+        pq.write_table(table(i), f"bucket/hive/night={i}/00000{i}_0", filesystem=store)
+    for name, content in (("README.txt", b"about"), ("night=1_$folder$", b""), ("night=0/_SUCCESS", b"")):
+        with store.open_output_stream(f"bucket/hive/{name}") as sink:
+            sink.write(content)
+    app.gets.clear()
+    found = discover(f"s3://bucket/hive{query}")
+    assert [partition.name for partition in found] == ["night=0", "night=1", "night=2"]
+    assert {path for path, count in app.gets.items() if "hive/" in path and count} == {
+        "/bucket/hive/README.txt", "/bucket/hive/night=2/000002_0",
+    }  # fmt: skip
+    told = evaluate(f"s3://bucket/hive{query}", score="score", metrics=["roc_auc"])
+    assert (told.rows, [name for name, _ in told.skipped]) == (3 * ROWS, ["s3://bucket/hive/README.txt"])

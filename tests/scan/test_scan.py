@@ -177,14 +177,6 @@ def test_uri_with_characters_to_escape(tmp_path: Path) -> None:
     assert rows_of((tmp_path / "my nights ü").as_uri() + "/*.parquet").num_rows == 5
 
 
-def test_files_without_suffix_when_there_are_no_others(tmp_path: Path) -> None:
-    """A directory whose files have no Parquet suffix is read whole; one that has some is read without the others."""
-    write(tmp_path / "a" / "part-0", sample(5))
-    assert rows_of(tmp_path / "a").num_rows == 5
-    write(tmp_path / "a" / "part-1.PARQ", sample(7))
-    assert rows_of(tmp_path / "a").num_rows == 7
-
-
 def test_partitions_of_plain_directories(tmp_path: Path) -> None:
     """Without Hive directories, a file is its own partition."""
     write(tmp_path / "in" / "b.parquet", sample(3))
@@ -797,7 +789,7 @@ def test_unreadable_footers(tree: Path, how: str) -> None:
     assert "\n" not in str(raised.value)
     scan = plan(tree, COLUMNS, on_error="skip")
     assert scan.rows == 150
-    assert [name for name, _ in scan.skipped] == [str(path)]
+    assert [name for name, _ in scan.skipped] == [str(path), str(tree / "notes.txt")]
     assert scan.skipped[0][1]
     with pytest.raises(MissingInputError, match=r"no rows; 1 skipped, the first \S+\.parquet: "):
         plan(path, COLUMNS, on_error="skip")

@@ -52,7 +52,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     dropped : tuple of (reason, rows)
         Rows left out.
     skipped : tuple of (file, reason)
-        Files left out.
+        Files left out: unreadable ones under ``on_error="skip"``, and those that are not Parquet.
     options : dict
         The given options that affect the results, by name.
     source : Source

@@ -3,13 +3,14 @@
 A name is a local path or a URI that `pyarrow.fs` understands. Any segment may have wildcards: ``*``, ``?``, ``[abc]``,
 and ``**`` for any number of directories. They are expanded segment by segment, so ``s3://b/2026-*/x`` lists one level
 only. The name of an existing local file or directory is never a pattern. Directories are walked recursively
-(`streameval.scan.files.walk`); if there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left out.
-The files of a Delta table are those in its log (`streameval.scan.files.tables`). `streameval.scan.files.file` defines
-the identity of a file.
+(`streameval.scan.files.walk`); what is not Parquet (`streameval.scan.files.recognition`) is left out and listed. The
+files of a Delta table are those in its log (`streameval.scan.files.tables`). `streameval.scan.files.file` defines the
+identity of a file.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 import re
@@ -22,17 +23,20 @@ from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.scan.files.file import File, distinct, root_of
+from streameval.scan.files.recognition import recognise, summaries
 from streameval.scan.files.tables import Tables, live_files
 from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.scan.files.walk import Entry, LocalTree, Tree, tree_of
 from streameval.scan.messages import reason, unreadable
+from streameval.wording import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["locate", "locate_all"]
+__all__ = ["locate", "locate_all", "tell"]
 
-SUFFIXES = (".parquet", ".parq", ".pq")
+_LOG = logging.getLogger(__name__)
+_OR_ANOTHER = "or name another version with delta_version (--delta-version)"
 MAGIC = re.compile(r"[*?\[]")
 
 
@@ -69,11 +73,18 @@ def locate(text: str, tables: Tables | None = None) -> list[File]:
 
 
 def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[File]:
-    """The files that several paths, patterns or URIs name, each once; see `locate`."""
+    """The files that several paths, patterns or URIs name, each once; see `locate`. Files left out are logged."""
     tables = Tables(delta_version)
     files = distinct(file for text in texts for file in locate(text, tables))
     tables.refuse_idle_version()
+    tell(tables.others.items())
     return files
+
+
+def tell(left_out: Iterable[tuple[str, str]]) -> None:
+    """Log files that are left out, for verbs whose results have no place for them."""
+    for name, why in left_out:
+        _LOG.warning("%s is left out: %s", visible(name), why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     matches = list(_glob(tree, base, where.pattern)) if base else []
     found = [entry for match in matches for entry in (tree.below(match) if match.is_dir else [match])]
     real = [(match.real, match.is_dir) for match in matches]
-    files: list[File] = []
+    files, others = list[File](), dict[str, str]()
     scheme = text.partition("://")[0] if "://" in text else ""
     deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
     if base and not where.pattern and _is_store(base, deltas, found):
@@ -152,16 +163,29 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
             files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
         root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
         plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
-        chosen = _prefer_parquet(plain) if where.pattern or base.is_dir else plain
+        chosen, left = recognise(plain, where.filesystem) if where.pattern or base.is_dir else (plain, [])
+        others = {where.name_of(path): reason for path, reason in summaries(left)}
+        tables.others |= others
         files += [_file(where, entry, root, base) for entry in chosen]
     if not files:
-        msg = f"{name}: the directory holds no Parquet files (hidden and temporary files do not count)"
-        if where.pattern:
-            msg = f"{name}: the pattern matches no file; check it, and quote it in the shell"
-        if deltas:
-            msg = f"{name}: no file of the Delta table {where.name_of(deltas[0])} lies here; check the path"
+        msg = f"{name}: {_nothing(where, [path for path, _ in real], deltas, others)}"
         raise MissingInputError(msg)
     return sorted(distinct(files), key=lambda file: file.path)
+
+
+def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], others: Mapping[str, str]) -> str:
+    """Why a place that exists has no file to read, for a message."""
+    if deltas:
+        table = where.name_of(deltas[0])
+        if any(deltas[0] == path or _is_below(deltas[0], path) for path in matches):
+            return f"the Delta table {table} is empty in this version; write to it, {_OR_ANOTHER}"
+        return f"no file of the Delta table {table} lies here in this version; check the path, {_OR_ANOTHER}"
+    if others:
+        path, why = next(iter(others.items()))
+        return f"no Parquet files among those found, such as {path}: {why}"
+    if where.pattern:
+        return "the pattern matches no file; check it, and quote it in the shell"
+    return "the directory holds no Parquet files (hidden and temporary files do not count)"
 
 
 def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
@@ -244,8 +268,3 @@ def _glob(tree: Tree, entry: Entry, pattern: tuple[str, ...]) -> Iterator[Entry]
         child_there = tree.entry(posixpath.join(entry.path, pattern[0]))
         if child_there is not None:
             yield from _glob(tree, child_there, pattern[1:])
-
-
-def _prefer_parquet(files: Sequence[Entry]) -> list[Entry]:
-    """Only the Parquet files if there are any, else all files."""
-    return [found for found in files if found.path.lower().endswith(SUFFIXES)] or list(files)

@@ -62,16 +62,18 @@ class LiveFile:
 
 @dataclass
 class Tables:
-    """The table formats of the directories that one plan has inspected.
+    """What the directories that one plan has inspected hold besides files to read: table formats, and other files.
 
     Attributes
     ----------
     version : version of the Delta tables to read, None for the current one
     found : whether a Delta table was found
+    others : the files that are left out because they are not Parquet, with the reasons
     """
 
     version: int | None = None
     found: bool = False
+    others: dict[str, str] = field(default_factory=dict)
     _formats: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def roots(self, tree: Tree, place: str, paths: Iterable[tuple[str, bool]], name: str) -> list[str]:

@@ -33,6 +33,7 @@ __all__ = ["Entry", "LocalTree", "Tree", "tree_of"]
 
 TEMPORARY = (
     ".crc", ".part", ".partial", ".tmp", ".temp", ".inprogress", ".crdownload", ".filepart", "._copying_", ".swp", "~",
+    "_$folder$",
 )  # fmt: skip
 DELTA, HUDI, ICEBERG = "Delta Lake", "Apache Hudi", "Apache Iceberg"
 _MARKS = {"_delta_log": DELTA, ".hoodie": HUDI}
