@@ -150,7 +150,7 @@ class Accumulator:
 
     def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
         """The decoded rows of a batch and their label counts; raises if a value is refused."""
-        reader = label_reader(plan, "the batch")
+        reader = label_reader(plan)
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
         ready = [
             each

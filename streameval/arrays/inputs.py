@@ -68,12 +68,15 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
 def unmasked(values: Any) -> Any:
     """Values without a mask: those that NumPy masks become None, since `numpy.asarray` would read them as they are.
 
+    `numpy.ma.is_masked` takes whatever has a `_mask` for a masked array, as pandas' nullable arrays do.
+
     Examples
     --------
     >>> unmasked(np.ma.array([0.5, 1.5], mask=[False, True]))
     array([0.5, None], dtype=object)
     """
-    return np.where(np.ma.getmaskarray(values), None, values.data) if np.ma.is_masked(values) else values
+    masked = isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values)
+    return np.where(np.ma.getmaskarray(values), None, values.data) if masked else values
 
 
 def first(array: Array) -> Any:

@@ -106,13 +106,16 @@ def store_named(
 def _is_local_data(path: str) -> bool:
     """Whether a local path is not a store; decided without importing the store's modules.
 
-    A path that may not be read is data, whose reader says so.
+    A path that may not be read is data, whose reader says so. A table named ledger may be another one than a store's.
     """
     folder = Path(path)
     with suppress(RuntimeError):  # ~name, if no user has that name
         folder = folder.expanduser()
     with suppress(PermissionError):
-        return "://" not in path and not Path(os.path.normpath(folder.absolute()), "ledger", "_delta_log").is_dir()
+        log = Path(os.path.normpath(folder.absolute()), "ledger", "_delta_log")
+        newest = sorted(log.glob("*.json"))[-3:]  # the last one may be damaged
+        own = not newest or any(b"streameval" in commit.read_bytes() for commit in newest)
+        return "://" not in path and not (log.is_dir() and own)
     return True
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streameval.budget import room_for
 from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_bytes, text_rows
-from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
+from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
@@ -159,7 +159,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     DataError
         If the data cannot be evaluated; the message names the file and the column.
     """
-    reader = label_reader(plan, pieces[0].name)
+    reader = label_reader(plan)
     rows = sum(piece.rows for piece in pieces)
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
     room = max(1, min(capacity, room_for(rows))) if sure else capacity
@@ -186,16 +186,12 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     return Folded(labels | {spec: builder.state() for spec, builder in builders.items()})
 
 
-def label_reader(plan: Plan, name: str) -> LabelReader | None:
-    """A reader for the labels; None if rows have no classes. Raises `LabelError`, which names the file."""
+def label_reader(plan: Plan) -> LabelReader | None:
+    """A reader for the labels; None if rows have no classes."""
     if plan.label is None:
         return None
     column = plan.label.column
-    try:
-        return LabelReader(plan.label, pa.null() if column is None else plan.schema.field(column).type)
-    except LabelError as error:
-        msg = f"{name}: {error}"
-        raise LabelError(msg) from error
+    return LabelReader(plan.label, pa.null() if column is None else plan.schema.field(column).type)
 
 
 def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:

@@ -194,7 +194,7 @@ def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
     import pyarrow.compute as pc
 
     name = str(label.column)
-    LabelReader(label, kind := found.schema.field(name).type)  # refuses labels that need pos_label
+    LabelReader(label, kind := found.schema.field(name).type).check()
     field = pc.field(name)
     if label.pos_label is not None:
         value_type = kind.value_type if pa.types.is_dictionary(kind) else kind

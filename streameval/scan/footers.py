@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval.errors import DataError
@@ -27,6 +26,7 @@ from streameval.scan.files.file import File, labels
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.parquet.pages import Dictionary
+from streameval.scan.parquet.ranges import footer_at
 from streameval.scan.parquet.row_groups import KeptRows, RowGroups
 from streameval.scan.pieces import Piece, Source
 
@@ -104,18 +104,22 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, A
         if slow and parallel:
             from streameval.scan.datasets import prefetched  # here, because it is slow to import
 
-            block = prefetched(block)
+            fetched = prefetched(block)
+            block = [one if _is_known(one) else file for one, file in zip(fetched, block, strict=True)]
         footers = [_footer(file) for file in block]
         slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
         yield from zip(block, footers, strict=True)
 
 
+def _is_known(file: File) -> bool:
+    """Whether a fragment has its footer; `footer_at` may read it nevertheless."""
+    return not isinstance(_footer(file), Exception)
+
+
 def _footer(file: File) -> Any:
     """A file's footer, or the exception to raise for it."""
     try:
-        if file.fragment is not None:
-            return file.fragment.metadata
-        return pq.read_metadata(file.path, filesystem=file.filesystem)
+        return footer_at(file.filesystem, file.path) if file.fragment is None else file.fragment.metadata
     except READ_ERRORS as error:
         return error
 

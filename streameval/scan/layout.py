@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from streameval.errors import SchemaError
 from streameval.scan.columns import find, is_constant
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
+from streameval.scan.parquet.ranges import typed
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class Layout:
             return known
         schema = footer.schema.to_arrow_schema()
         kinds = find(schema, columns, name, keys)
+        _refuse_zones(footer, dict(zip(columns, kinds, strict=True)), name)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
         absent = tuple(column for column in columns if is_constant(schema, column, keys))
         leaves = tuple(i for i, path in enumerate(paths) if path in columns and path not in absent)
@@ -132,6 +135,15 @@ class Layout:
         """The types of the requested columns; those of `encoded` columns are dictionaries."""
         pairs = zip(columns, self.kinds, strict=True)
         return tuple(pa.dictionary(pa.int32(), plain(kind)) if column in encoded else kind for column, kind in pairs)
+
+
+def _refuse_zones(footer: Any, kinds: Mapping[str, pa.DataType], name: str) -> None:
+    """Raise `SchemaError` for a column with a time zone if the footer could only be read without time zones."""
+    zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
+    if zoned is not None and not typed(footer):
+        why = "since Arrow does not know the type of another column; write the file without that column"
+        msg = f"{name}: the time zone of column {zoned!r} cannot be read, {why}"
+        raise SchemaError(msg)
 
 
 def encoded_in(groups: Sequence[Group]) -> frozenset[str]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
 from streameval.scan.files.paths import locate_all
 from streameval.scan.messages import READ_ERRORS, unreadable
+from streameval.scan.parquet.ranges import footer_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
     found: dict[str, list[tuple[str, int, int | None, Any, Any]]] = {}
     for file in locate_all(paths):
         try:
-            footer = pq.read_metadata(file.path, filesystem=file.filesystem)
+            footer = footer_at(file.filesystem, file.path)
             for name, facts in _columns(footer):
                 found.setdefault(name, []).append(facts)
         except READ_ERRORS as error:

@@ -28,6 +28,9 @@ __all__ = ["LabelCounts", "LabelReader", "LabelSpec", "is_float"]
 
 # raised by Arrow for a value that a type cannot hold; their common base would also cover a lack of memory
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, UnicodeError)
+_UNLABELLED = (
+    "choose unlabelled='drop' (--unlabelled drop) to leave those rows out, or 'size' to count them in clusters"
+)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
@@ -192,16 +195,23 @@ class LabelReader:
     spec : LabelSpec
     dtype : type of the label column
 
-    Raises
-    ------
-    LabelError
-        If the type needs a positive label and none is named, or cannot hold the named one.
+    If the type needs a positive label and none is named, or cannot hold the named one, labels that are not null are
+    refused. A night without labels may have a column of any type.
     """
 
     def __init__(self, spec: LabelSpec, dtype: pa.DataType) -> None:
         self.spec = spec
-        self._positive = self._scalar(dtype)
+        self._refused: LabelError | None = None
+        try:
+            self._positive = self._scalar(dtype)
+        except LabelError as error:
+            self._positive, self._refused = pa.scalar(None), error
         self._counts = spec.empty()
+
+    def check(self) -> None:
+        """Raise `LabelError` if labels that are not null would be refused for their type."""
+        if self._refused is not None:
+            raise self._refused
 
     def _scalar(self, dtype: pa.DataType) -> pa.Scalar | None:
         """The positive label in the column's type."""
@@ -271,7 +281,7 @@ class LabelReader:
         NullError
             If a label is null or NaN and the policy refuses it; `name` names the input.
         LabelError
-            If there are more than two label values and none is named as positive.
+            If there are more than two label values and none is named as positive, or their type needs another name.
         """
         codes = None
         if pa.types.is_dictionary(array.type):
@@ -280,11 +290,13 @@ class LabelReader:
             array = array.cast(pa.float32())
         if pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), None, array)
+        if self._refused is not None and array.null_count < len(array):
+            msg = f"{name}: {self._refused}"
+            raise LabelError(msg) from self._refused
         keep = None
         if array.null_count:
             if self.spec.nulls == "error":
-                remedy = "choose unlabelled='drop' (--unlabelled drop) to leave those rows out, or 'size'"
-                msg = f"{name}: label column {self.spec.column!r} has nulls; {remedy}"
+                msg = f"{name}: label column {self.spec.column!r} has nulls; {_UNLABELLED}"
                 raise NullError(msg)
             keep = array.is_valid().to_numpy(zero_copy_only=False)
             if codes is not None:
@@ -303,6 +315,8 @@ class LabelReader:
 
     def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
         """Labels, and the label values that occurred (none once the named positive label has been seen)."""
+        if not len(array):
+            return np.empty(0, np.uint8), set()
         if self._positive is not None:
             label = pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False)
             if self._counts.pos or label.any():
@@ -316,8 +330,6 @@ class LabelReader:
         if pa.types.is_decimal(array.type):
             return self._of_decimals(array)
         values = array.to_numpy(zero_copy_only=False)
-        if not values.size:
-            return np.empty(0, np.uint8), set()
         low, high = values.min(), values.max()
         if values.dtype.kind in "iu" and low >= 0 and high <= 1:
             return values.astype(np.uint8, copy=False) if values.itemsize > 1 else values.view(np.uint8), {

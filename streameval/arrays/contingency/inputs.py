@@ -96,7 +96,7 @@ def _as_arrow(labels: Any) -> pa.Array | None:
     Arrow cannot encode.
     """
     values = getattr(labels, "array", labels)  # a pandas Series has one
-    if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
+    if hasattr(values, "__arrow_array__") and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u"):
         values = pa.array(values)
     elif hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
         values = pa.chunked_array(values)
@@ -141,6 +141,8 @@ def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
 def listed(values: Any, name: str) -> Any:
     """Values as a sequence with a length; a string becomes a list of its characters."""
     values = unmasked(values)
+    if hasattr(values, "__array__") and not hasattr(values, "__len__"):
+        return np.asarray(values)
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         return values
     if not isinstance(values, Iterable):

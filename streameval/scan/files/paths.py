@@ -37,6 +37,7 @@ __all__ = ["locate", "locate_all", "tell"]
 
 _LOG = logging.getLogger(__name__)
 _OR_ANOTHER = "or name another version with delta_version (--delta-version)"
+_STATE = re.compile(r"/[0-9a-f]{64}(-[0-9a-f]{16})?\.parquet$")  # the name of a state file
 MAGIC = re.compile(r"[*?\[]")
 
 
@@ -191,7 +192,7 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
 def _is_store(base: Entry, deltas: Sequence[str], found: Iterable[Entry]) -> bool:
     """Whether a directory is a store, whose ledger and states are not rows to evaluate."""
     ledger, states = (posixpath.join(base.real, folder) for folder in ("ledger", "states"))
-    return ledger in deltas and any(_is_below(entry.real, states) for entry in found)
+    return ledger in deltas and any(_is_below(e.real, states) and _STATE.search(e.path) for e in found)
 
 
 def _unlinked(base: Entry, tree: Tree) -> Entry:

@@ -9,7 +9,8 @@ so a link to a neighbouring directory adds nothing. A link to a directory above 
 links count as separate files.
 
 A walk also records the directories that belong to a table format (`Tree.marks`), since the metadata of the format, not
-a listing, determine which of their files are valid.
+a listing, determine which of their files are valid. A directory with a Delta log is a Delta table, also if it has
+metadata of Iceberg or Hudi as well, which UniForm and XTable write for their readers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import re
 import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,7 +29,7 @@ from pyarrow import fs
 from streameval.errors import DataError, MissingInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterable, Iterator
 
 __all__ = ["Entry", "LocalTree", "Tree", "tree_of"]
 
@@ -36,8 +38,8 @@ TEMPORARY = (
     "_$folder$",
 )  # fmt: skip
 DELTA, HUDI, ICEBERG = "Delta Lake", "Apache Hudi", "Apache Iceberg"
-_MARKS = {"_delta_log": DELTA, ".hoodie": HUDI}
-_ICEBERG = (".metadata.json", ".metadata.json.gz")
+_DELTA_LOG, _HUDI = "_delta_log", ".hoodie/hoodie.properties"
+_ICEBERG = re.compile(r"(v\d+|\d{5,}-[0-9a-fA-F-]+)(\.gz)?\.metadata\.json(\.gz)?")
 
 
 class Entry(NamedTuple):
@@ -87,24 +89,28 @@ class Tree:
         for entry in self._listed(top.path, recursive=True):
             *parents, name = entry.path[start:].split("/")
             for depth, parent in enumerate(parents if not entry.is_dir else [*parents, name]):
-                if parent in _MARKS:
-                    self.marks[posixpath.join(top.path, *parents[:depth])] = _MARKS[parent]
+                if parent == _DELTA_LOG:
+                    self._mark(posixpath.join(top.path, *parents[:depth]), DELTA)
+            if posixpath.join(*parents[-1:], name) == _HUDI:
+                self._mark(posixpath.join(top.path, *parents[:-1]), HUDI)
             if not (any(map(_is_hidden, parents)) or _is_hidden(name, file=not entry.is_dir)):
                 self._note_iceberg(entry)
                 yield entry
 
     def formats(self, directories: list[str]) -> dict[str, str]:
         """The directories that belong to a table format, with the name of the format."""
-        markers = [(d, posixpath.join(d, mark)) for d in directories for mark in (*_MARKS, "metadata")]
+        markers = [(d, mark) for d in directories for mark in (_DELTA_LOG, _HUDI, "metadata")]
         try:
-            found = self.filesystem.get_file_info([path for _, path in markers])
-            there = [(d, path) for (d, path), info in zip(markers, found, strict=True) if info.type == _DIRECTORY]
-            inside = {d: self._listed(path, recursive=False) for d, path in there if path.endswith("/metadata")}
+            infos = self.filesystem.get_file_info([posixpath.join(*marker) for marker in markers])
+            there = {marker for marker, info in zip(markers, infos, strict=True) if info.type != fs.FileType.NotFound}
+            inside = {
+                d: self._listed(posixpath.join(d, mark), recursive=False) for d, mark in there if mark == "metadata"
+            }
         except OSError:  # directories above the named one may be forbidden, so each is tried alone
             alone = ({} if len(directories) == 1 else self.formats([directory]) for directory in directories)
             return {d: kind for formats in alone for d, kind in formats.items()}
-        formats = {d: _MARKS[posixpath.basename(path)] for d, path in there if not path.endswith("/metadata")}
-        return formats | {d: ICEBERG for d, files in inside.items() if any(f.path.endswith(_ICEBERG) for f in files)}
+        iceberg = (d for d, files in inside.items() if any(_is_iceberg(posixpath.basename(f.path)) for f in files))
+        return _formats(directories, iceberg, there)
 
     def _listed(self, directory: str, *, recursive: bool) -> list[Entry]:
         """The contents of a directory; with `recursive`, of all directories below as well."""
@@ -113,9 +119,14 @@ class Tree:
 
     def _note_iceberg(self, entry: Entry) -> None:
         """If a file is Iceberg metadata, mark the directory of its table."""
-        folder = posixpath.dirname(entry.real)
-        if entry.path.endswith(_ICEBERG) and posixpath.basename(folder) == "metadata":
-            self.marks[posixpath.dirname(folder)] = ICEBERG
+        folder, name = posixpath.split(entry.real)
+        if posixpath.basename(folder) == "metadata" and _is_iceberg(name):
+            self._mark(posixpath.dirname(folder), ICEBERG)
+
+    def _mark(self, directory: str, kind: str) -> None:
+        """Note that a directory is a table; a Delta log decides."""
+        if self.marks.get(directory) != DELTA:
+            self.marks[directory] = kind
 
 
 class LocalTree(Tree):
@@ -167,9 +178,9 @@ class LocalTree(Tree):
 
     def formats(self, directories: list[str]) -> dict[str, str]:
         """The directories that belong to a table format, with the name of the format."""
-        found = {d: kind for d in directories for mark, kind in _MARKS.items() if Path(d, mark).is_dir()}
-        iceberg = (d for d in directories if any(file.name.endswith(_ICEBERG) for file in _files(Path(d, "metadata"))))
-        return found | dict.fromkeys(iceberg, ICEBERG)
+        there = {(d, mark) for d in directories for mark in (_DELTA_LOG, _HUDI) if Path(d, mark).exists()}
+        iceberg = (d for d in directories if any(_is_iceberg(file.name) for file in _files(Path(d, "metadata"))))
+        return _formats(directories, iceberg, there)
 
     def children(self, directory: Entry, pattern: str) -> list[Entry]:
         """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
@@ -192,8 +203,10 @@ class LocalTree(Tree):
             with os.scandir(folder) as listed:
                 for item in listed:
                     here = posixpath.join(real, item.name)
-                    if item.name in _MARKS and item.is_dir():
-                        self.marks[real] = _MARKS[item.name]
+                    if item.name == _DELTA_LOG and item.is_dir():
+                        self._mark(real, DELTA)
+                    if item.name == posixpath.dirname(_HUDI) and Path(folder, _HUDI).is_file():
+                        self._mark(real, HUDI)
                     if item.is_symlink():
                         if not _is_hidden(item.name, file=True):
                             links.append(posixpath.join(folder, item.name))
@@ -235,6 +248,17 @@ def _files(folder: Path) -> list[Path]:
         return list(folder.iterdir()) if folder.is_dir() else []
     except OSError:
         return []
+
+
+def _is_iceberg(name: str) -> bool:
+    """Whether a file in a folder ``metadata`` is that of an Iceberg table."""
+    return _ICEBERG.fullmatch(name) is not None
+
+
+def _formats(directories: Iterable[str], iceberg: Iterable[str], there: Container[tuple[str, str]]) -> dict[str, str]:
+    """The format of each directory that belongs to one, given the markers that are there; a Delta log decides."""
+    hudi, delta = ([d for d in directories if (d, mark) in there] for mark in (_HUDI, _DELTA_LOG))
+    return dict.fromkeys(iceberg, ICEBERG) | dict.fromkeys(hudi, HUDI) | dict.fromkeys(delta, DELTA)
 
 
 def _entry(info: Any) -> Entry:

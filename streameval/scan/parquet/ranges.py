@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_of"]
+__all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_at", "footer_of", "typed"]
 
+_TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over
+_UNKNOWN = (pa.ArrowException, ValueError, KeyError, TypeError)
 GUARD = 16  # random bytes that every answer must overwrite
 HOLE = 8 << 10  # gap in bytes up to which one request fetches two chunks
 LARGEST = 32 << 20  # bytes up to which chunks are fetched in one request
@@ -80,8 +82,45 @@ class RangeFile(io.RawIOBase):
 
 
 def footer_of(handle: Any) -> Any:
-    """The footer of an open file, whose bytes are checked to be complete."""
-    return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
+    """The footer of an open file, whose bytes are checked to be complete; see `footer_at`."""
+    try:
+        return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
+    except _UNKNOWN as error:
+        return _untyped(handle, error)
+
+
+def footer_at(filesystem: Any, path: str) -> Any:
+    """The footer of a file.
+
+    A writer notes the types of all columns under one key. If Arrow does not know one of them, such as the 128-bit
+    integers of polars, it reads nothing of the file. The footer is then read without the key, and columns have the
+    types of Parquet; see `typed`.
+    """
+    try:
+        return pq.read_metadata(path, filesystem=filesystem)
+    except _UNKNOWN as error:
+        with filesystem.open_input_file(path) as handle:
+            return _untyped(handle, error)
+
+
+def _untyped(handle: Any, error: Exception) -> Any:
+    """The footer without the types that its writer noted; raises `error` if these are not what it is about."""
+    size = handle.size()
+    length = int.from_bytes(exactly(handle, size - 8, 4).to_pybytes(), "little") if size >= 12 else size
+    if length > size - 12:
+        raise error
+    raw = exactly(handle, size - 8 - length, length + 8).to_pybytes()
+    if _TYPES not in raw:
+        raise error
+    try:
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + raw.replace(_TYPES, _IGNORED)))
+    except (OSError, *_UNKNOWN):
+        raise error from None
+
+
+def typed(footer: Any) -> bool:
+    """Whether the types are those that the writer noted; without them, time zones are not known."""
+    return _IGNORED not in (footer.metadata or {})
 
 
 def exactly(handle: Any, start: int, length: int) -> pa.Buffer:

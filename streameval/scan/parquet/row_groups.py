@@ -129,9 +129,9 @@ def row_group_batches(
     if not local:
         ranges = [] if large else coalesced(chunk_ranges(footer, groups, columns))
         handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-    file = pq.ParquetFile(
+    file = _opened(
         handle,
-        metadata=footer,
+        footer,
         read_dictionary=list(encoded),
         buffer_size=STREAM_BUFFER if large else 0,
         pre_buffer=False,
@@ -150,6 +150,16 @@ def _dictionary_bytes(footer: Any, groups: Sequence[int], coded: Collection[str]
     leaves = [i for i in range(footer.num_columns) if footer.schema.column(i).path in coded]
     sizes = (sum(footer.row_group(n).column(i).total_uncompressed_size for i in leaves) for n in groups if leaves)
     return max(sizes, default=0)
+
+
+def _opened(handle: Any, footer: Any, **options: Any) -> Any:
+    """The file, with the footer that is known; see `footer_at` for types that Arrow does not know."""
+    try:
+        return pq.ParquetFile(handle, metadata=footer, **options)
+    except READ_ERRORS:
+        if footer is not None:
+            raise
+        return pq.ParquetFile(handle, metadata=footer_of(handle), **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,11 @@ class Configuration:
         """Whether every key column has a type; a slicing column that was always null has none."""
         return {*self.key_columns, *self._slices.values()} <= set(self.types)
 
+    @property
+    def typed_columns(self) -> tuple[str, ...]:
+        """The columns of the data from which `typed` takes types."""
+        return (*self.key_columns, *self._slices)
+
     def check_typed(self, entries: Iterable[Entry]) -> None:
         """Raise `FormatError` if partitions have states of a column without a key type."""
         untyped = [name for name in self.key_columns if name not in self.types]

@@ -10,10 +10,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS
+from streameval.scan.parquet.ranges import footer_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +69,7 @@ def joined(entry: Entry, other: Entry) -> str:
 def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
     """The rows of a file, and the nulls of each column for which the footer counts them."""
     try:
-        footer = pq.read_metadata(file.path, filesystem=file.filesystem)
+        footer = footer_at(file.filesystem, file.path)
     except READ_ERRORS:
         return {"file": file.name, "rows": None, "nulls": {}}
     place = {footer.schema.column(i).path: i for i in range(footer.num_columns)}

@@ -140,7 +140,7 @@ def typed(partitions: Sequence[Partition], configuration: Configuration, engine:
     DataError
         If no partition can be read, or their types cannot be widened to a common one.
     """
-    plan = partial(scan.plan, columns=configuration.folding.columns, on_error="skip", threads=engine.threads)
+    plan = partial(scan.plan, columns=configuration.typed_columns, on_error="skip", threads=engine.threads)
     try:
         return configuration.typed(plan([file for p in partitions for file in p.files]))
     except DataError:
