@@ -15,12 +15,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
+from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 from zlib import crc32
+
+from streameval.errors import StreamevalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +110,7 @@ class Deferred:
         """Numba's form of the function, in whose globals every deferred function is replaced by its own form."""
         with _MAKING:
             if self._made is None:
+                _check_settings()
                 known = dict(self._function.__globals__)
                 function = FunctionType(self._function.__code__, known, None, self._function.__defaults__)
                 made = self._make(update_wrapper(function, self._function))
@@ -115,6 +120,22 @@ class Deferred:
                         known[name] = known[name].made()
                 self._run = made
             return self._made
+
+
+@cache
+def _check_settings() -> None:
+    """Raise `StreamevalError` if the environment keeps numba from compiling."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Environment variable 'NUMBA_")
+            import numba
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        msg = f"the compiler cannot be loaded: {reason}; correct or unset the NUMBA_ variables of the environment"
+        raise StreamevalError(msg) from error
+    if numba.config.DISABLE_JIT:
+        msg = "NUMBA_DISABLE_JIT is set, but the loops of streameval must be compiled; unset it"
+        raise StreamevalError(msg)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -229,28 +250,61 @@ def _lock_file(folder: str) -> int:
 
 @cache
 def _cache_classes() -> tuple[Any, Any]:
-    """Two cache classes: numba's, with faster loading, and one that stores nothing.
+    """Two cache classes: numba's, with faster loading and checksums, and one that stores nothing.
 
     Before it loads anything, numba imports the compiled forms of NumPy, strings, lists and dictionaries, which takes
-    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles.
+    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles. Numba does not sync
+    its files, so a power cut may leave them empty, short or full of zeros, and machine code of zeros ends the process:
+    `CheckedFile` verifies what it loads, and what cannot be loaded is compiled again.
     """
-    from numba.core.caching import FunctionCache, NullCache
+    import pickle
+
+    from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
     from numba.core.runtime import rtsys
+
+    class CheckedFile(IndexDataCacheFile):  # type: ignore[misc]  # numba ships no types, so its class is Any
+        def _dump(self, obj: Any) -> bytes:
+            data: bytes = super()._dump(obj)
+            return data + crc32(data).to_bytes(4, "little")  # unpickling ignores what follows
+
+        def _load_data(self, name: str) -> Any:
+            data = Path(self._data_path(name)).read_bytes()
+            if crc32(data[:-4]).to_bytes(4, "little") != data[-4:]:
+                return None
+            return pickle.loads(data)  # noqa: S301 - nobody else may write to the folder
 
     class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
         def __init__(self, function: Callable[..., Any]) -> None:
             super().__init__(function)
             self._turn = Turn(self.cache_path, self._impl.filename_base)
+            stamp = self._impl.locator.get_source_stamp()
+            self._cache_file = CheckedFile(self.cache_path, self._impl.filename_base, stamp)
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)
-            found = self._load_overload(sig, target_context)
+            found = self._loaded(sig, target_context)
             if found is None:
                 self._turn.begin()
-                found = self._load_overload(sig, target_context)  # stored by the process whose turn it was
+                found = self._loaded(sig, target_context)  # stored by the process whose turn it was
                 if found is None:
                     _make_room(self._name)
             return found
+
+        def _loaded(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return self._load_overload(sig, target_context)
+            except Exception:  # noqa: BLE001 - unpickling a damaged file raises anything
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            for _ in range(2):
+                try:
+                    return self._save_overload(sig, data)
+                except Exception:  # noqa: BLE001 - the index is damaged, or the folder cannot be written
+                    with suppress(OSError):
+                        self._cache_file.flush()
+            _UNCACHED.append(self._name)
+            return None
 
         def end_turn(self) -> None:
             self._turn.end()
