@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve", "gain_points"]
 
+_LARGE = 2.0**53  # float64 rounds larger integers, and differences of the largest floats overflow
+
 
 def gain_curve(
     y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, truncate: float = 1
@@ -178,9 +180,9 @@ def agc_approximate(
     if sample < 1:
         chosen = _draw(label.size, max(1, int(sample * label.size)), random_state)
         label, score, weight = label[chosen], score[chosen], None if weight is None else weight[chosen]
+    if max(float(score.max()), -float(score.min())) >= _LARGE:  # ranks, as bins depend on the order alone
+        score = np.unique(score, return_inverse=True)[1]
     score = score.astype(np.float64)
-    if not np.isfinite(score).all():
-        score = np.unique(score, return_inverse=True)[1].astype(np.float64)  # ranks, as bins depend on the order alone
     edges = _edges(score, share, quantiles, interpolation)
     bins = np.searchsorted(-edges, -score)  # number of edges above each score
     return _binned_area(label, bins, weight, edges.size, ratio=not normalized)

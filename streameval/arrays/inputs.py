@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval.errors import DataError, MissingInputError, NullError, SchemaError, WeightError
 from streameval.states.scores.counts import fold_arrays
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
+    "as_arrow",
     "first",
     "fold",
+    "is_null",
+    "joint",
     "numbers",
     "plain",
     "refuse_nan",
@@ -40,7 +45,7 @@ _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller 
 
 
 def plain(values: Any, name: str, ndim: int = 1) -> Array:
-    """Values as a NumPy array of `ndim` dimensions, with at least one element.
+    """Values as a NumPy array of `ndim` dimensions, with at least one element; values that differ still differ.
 
     Raises
     ------
@@ -51,10 +56,12 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
     """
     values = unmasked(values)
     try:
-        array = np.asarray(values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values))
-    except (TypeError, ValueError) as error:
+        values = values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values)
+        array = np.asarray(values)
+    except Exception as error:  # whatever the container of the values raises
         msg = f"{name} is not an array of {ndim} dimension(s): {error}"
         raise DataError(msg) from error
+    array = _unmerged(array, values)
     if array.ndim != ndim:
         hint = f"; pass one column, such as {name}[:, 1]" if ndim == 1 and array.ndim == 2 else ""
         msg = f"{name} has shape {array.shape}; give an array of {ndim} dimension(s){hint}"
@@ -66,7 +73,7 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
 
 
 def unmasked(values: Any) -> Any:
-    """Values without a mask: those that NumPy masks become None, since `numpy.asarray` would read them as they are.
+    """Values whose nulls `numpy.asarray` sees: those that NumPy masks become None, and dictionaries have one chunk.
 
     `numpy.ma.is_masked` takes whatever has a `_mask` for a masked array, as pandas' nullable arrays do.
 
@@ -75,6 +82,8 @@ def unmasked(values: Any) -> Any:
     >>> unmasked(np.ma.array([0.5, 1.5], mask=[False, True]))
     array([0.5, None], dtype=object)
     """
+    if isinstance(values, pa.ChunkedArray) and pa.types.is_dictionary(values.type):
+        return values.combine_chunks()  # from chunks, NumPy gets the last value of the dictionary for a null
     masked = isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values)
     return np.where(np.ma.getmaskarray(values), None, values.data) if masked else values
 
@@ -82,6 +91,56 @@ def unmasked(values: Any) -> Any:
 def first(array: Array) -> Any:
     """The first element as a Python value, for messages."""
     return array.ravel()[:1].tolist()[0]
+
+
+def as_arrow(values: Any) -> pa.Array | None:
+    """The column of an Arrow array, or of nullable integers of pandas or polars, which NumPy might convert to floats.
+
+    None for all other values; also for floats, because Arrow distinguishes -0.0 from 0.0, and for nested types, which
+    Arrow cannot encode.
+    """
+    values = getattr(values, "array", values)  # a pandas Series has one
+    if hasattr(values, "__arrow_array__") and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u"):
+        values = pa.array(values)
+    elif hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
+        values = pa.chunked_array(values)
+        if not pa.types.is_integer(values.type):
+            return None
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        return None
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return None if pa.types.is_floating(values.type) or pa.types.is_nested(values.type) else values
+
+
+def _unmerged(array: Array, values: Any) -> Array:
+    """The array that NumPy made of values; one of objects if NumPy may have made values equal that differ.
+
+    Examples
+    --------
+    >>> mixed, large = [1, "1"], pa.array([2**53 + 1, None])
+    >>> _unmerged(np.asarray(mixed), mixed), _unmerged(np.asarray(large), large)
+    (array([1, '1'], dtype=object), array([9007199254740993, None], dtype=object))
+    """
+    text: Any = {"U": str, "S": bytes}.get(array.dtype.kind)
+    if not text and not (array.dtype == np.float64 and (np.abs(array) >= _WHOLE).any()):
+        return array
+    if hasattr(values, "__array__"):
+        column = as_arrow(values) if array.dtype.kind == "f" else None
+        return array if column is None else np.array(column.to_pylist(), object)
+    objects = np.asarray(values, object)
+    alike = text is not None and all(
+        isinstance(value, text) and "\\x00" not in repr(value) for value in objects.ravel()
+    )
+    return array if alike or objects.shape != array.shape else objects
+
+
+def is_null(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
+    unequal = value.is_nan() if isinstance(value, Decimal) else value != value
+    return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
 
 
 def numbers(values: Any, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:
@@ -104,56 +163,107 @@ def numbers(values: Any, name: str, ndim: int = 1, *, distinct: bool = False) ->
     >>> numbers([1, None], "x")
     array([ 1., nan])
     """
-    given = list(values) if isinstance(values, Iterator) else values
-    array = plain(given, name, ndim)
-    before: Any = None  # the numbers before they were rounded
-    if array.dtype.kind == "O":
-        before, array = _of_objects(array, name)
-    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        before, array = array, array.astype(np.float64)
-    elif array.dtype.kind == "f" and not hasattr(given, "__array__") and np.any(np.abs(array) >= _WHOLE):
-        before = np.asarray(given, object)
-    if array.dtype.kind not in "biuf":
-        msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
-        raise SchemaError(msg)
-    if distinct and before is not None and _count(before) != np.unique(without_nan(array)).size:
-        msg = f"{name} has numbers that differ and are equal as float64; give their ranks, for example"
-        raise SchemaError(msg)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    array, exact = _read(values, name, ndim)
+    if distinct and exact is not None:
+        _refuse_merged(exact, array, name)
+    return array
 
 
-def _of_objects(array: Array, name: str) -> tuple[pa.Array | None, Array]:
-    """Python numbers before they were rounded to float64, or None, and as an array; other objects are unchanged."""
-    try:
-        column = pa.array(array.ravel(), from_pandas=True)
-    except OverflowError as error:
-        msg = f"{name} has integers of more than 64 bits; convert them to floats"
-        raise SchemaError(msg) from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return None, array
-    whole, decimal = pa.types.is_integer(column.type), pa.types.is_decimal(column.type)
-    others = pa.types.is_floating, pa.types.is_boolean, pa.types.is_null
-    if not (whole or decimal or any(test(column.type) for test in others)):
-        return None, array
-    as_they_are = whole and not column.null_count
-    floats = column if as_they_are else column.cast(pa.float64(), safe=False)
-    before = None if as_they_are or not (whole or decimal) else column
-    return before, floats.to_numpy(zero_copy_only=False).reshape(array.shape)
+def joint(**sides: Any) -> list[Array]:
+    """Scores of several arguments as arrays of one type, with NaN for nulls; scores that differ still differ.
 
-
-def _count(values: Any) -> int:
-    """Number of distinct numbers that are not NaN or null, in an Arrow array, or an array of objects or long floats.
+    Raises
+    ------
+    SchemaError
+        If the values are not numbers, or two that differ are equal as float64.
 
     Examples
     --------
-    >>> _count(np.array([2**53 + 1, 2.0**53, 2**53], object)), _count(pa.array([1, 1, None]))
-    (2, 1)
+    >>> joint(scores0=[1, 2], scores1=[0.5])
+    [array([1., 2.]), array([0.5])]
     """
-    if isinstance(values, pa.Array):
-        return int(pc.count_distinct(values).as_py())
-    if values.dtype.kind == "O":
-        return len({number for number in values.ravel().tolist() if number == number})
-    return int(np.unique(without_nan(values)).size)
+    read = [_read(values, name) for name, values in sides.items()]
+    kind = np.result_type(*(array for array, _ in read))
+    arrays = [array.astype(kind, copy=False) for array, _ in read]
+    rounded = kind.kind == "f" and any(
+        array.dtype.kind in "iu" and max(-int(array.min()), int(array.max())) > _WHOLE for array, _ in read
+    )
+    if rounded or any(exact is not None for _, exact in read):
+        listed = [number for array, exact in read for number in (array.tolist() if exact is None else exact)]
+        _refuse_merged(listed, np.concatenate(arrays), " and ".join(sides))
+    return arrays
+
+
+def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
+    """Raise `SchemaError` if numbers that differ are equal in the array; Python compares numbers of all types exactly.
+
+    Examples
+    --------
+    >>> _refuse_merged([2**53 + 1, 2.0**53, Decimal(2**53)], np.array([2.0**53] * 3), "y_score")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.SchemaError: y_score has numbers that differ and are equal as float64; give their ranks, ...
+    """
+    if len({number for number in exact if not is_null(number)}) != np.unique(without_nan(array)).size:
+        msg = f"{name} has numbers that differ and are equal as float64; give their ranks, for example"
+        raise SchemaError(msg)
+
+
+def _read(values: Any, name: str, ndim: int = 1) -> tuple[Array, list[Any] | None]:
+    """Values as an array of numbers, and as a list of exact numbers; None if the array holds them exactly."""
+    array, exact = plain(list(values) if isinstance(values, Iterator) else values, name, ndim), None
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(object)
+    if array.dtype.kind == "O":
+        array, exact = _of_objects(array, name)
+    if array.dtype.kind not in "biuf":
+        msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
+        raise SchemaError(msg)
+    return array.astype(array.dtype.newbyteorder("="), copy=False), exact
+
+
+def _of_objects(array: Array, name: str) -> tuple[Array, list[Any] | None]:
+    """As `_read`, for Python numbers and nulls; other objects are unchanged."""
+    listed = array.ravel().tolist()
+    if not any(issubclass(kind, np.longdouble) for kind in set(map(type, listed))):
+        with suppress(TypeError, ValueError, OverflowError):  # also of Arrow, if it would round a number
+            return _of_arrow(pa.array(listed, from_pandas=True)).reshape(array.shape), None
+    exact = list(map(_exact, listed))
+    if any(number is None and not is_null(value) for number, value in zip(exact, listed, strict=True)):
+        return array, None
+    if any(isinstance(number, int) and not -(2**63) <= number < 2**64 for number in exact):
+        msg = f"{name} has integers of more than 64 bits; convert them to floats"
+        raise SchemaError(msg)
+    return np.array(list(map(_rounded, exact))).reshape(array.shape), exact
+
+
+def _of_arrow(column: pa.Array) -> Array:
+    """A column as NumPy integers or floats; raises `ValueError` if it is not of numbers, or would be rounded."""
+    kind = column.type
+    if pa.types.is_integer(kind) and not column.null_count:
+        whole: Array = column.to_numpy()
+        return whole
+    types = pa.types
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+        raise ValueError(kind)
+    floats: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return floats
+
+
+def _exact(value: Any) -> Any:
+    """A number as one that Python compares exactly with numbers of other types; None for a null or another object."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.longdouble):  # which has no Python type
+        return Fraction(*value.as_integer_ratio()) if np.isfinite(value) else float(value)
+    return value if isinstance(value, int | float | Decimal | Fraction) and not is_null(value) else None
+
+
+def _rounded(number: Any) -> float:
+    """The float nearest to a number; infinite beyond their range, NaN for None."""
+    try:
+        return math.nan if number is None else float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def without_nan(array: Array) -> Array:

@@ -8,12 +8,13 @@ function, by default `num2bool`, says which labels are positive, and there may b
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.arrays.inputs import first, fold, numbers, plain, refuse_nan, same_length, scores, weights
+from streameval.arrays.inputs import first, fold, is_null, numbers, plain, refuse_nan, same_length, scores, weights
 from streameval.errors import DataError, LabelError, NullError, SchemaError
 from streameval.states.labels import is_float
 
@@ -26,7 +27,6 @@ __all__ = [
     "Predicate",
     "checked",
     "cluster_counts",
-    "is_null",
     "labels_by_predicate",
     "labels_by_value",
     "num2bool",
@@ -80,9 +80,7 @@ def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", nd
     array = plain(values, name, ndim)
     refuse_nan(array, name, "drop those points")
     if array.dtype.kind not in "biufUS":
-        if array.dtype.kind in "mM":
-            array = array.astype(f"{array.dtype.kind}8[us]")  # finer units become integers, not dates
-        column = array.ravel().tolist()
+        column = _python(array, name)
         if any(map(is_null, column)):
             msg = f"{name} has a null among its labels; drop those points"
             raise NullError(msg)
@@ -95,7 +93,7 @@ def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     other = next((label for label in column if not isinstance(label, Number)), None)
     if other is not None:
         raise _not_numbers(other, name)
-    found = numbers(array, name, array.ndim)
+    found = numbers(array, name, array.ndim, distinct=True)
     unlike = next((label for label in column if not is_float(label)), None)
     if unlike is not None:
         msg = f"{name} has the label {unlike}, which float64 cannot hold; name the positive one with pos_label"
@@ -103,17 +101,28 @@ def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     return found
 
 
+def _python(array: Array, name: str) -> list[Any]:
+    """Labels as Python objects; dates and times have at most microseconds.
+
+    Raises
+    ------
+    LabelError
+        If times have shares of microseconds, or are too long ago, and so cannot be told apart.
+    """
+    if array.dtype.kind in "mM":
+        given, array = array, array.astype(f"{array.dtype.kind}8[us]")
+        changed = given[~np.isnat(given) & (array.astype(given.dtype) != given)]
+        if changed.size:
+            msg = f"{name} has the time {changed[0]}, which is not a whole number of microseconds; round the times"
+            raise LabelError(msg)
+    return array.ravel().tolist()
+
+
 def _objects(column: list[Any]) -> Array:
     """An object array of shape (n,), also for elements that are sequences."""
     array = np.empty(len(column), dtype=object)
     array[:] = column
     return array
-
-
-def is_null(value: Any) -> bool:
-    """Whether a label is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
-    unequal = value != value
-    return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
 
 
 def _not_numbers(label: Any, name: str) -> LabelError:
@@ -137,7 +146,7 @@ def _above_zero(array: Array, name: str) -> Array:
 
 def _equal(array: Array, pos_label: Any, name: str) -> Array:
     """Which labels equal `pos_label`, as uint8; it must occur unless all labels are equal and of its type."""
-    wanted = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
+    wanted = _as_in(array, pos_label.item() if isinstance(pos_label, np.generic) else pos_label)
     kinds = "U" if isinstance(wanted, str) else "S" if isinstance(wanted, bytes) else "biuf"
     same_kind = array.dtype.kind in f"O{kinds}"
     positive = np.zeros(array.shape, np.uint8)
@@ -149,6 +158,24 @@ def _equal(array: Array, pos_label: Any, name: str) -> Array:
         msg = f"{name} has no label {pos_label!r}; it has {listed}; name one of them with pos_label"
         raise LabelError(msg)
     return positive
+
+
+def _as_in(array: Array, wanted: Any) -> Any:
+    """A number as one that NumPy compares exactly with an array of numbers; a float32 array gets the nearest one.
+
+    Examples
+    --------
+    >>> _as_in(np.array([2**53 + 1]), 2.0**53), _as_in(np.array([2.0**53]), 2**53 + 1)
+    (9007199254740992, None)
+    """
+    if array.dtype.kind in "iu" and isinstance(wanted, float):
+        return int(wanted) if wanted.is_integer() else None
+    if array.dtype.kind == "f" and isinstance(wanted, int):
+        with np.errstate(over="ignore"), suppress(OverflowError):
+            nearest = array.dtype.type(wanted)
+            return nearest if int(nearest) == wanted else None
+        return None
+    return wanted
 
 
 def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:

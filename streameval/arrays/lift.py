@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streameval.arrays.contingency.inputs import encoded, listed
-from streameval.arrays.inputs import numbers, same_length
-from streameval.arrays.labels import cluster_counts, is_null, labels_by_predicate, num2bool
+from streameval.arrays.inputs import is_null, numbers, same_length
+from streameval.arrays.labels import cluster_counts, labels_by_predicate, num2bool
 from streameval.errors import DataError, MissingInputError, NullError, OptionError
 from streameval.metrics.clusters.lift import aul
 from streameval.plots import plot_lift

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.arrays.curves import auc, roc_points, steps
-from streameval.arrays.inputs import fold, numbers, without_nan
+from streameval.arrays.inputs import fold, joint, without_nan
 from streameval.arrays.labels import checked, num2bool, points
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
@@ -256,7 +256,7 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
     >>> dist_auc([10, 20, 30, float("nan")], [float("nan"), 40, 50, 60])
     0.875
     """
-    sides = [numbers(side, name, distinct=True) for side, name in ((scores0, "scores0"), (scores1, "scores1"))]
+    sides = joint(scores0=scores0, scores1=scores1)
     known = [without_nan(side) for side in sides]
     if not all(side.size for side in known):
         return 0.5

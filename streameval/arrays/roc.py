@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.arrays.curves import auc, roc_points
-from streameval.arrays.inputs import fold, numbers, plain, same_length, scores, without_nan
+from streameval.arrays.inputs import fold, joint, numbers, plain, same_length, scores, without_nan
 from streameval.arrays.labels import cluster_counts, labels_by_predicate, num2bool
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.ranking import MaxInformedness, RocAuc
@@ -116,10 +116,7 @@ class RocCurve:
         >>> RocCurve.from_scores([0.1, 0.4], [0.35, 0.8, float("nan")]).auc_score()
         0.75
         """
-        sides = [
-            without_nan(numbers(side, name, distinct=True))
-            for side, name in ((scores_neg, "scores_neg"), (scores_pos, "scores_pos"))
-        ]
+        sides = [without_nan(side) for side in joint(scores_neg=scores_neg, scores_pos=scores_pos)]
         score = np.concatenate(sides)
         plain(score, "scores_neg and scores_pos without NaN")
         return cls._of(fold(np.repeat([0, 1], [side.size for side in sides]).astype(np.uint8), score))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streameval.arrays.inputs import unmasked
+from streameval.arrays.inputs import as_arrow, unmasked
 from streameval.errors import DataError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
     >>> encoded([0.0, -0.0, 1.0])[0].tolist(), encoded([2**63, "a", 2**63])
     ([0, 0, 1], (array([0, 1, 0]), [9223372036854775808, 'a']))
     """
-    arrow = _as_arrow(labels)
+    arrow = as_arrow(labels)
     array = _as_array(labels) if arrow is None else arrow
     if array is not None:
         with suppress(UnicodeError):  # a lone surrogate is valid in a Python string, but not in UTF-8
@@ -87,28 +87,6 @@ def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
 def _numbered(labels: Any) -> tuple[Codes, list[Any]]:
     codes, distinct = encoded(labels)
     return codes, distinct if isinstance(distinct, list) else distinct.to_pylist()
-
-
-def _as_arrow(labels: Any) -> pa.Array | None:
-    """Labels from an Arrow array, or nullable integers of pandas or polars, which NumPy might convert to floats.
-
-    None for all other labels; also for floats, because Arrow distinguishes -0.0 from 0.0, and for nested types, which
-    Arrow cannot encode.
-    """
-    values = getattr(labels, "array", labels)  # a pandas Series has one
-    if hasattr(values, "__arrow_array__") and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u"):
-        values = pa.array(values)
-    elif hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
-        values = pa.chunked_array(values)
-        if not pa.types.is_integer(values.type):
-            return None
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if not isinstance(values, pa.Array):
-        return None
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return None if pa.types.is_floating(values.type) or pa.types.is_nested(values.type) else values
 
 
 def _as_array(labels: Any) -> NDArray[Any] | None:
@@ -142,13 +120,12 @@ def listed(values: Any, name: str) -> Any:
     """Values as a sequence with a length; a string becomes a list of its characters."""
     values = unmasked(values)
     if hasattr(values, "__array__") and not hasattr(values, "__len__"):
-        return np.asarray(values)
-    if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
-        return values
-    if not isinstance(values, Iterable):
+        values = np.asarray(values)
+    if getattr(values, "ndim", 1) == 0 or not (hasattr(values, "__array__") or isinstance(values, Iterable)):
         msg = f"{name} is {values!r}; give a sequence"
         raise DataError(msg)
-    return list(values)
+    has_length = hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes))
+    return values if has_length else list(values)
 
 
 def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
