@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ __all__ = [
     "shell",
     "size",
     "text_of_bytes",
+    "unescaped",
     "unknown_column",
     "visible",
     "visible_lines",
@@ -131,6 +133,15 @@ def text_of_bytes(raw: bytes) -> str:
     café \xff
     """
     return raw.decode("utf-8", "backslashreplace")
+
+
+def unescaped(text: str) -> str:
+    r"""A text with its ``%`` escapes decoded; bytes that are not UTF-8 become lone surrogates, which differ.
+
+    >>> unescaped("caf%C3%A9"), unescaped("%FE") == unescaped("%FF")
+    ('café', False)
+    """
+    return unquote(text, errors="surrogateescape")
 
 
 def visible(text: str) -> str:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval.budget import room_for
 from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_bytes, text_rows
 from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
+from streameval.scan.decimals import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
@@ -300,7 +300,7 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
     if array.null_count:
         msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
         raise WeightError(msg)
-    values: Array = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = nearest_floats(array)
     if values.size and not (values.min() >= 0.0 and values.max() <= HEAVIEST):
         bad = values[~((values >= 0.0) & (values <= HEAVIEST))][0]
         remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"

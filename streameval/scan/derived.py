@@ -157,14 +157,13 @@ def _last_edge(text: str) -> float:
 
 def _reached(array: pa.Array, edge: str) -> pa.Array:
     """Whether each number is at least `edge`; exact for integers of any size and decimals."""
-    number: Any = _number(edge)
     if types.is_floating(array.type):
         return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))
     if types.is_decimal(array.type):
         up = decimals_around(Decimal(edge), array.type)[1]
         return pc.is_in(array, value_set=array.slice(0, 0)) if up is None else pc.greater_equal(array, up)
     limits = np.iinfo(array.type.to_pandas_dtype())
-    least = math.ceil(number)
+    least = math.ceil(Decimal(edge))
     if not limits.min <= least <= limits.max:
         return pc.is_in(array, value_set=array.slice(0, 0)) if least > 0 else array.is_valid()
     return pc.greater_equal(array, pa.scalar(least, array.type))

@@ -45,9 +45,13 @@ class Constant:
     typed: bool = True
     fallback: bool = False
 
+    def scalar(self, kind: pa.DataType) -> pa.Scalar:
+        """The value, cast to `kind`; raises `UnicodeEncodeError` for a key that is not UTF-8."""
+        return pa.scalar(self.value, self.kind).cast(kind)
+
     def array(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The column of `rows` rows, cast to `kind`."""
-        return pa.repeat(pa.scalar(self.value, self.kind).cast(kind), rows)
+        return pa.repeat(self.scalar(kind), rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import dataset
 
 from streameval import Store, evaluate, scan
-from streameval.errors import OptionError, SchemaError
+from streameval.errors import CorruptFileError, OptionError, SchemaError
 from streameval.scan.marked_keys import is_integer_key, mark
 
 if TYPE_CHECKING:
@@ -200,3 +200,12 @@ def test_parts_of_a_key_of_dates(tmp_path: Path) -> None:
     tree(tmp_path / "nights", "night", ["unknown"])
     with pytest.raises(SchemaError, match="column 'night' has type string"):
         evaluate(data, score="score", by="week(night)")
+
+
+@pytest.mark.parametrize("asked", [{"by": "kind"}, {"where": "kind = 'a'"}, {"by": "kind", "where": "kind <> 'a'"}])
+def test_keys_that_are_not_utf8_never_become_one(tmp_path: Path, asked: dict[str, str]) -> None:
+    """The replacement character stood for any byte; a run that does not read the key needs no other name."""
+    data = tree(tmp_path, "kind", ["%FF", "%FE"])
+    assert evaluate(data, score="score", metrics="roc_auc").rows == 20
+    with pytest.raises(CorruptFileError, match=r"kind=%FE/part.parquet: .* its name is not UTF-8; rename it"):
+        evaluate(data, score="score", **asked)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
 from streameval.errors import DataError, SchemaError
 from streameval.scan.pieces import Constant
+from streameval.wording import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,8 +99,8 @@ class File:
         constants = dict(self.constants)
         for parent in self.origin.split("/")[:-1]:
             key, given, value = parent.partition("=")
-            if given and (key := unquote(key)) not in constants:
-                text = None if value == HIVE_NULL else unquote(value)
+            if given and (key := unescaped(key)) not in constants:
+                text = None if value == HIVE_NULL else unescaped(value)
                 found = hive.setdefault(key, Constant(text, pa.string(), typed=False, fallback=True))
                 if found.value != text:
                     both = f"the path gives the key {key!r} two values, {found.value} and {text}"

@@ -15,7 +15,6 @@ import re
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
 from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
+from streameval.wording import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -150,7 +150,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     for row in actions.to_pylist():
         values = row.get("partition") or {}
         constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
-        path = unquote(row["path"])
+        path = unescaped(row["path"])
         if "://" in path or path.startswith("/"):
             msg = (
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
@@ -186,7 +186,7 @@ def as_uri(table: Any) -> tuple[str, int] | None:
         return None
     text = table.table_uri.rstrip("/")
     if text.startswith("file://"):
-        return unquote(text.removeprefix("file://")), table.version()
+        return unescaped(text.removeprefix("file://")), table.version()
     options = table._storage_options or {}  # noqa: SLF001 - no other way to its credentials
     carried = {key: value for key, value in options.items() if key.upper() in URI_OPTIONS}
     uri = Uri.parse(text)

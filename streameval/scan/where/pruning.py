@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import DataError, MissingInputError
-from streameval.scan.messages import READ_ERRORS
+from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.wording import plural
 
@@ -109,7 +109,10 @@ def _keys(piece: Piece, test: Test) -> pc.Expression | None:
     known = []
     for name, constant in piece.constants:
         if name in test.schema.names:
-            value = pa.scalar(constant.value, constant.kind).cast(test.schema.field(name).type)
+            try:
+                value = constant.scalar(test.schema.field(name).type)
+            except UnicodeEncodeError as error:
+                raise unreadable(piece.name, error) from error
             known.append(pc.field(name) == value if value.is_valid else pc.field(name).is_null())
     return reduce(lambda one, other: one & other, known) if known else None
 

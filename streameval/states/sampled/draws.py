@@ -23,6 +23,7 @@ from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
+from streameval.scan.decimals import quotients
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 
@@ -109,7 +110,7 @@ class Draws:
             array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
             weight = None if weight is None else weight[valid]
         values = numbers(array, self.spec.type)
-        values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
+        values = read_only(quotients(values, int(self.spec.type[1:])) if self.spec.type[0] == "d" else values)
         label = read_only(label)
         nan += _nan_rows(values, label)
         places = np.arange(label.size) if kept is None and weight is not None else kept

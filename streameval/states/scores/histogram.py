@@ -31,6 +31,7 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import align
+from streameval.scan.decimals import quotients
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
@@ -132,8 +133,7 @@ class _HistogramBuilder:
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
         values = numbers(array, self.spec.type)
-        unit = 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else 1.0
-        values = read_only(values / unit if self.spec.type[0] == "d" else values)
+        values = read_only(quotients(values, int(self.spec.type[1:])) if self.spec.type[0] == "d" else values)
         label = read_only(label)
         self._rows += len(values)
         tables = self._packed, self._only

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval.errors import SchemaError
 from streameval.kernels.keys import decode_floats
+from streameval.scan.decimals import quotients
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -83,8 +84,7 @@ def floats(values: Array, kind: str) -> Array:
     (array([1.25]), array([1., 2.]))
     """
     if kind[0] == "d":
-        found: Array = values / 10.0 ** int(kind[1:])
-        return found
+        return quotients(values, int(kind[1:]))
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
@@ -165,8 +165,8 @@ def decode(keys: Array, kind: str) -> Array:
         return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
     if kind == "u8":
         return (~keys).astype(np.float64)
-    values = (~keys ^ SIGN).view(np.int64).astype(np.float64)
-    return values / 10.0 ** int(kind[1:]) if kind[0] == "d" else values
+    values = (~keys ^ SIGN).view(np.int64)
+    return quotients(values, int(kind[1:])) if kind[0] == "d" else values.astype(np.float64)
 
 
 def rank_keys(values: Array, kind: str) -> Array:

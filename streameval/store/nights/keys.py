@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from streameval.errors import OptionError
+from streameval.wording import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ def keys_of(partition: str) -> dict[str, str]:
     ({'region': 'eu', 'night': '2026-01-15'}, {})
     """
     parts = (part.partition("=") for part in partition.split("/"))
-    return {name: unquote(value) for name, equals, value in parts if equals}
+    return {name: unescaped(value) for name, equals, value in parts if equals}
 
 
 def by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
