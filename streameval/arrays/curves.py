@@ -183,7 +183,7 @@ def auc(x: Any, y: Any) -> float:
     >>> auc([0, 0.5, 1], [0, 1, 1])
     0.75
     """
-    xs, ys = (_coordinates(values, name) for values, name in ((x, "x"), (y, "y")))
+    (xs, x_unit), (ys, y_unit) = (_coordinates(values, name) for values, name in ((x, "x"), (y, "y")))
     same_length(xs.size, "x", y=ys)
     widths = np.diff(xs)
     if not widths.size:
@@ -195,13 +195,24 @@ def auc(x: Any, y: Any) -> float:
     if np.isnan(xs).any() or np.isnan(ys).any():
         return math.nan
     area = math.fsum(widths * (ys[1:] + ys[:-1])) / 2
-    return -area if (widths < 0).any() else area
+    try:
+        return math.ldexp(-area if (widths < 0).any() else area, x_unit + y_unit)
+    except OverflowError:
+        msg = "the area under y over x exceeds the largest float; scale the coordinates"
+        raise DataError(msg) from None
 
 
-def _coordinates(values: Any, name: str) -> Array:
-    """Coordinates as a float64 array; raises `DataError` for infinities, while NaN is allowed."""
+def _coordinates(values: Any, name: str) -> tuple[Array, int]:
+    """Coordinates as a float64 array of at most one half, and the exponent of the power of two that they are scaled by.
+
+    Raises
+    ------
+    DataError
+        For infinities; NaN is allowed.
+    """
     array = numbers(values, name).astype(np.float64)
     if np.isinf(array).any():
         msg = f"{name} has an infinite coordinate; an area needs finite ones"
         raise DataError(msg)
-    return array
+    unit = math.frexp(float(np.abs(array).max()))[1] + 1
+    return np.ldexp(array, -unit), unit

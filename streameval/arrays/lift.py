@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"]
 
+_MOST = 1e90  # of a count given as a float
+
 
 class LiftCurve:
     """The lift curve of a clustering.
@@ -198,6 +200,10 @@ def _counts(values: Any, name: str) -> Array:
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
         msg = f"{name} has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0"
+        raise DataError(msg)
+    wrong = np.flatnonzero((array > _MOST) | ((array > 0) & (array < 1 / _MOST)))
+    if wrong.size:
+        msg = f"{name} has {array[wrong[0]]} at position {wrong[0]}, whose products leave float64; scale the counts"
         raise DataError(msg)
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 

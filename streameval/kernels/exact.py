@@ -10,6 +10,8 @@ https://doi.org/10.1007/BF01397083.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
@@ -27,6 +29,7 @@ __all__ = [
     "joined_halves",
     "multiply_add",
     "multiply_pairs",
+    "quotients",
     "two_product",
     "two_sum",
 ]
@@ -36,6 +39,7 @@ Pair = tuple[float, float]
 HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³
 
 _SPLIT = 134217729.0  # 2^27 + 1
+_WHOLE = 1 << 53  # all smaller integers are floats
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
@@ -164,3 +168,33 @@ def joined_halves(sums: tuple[int, int]) -> int:
     5
     """
     return (int(sums[0]) << 32) + int(sums[1])
+
+
+def quotients(values: np.ndarray, scale: int) -> np.ndarray:
+    """The floats nearest to ``values / 10**scale``, for an int64 array and a scale of at most 18.
+
+    Up to 2**53, one division rounds once. Beyond, its remainder, which is exact in two floats (Dekker's product, 1971),
+    gives what is missing.
+
+    Examples
+    --------
+    >>> quotients(np.array([3, 12345678901234567]), 18)
+    array([3.00000000e-18, 1.23456789e-02])
+    """
+    unit = 10.0**scale
+    found: np.ndarray = values / unit
+    large = np.flatnonzero((values > _WHOLE) | (values < -_WHOLE))
+    if large.size and scale:
+        quotient, exact = found[large], values[large]
+        product = quotient * unit
+        (one, one_rest), (two, two_rest) = _halves(quotient), _halves(unit)
+        error = ((one * two - product) + one * two_rest + one_rest * two) + one_rest * two_rest
+        found[large] = quotient + ((exact - product.astype(np.int64)) - error) / unit
+    return found
+
+
+def _halves(values: Any) -> tuple[Any, Any]:
+    """The upper 26 bits of floats, and the others."""
+    scaled = values * _SPLIT
+    upper = scaled - (scaled - values)
+    return upper, values - upper

@@ -8,17 +8,14 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["decimals_around", "nearest_floats", "quotients"]
+__all__ = ["decimals_around", "nearest_floats"]
 
 _EXACT = Context(prec=400)  # more digits than any decimal type has
-_WHOLE = 1 << 53  # all smaller integers are floats
-_SPLIT = 2.0**27 + 1
 
 
 def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[Any, Any]:
@@ -54,33 +51,3 @@ def nearest_floats(array: pa.Array) -> Array:
         array = array.cast(pa.string())
     found: Array = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return found
-
-
-def quotients(values: Array, scale: int) -> Array:
-    """The floats nearest to ``values / 10**scale``, for an int64 array and a scale of at most 18.
-
-    Up to 2**53, one division rounds once. Beyond, its remainder, which is exact in two floats (Dekker's product, 1971),
-    gives what is missing.
-
-    Examples
-    --------
-    >>> quotients(np.array([3, 12345678901234567]), 18)
-    array([3.00000000e-18, 1.23456789e-02])
-    """
-    unit = 10.0**scale
-    found = values / unit
-    large = np.flatnonzero((values > _WHOLE) | (values < -_WHOLE))
-    if large.size and scale:
-        quotient, exact = found[large], values[large]
-        product = quotient * unit
-        (one, one_rest), (two, two_rest) = _halves(quotient), _halves(unit)
-        error = ((one * two - product) + one * two_rest + one_rest * two) + one_rest * two_rest
-        found[large] = quotient + ((exact - product.astype(np.int64)) - error) / unit
-    return found
-
-
-def _halves(values: Any) -> tuple[Any, Any]:
-    """The upper 26 bits of floats, and the others."""
-    scaled = values * _SPLIT
-    upper = scaled - (scaled - values)
-    return upper, values - upper

@@ -37,6 +37,7 @@ __all__ = [
 
 Codes = NDArray[np.int64]
 _EXACT = 2**53
+_MOST = 1e75  # of counts that are computed as floats, which products of four do not leave; others become fractions
 _FLOATS = (float, np.floating)
 
 
@@ -187,7 +188,9 @@ def checked_counts(counts: Any) -> NDArray[Any]:
     if array.dtype.kind == "b" or array.size == 0:
         array = array.astype(np.int64)
     rounded = array.dtype.kind == "f" and array.ndim == 1 and not hasattr(counts, "__array__")
-    if array.dtype.kind not in "iuf" or (rounded and any(isinstance(n, Integral) and int(n) > _EXACT for n in counts)):
+    extreme = array.dtype.kind == "f" and ((array > _MOST) | ((array > 0) & (array < 1 / _MOST))).any()
+    mixed = rounded and any(isinstance(n, Integral) and int(n) > _EXACT for n in counts)
+    if array.dtype.kind not in "iuf" or extreme or mixed:
         return _checked_objects(list(counts))
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:

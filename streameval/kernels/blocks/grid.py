@@ -94,7 +94,8 @@ def scores_of(codes: np.ndarray) -> np.ndarray:
     rest = np.maximum(_HALF + _HALF - np.minimum(offset, upper), _LEAST).view(np.float64)
     mirrored = np.where(rest == _LEAST.view(np.float64), 1.0, 1.0 - rest)
     found: np.ndarray = np.where(offset < _HALF, offset.view(np.float64), np.where(offset > upper, above, mirrored))
-    return np.where(codes < _MIDDLE, (~(codes << _ONE_BIT)).view(np.float64), found)
+    below = ~(codes << _ONE_BIT | np.uint64(1))  # of -∞, the other number of its code is NaN
+    return np.where(codes < _MIDDLE, below.view(np.float64), found)
 
 
 @inlined

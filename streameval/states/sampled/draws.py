@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.exact import quotients
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
-from streameval.scan.decimals import quotients
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 

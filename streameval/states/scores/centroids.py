@@ -171,7 +171,7 @@ class Distribution:
         if not self.count:
             return np.full(share.shape, np.nan)
         rank = share * self.count - self.below
-        found = np.interp(rank, self.ranks, self.points) if self.mean.size else np.where(rank < 0, -np.inf, np.inf)
+        found = _between(rank, self.ranks, self.points) if self.mean.size else np.where(rank < 0, -np.inf, np.inf)
         outside = rank < 0, (rank > self.finite) & (self.above > 0)
         return np.where(outside[0], -np.inf, np.where(outside[1], np.inf, found))
 
@@ -186,6 +186,24 @@ class Distribution:
 
     def _finite_below(self, value: Array) -> Array:
         """Estimated count of finite numbers below each value, plus half of those equal to it."""
-        between = np.interp(value, self.points, self.ranks, 0.0, self.finite)
+        between = _between(value, self.points, self.ranks)
+        between = np.where(value < self.points[0], 0.0, np.where(value > self.points[-1], self.finite, between))
         first, last = (np.searchsorted(self.mean, value, side) for side in ("left", "right"))
         return np.where(first < last, (self.ends[first] + self.ends[last]) / 2, between)
+
+
+def _between(x: Array, nodes: Array, values: Array) -> Array:
+    """Linear interpolation as by `numpy.interp`, between any finite floats: no difference or slope overflows."""
+    if nodes.size < 2:
+        return np.interp(x, nodes, values)
+    at = np.clip(np.searchsorted(nodes, x, "right") - 1, 0, nodes.size - 2)
+    left, right = nodes[at], nodes[at + 1]
+    unit = -np.frexp(np.maximum(np.abs(left), np.abs(right)))[1] - 1  # scales both to at most one half
+    start, end = np.ldexp(left, unit), np.ldexp(right, unit)
+    way = np.ldexp(np.clip(x, left, right), unit) - start
+    share = np.divide(way, end - start, out=np.ones(way.shape), where=end > start)
+    low, high = values[at], values[at + 1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        span = high - low
+        found: Array = np.where(np.isfinite(span), low + span * share, low * (1.0 - share) + high * share)
+    return np.clip(found, low, high)

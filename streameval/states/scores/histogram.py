@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from streameval.kernels.exact import quotients
 from streameval.kernels.histogram import (
     BINS,
     EMPTY,
@@ -31,7 +32,6 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import align
-from streameval.scan.decimals import quotients
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import SchemaError
+from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
-from streameval.scan.decimals import quotients
 
 if TYPE_CHECKING:
     from streameval.typing import Array
