@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+import pyarrow as pa
+
+from streameval.errors import OptionError, SchemaError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
+from streameval.scan.widen import plain
 from streameval.states.grouped import By, GroupedSpec, JointSpec
 from streameval.states.grouped.joint import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.engine import Engine
@@ -101,6 +102,8 @@ class Slicing:
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
+        for column in self.columns:
+            _refuse_unknown_zone(schema.field(column), name)
         for each in self.derived:
             each.check(schema.field(each.column), name)
 
@@ -134,6 +137,21 @@ class Slicing:
             held = self._held(states, specs[0], key)
             key.check(held.count(key), partial(_names, held, key))
         return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
+
+
+def _refuse_unknown_zone(field: pa.Field, name: str) -> None:
+    """Raise `SchemaError` for times of a zone that Arrow cannot find; `name` is the file that the error names."""
+    kind = plain(field.type)
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return
+    try:
+        pa.array([0], pa.int64()).cast(kind).cast(pa.string())
+    except pa.ArrowInvalid:
+        remedy = "write the times in UTC, or install the zone (tzdata)"
+        msg = (
+            f"{name}: column {field.name!r} is in the time zone {kind.tz!r}, which this machine does not know; {remedy}"
+        )
+        raise SchemaError(msg) from None
 
 
 def _names(held: Any, key: By) -> tuple[bytes, ...]:
