@@ -27,7 +27,7 @@ from streameval import scan
 from streameval.accumulator.options import RUN_OPTIONS, check_names
 from streameval.accumulator.saved import read_index, read_schema, read_states, write
 from streameval.budget import Budget
-from streameval.engine.fold import Folded, Plan, batch_rows, hand_over, label_reader, prepared, raw_batches
+from streameval.engine.fold import Folded, Plan, batch_rows, filtered, hand_over, label_reader, prepared, raw_batches
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import (
     FormatError,
@@ -154,8 +154,8 @@ class Accumulator:
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
         ready = [
             each
-            for piece, row, raw in raw_batches(found.pieces, plan.schema, rows)
-            for each in prepared(piece, self._rows + row, raw, plan, reader)
+            for piece, row, raw, kept in filtered(raw_batches(found.pieces, plan.schema, rows), plan.where)
+            for each in prepared(piece, self._rows + row, raw, kept, plan, reader)
         ]
         labels = None if reader is None else reader.state()
         if labels is not None:

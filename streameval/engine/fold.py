@@ -22,6 +22,8 @@ from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_
 from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.scan.decimals import nearest_floats
+from streameval.scan.parquet.pages import TEXT_BYTES
+from streameval.scan.where.condition import SMALL_ROWS
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
@@ -40,6 +42,7 @@ __all__ = [
     "Plan",
     "batch_rows",
     "builder_bytes",
+    "filtered",
     "fold",
     "hand_over",
     "label_reader",
@@ -167,10 +170,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     unreported = sum(piece.rows for piece in pieces if piece.estimated)  # progress adds up to the estimated rows
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
-            for piece, row, batch in raw_batches(
-                pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces)
-            ):
-                for rows_ready in prepared(piece, row, batch, plan, reader):
+            raw = raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces))
+            for piece, row, batch, kept in filtered(raw, plan.where):
+                for rows_ready in prepared(piece, row, batch, kept, plan, reader):
                     hand_over(rows_ready, builders)
                 budget.relieve()
                 reported = min(batch.num_rows, unreported) if piece.estimated else batch.num_rows
@@ -201,6 +203,34 @@ def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterat
         for batch in read(piece, schema, rows):
             yield piece, row, batch
             row += batch.num_rows
+
+
+def filtered(
+    raw: Iterable[tuple[Piece, int, pa.RecordBatch]], where: Test | None
+) -> Iterator[tuple[Piece, int, pa.RecordBatch, Array | None]]:
+    """Add to every batch the rows that meet the filter, as indices; None without a filter.
+
+    Small batches are tested together, which takes less time for many small files.
+    """
+    if where is None:
+        yield from ((*given, None) for given in raw)
+        return
+    small: list[tuple[Piece, int, pa.RecordBatch]] = []
+    rows = nbytes = 0
+    for given in raw:
+        small.append(given)
+        rows, nbytes = rows + given[2].num_rows, nbytes + given[2].nbytes
+        if rows >= SMALL_ROWS or nbytes >= TEXT_BYTES:
+            yield from _tested(small, where)
+            small, rows, nbytes = [], 0, 0
+    yield from _tested(small, where)
+
+
+def _tested(
+    several: Sequence[tuple[Piece, int, pa.RecordBatch]], where: Test
+) -> Iterator[tuple[Piece, int, pa.RecordBatch, Array]]:
+    kept = where.kept_of_each([batch for _, _, batch in several], [piece.name for piece, _, _ in several])
+    yield from ((*given, np.flatnonzero(rows)) for given, rows in zip(several, kept, strict=True))
 
 
 def batch_rows(schema: pa.Schema, capacity: int, budget: Budget, pieces: Sequence[Piece] = ()) -> int:
@@ -241,14 +271,14 @@ def _width(kind: pa.DataType) -> int:
         return 64
 
 
-def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
-    """Decode labels and weights, and drop rows that are filtered out or incomplete.
+def prepared(
+    piece: Piece, row: int, batch: pa.RecordBatch, kept: Array | None, plan: Plan, reader: LabelReader | None
+) -> Iterator[Batch]:
+    """Decode labels and weights, and drop rows that are filtered out or incomplete; `kept` are those of the filter.
 
     Yields the batch, or nothing if no row is left.
     """
-    kept = None
-    if plan.where is not None:
-        kept = np.flatnonzero(plan.where.kept(batch, piece.name))
+    if kept is not None:
         batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:

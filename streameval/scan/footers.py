@@ -171,11 +171,13 @@ def _pieces(
 def _combined(groups: Iterable[Group]) -> Iterator[list[Group]]:
     """Combine neighbouring row groups while they have at most `GATHER_ROWS` rows together."""
     run: list[Group] = []
+    rows = 0
     for group in groups:
         adjoins = run and run[-1].row + run[-1].rows == group.row
-        if run and not (adjoins and sum(member.rows for member in run) + group.rows <= GATHER_ROWS):
+        if run and not (adjoins and rows + group.rows <= GATHER_ROWS):
             yield run
-            run = []
+            run, rows = [], 0
         run.append(group)
+        rows += group.rows
     if run:
         yield run

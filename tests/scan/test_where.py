@@ -6,6 +6,7 @@ import datetime as dt
 import operator
 import pickle
 import sqlite3
+from decimal import Decimal
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -328,6 +329,62 @@ def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
         left = prune(found, Where.of("score > 25").bound(found.schema))[0]
         with pytest.raises(CorruptFileError, match=r"part\.parquet"):
             list(scan.read(left.pieces[0], left.schema))
+
+
+LOOKED_UP: list[tuple[pa.DataType, list[Any], list[str]]] = [
+    (pa.float64(), [0.0, -0.0, float("nan"), None, 5.0], ["0", "5"]),
+    (pa.float32(), [0.0, -0.0, 0.1, None], ["-0.0", "0.1"]),
+    (pa.float16(), [np.float16(0), np.float16(-0.0), np.float16(0.5)], ["0", "0.5"]),
+    (pa.int64(), [2**53, 2**53 + 1, None], ["9007199254740993", "9007199254740992.5"]),
+    (pa.uint64(), [2**64 - 1, 0], ["18446744073709551615", "-1"]),
+    (pa.decimal128(5, 2), [Decimal("1.10"), Decimal("2.00"), None], ["1.1", "1.101"]),
+    (pa.decimal256(60, 2), [Decimal("1.10"), None], ["1.1"]),
+    (pa.bool_(), [True, False, None], ["TRUE"]),
+    (pa.date32(), [dt.date(2026, 1, 1), None], ["'2026-01-01'"]),
+    (pa.timestamp("ms", "UTC"), [0, 1, None], ["'1970-01-01T00:00:00Z'"]),
+    (pa.time32("s"), [3600, None], ["'01:00:00'"]),
+    (pa.binary(), [b"a", b"b", None], ["'a'"]),
+    (pa.binary(1), [b"a", b"b", None], ["'a'"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "listed"), LOOKED_UP, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("coded", [False, True])
+def test_values_are_looked_up_as_they_are_compared(
+    kind: pa.DataType, values: list[Any], listed: list[str], *, coded: bool
+) -> None:
+    """IN, and = joined by OR, are what = says of each value: −0.0 equals 0, NaN nothing, a null is nowhere."""
+    column = pa.array(values, kind)
+    if coded and not pa.types.is_float16(kind):
+        column = column.dictionary_encode()
+    batch = pa.record_batch([column], ["x"])
+
+    def rows(where: str) -> list[bool]:
+        return list(Where.of(where).bound(batch.schema).kept(batch))
+
+    among = np.any([rows(f"x = {value}") for value in listed], axis=0)
+    texts, equal = ", ".join(listed), " OR ".join(f"x = {value}" for value in listed)
+    for word, due in (("", among), ("NOT ", ~among & column.is_valid().to_numpy(zero_copy_only=False))):
+        for where in (f"x {word}IN ({texts})", f"x {word}IN ({', '.join([texts] * 70)})", f"{word}({equal})"):
+            assert rows(where) == due.tolist(), where
+
+
+def test_a_key_of_integers_is_compared_with_numbers_and_texts_in_one_condition(tmp_path: Path) -> None:
+    """Each as it is without the other."""
+    for hour in (5, 10, 12):
+        (tmp_path / f"hour={hour}").mkdir()
+        pq.write_table(pa.table({"label": [0, 1], "score": [0.1, 0.2]}), tmp_path / f"hour={hour}" / "part.parquet")
+    assert evaluate(tmp_path, score="score", where="hour = 5 OR hour = '10' OR hour = 5.5").rows == 4
+
+
+def test_long_conditions_are_no_deeper_than_short_ones(tmp_path: Path) -> None:
+    """3,000 conditions: neither Python nor Arrow recurses over a chain; small files are tested together."""
+    for part in range(6):
+        data = {"label": [0, 1], "x": [part, part + 100], "s": pa.array([str(part)] * 2).dictionary_encode()}
+        pq.write_table(pa.table(data), tmp_path / f"{part}.parquet")
+    ranges = " OR ".join(f"(x > {7 * i} AND x < {7 * i + 3})" for i in range(1500))
+    assert evaluate(tmp_path, score="x", where=ranges).rows == 3  # 1, 2 and 100
+    assert evaluate(tmp_path, score="x", where=" OR ".join(f"s = '{i}'" for i in range(3, 3000))).rows == 6
 
 
 @pytest.mark.parametrize("name", ["i", "f", "s"])

@@ -197,31 +197,38 @@ def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     tuple of Piece
         The same rows in the same order, in as few pieces as possible. Only row groups can be joined.
     """
-    joined: list[Piece] = []
+    runs: list[list[Piece]] = []
     for piece in pieces:
-        both = _concatenated(joined[-1], piece) if joined else None
-        joined[-1:] = [both] if both else [*joined[-1:], piece]
-    return tuple(joined)
+        if runs and _adjoins(runs[-1][-1], piece):
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return tuple(run[0] if len(run) == 1 else _concatenated(run) for run in runs)
 
 
-def _concatenated(a: Piece, b: Piece) -> Piece | None:
-    """The rows of `a`, then those of `b`, if `b` starts in the same file at the row where `a` ends."""
+def _adjoins(a: Piece, b: Piece) -> bool:
+    """Whether `b` has row groups of the same file as `a`, from the row on at which `a` ends."""
     one, two = a.source, b.source
     if not (isinstance(one, RowGroups) and isinstance(two, RowGroups)):
-        return None
+        return False
     same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
-    if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
-        return None
+    return bool(same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem)
+
+
+def _concatenated(run: Sequence[Piece]) -> Piece:
+    """The rows of adjoining pieces, in order."""
+    sources = [piece.source for piece in run if isinstance(piece.source, RowGroups)]
     source = replace(
-        one,
-        groups=one.groups + two.groups,
-        sizes=one.sizes + two.sizes,
-        encoded=one.encoded & two.encoded,
-        row_text=max(one.row_text, two.row_text),
-        dictionaries=max(one.dictionaries, two.dictionaries),
-        plain=one.plain | two.plain,
+        sources[0],
+        groups=tuple(group for source in sources for group in source.groups),
+        sizes=tuple(size for source in sources for size in source.sizes),
+        encoded=frozenset.intersection(*(source.encoded for source in sources)),
+        row_text=max(source.row_text for source in sources),
+        dictionaries=max(source.dictionaries for source in sources),
+        plain=frozenset[int]().union(*(source.plain for source in sources)),
     )
-    return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
+    rows, nbytes = sum(piece.rows for piece in run), sum(piece.nbytes for piece in run)
+    return replace(run[0], rows=rows, nbytes=nbytes, source=source)
 
 
 def row_groups(piece: Piece) -> Iterator[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ from pyarrow import types
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.messages import reason
 from streameval.scan.parquet.pages import decodable_rows
-from streameval.scan.where.expressions import expression_columns
+from streameval.scan.where.expressions import evaluated, expression_columns
 from streameval.scan.where.sql import column_names, parsed
-from streameval.scan.where.translation import decides_by_nan, translated
+from streameval.scan.where.translation import translated
 from streameval.scan.widen import occurring
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Test", "Where"]
+__all__ = ["SMALL_ROWS", "Test", "Where"]
+
+SMALL_ROWS = 1 << 14  # rows below which batches are tested together
 
 
 @dataclass(frozen=True)
@@ -82,18 +85,17 @@ class Where:
     def _bound(self, schema: pa.Schema) -> Test:
         fields = map(schema.field, self.columns)
         schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
-        if isinstance(self._tree, pc.Expression):
-            blind = any(types.is_floating(kind) for kind in schema.types)
-            test = Test(self.text, self._tree, schema, not blind)
-        else:
-            expression = translated(self._tree, schema)
-            test = Test(self.text, expression, schema, not decides_by_nan(self._tree, schema))
+        given = isinstance(self._tree, pc.Expression)
+        test = Test(self.text, self._tree if given else translated(self._tree, schema), schema)
         test.check()
         return test
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type in which a column is compared: without dictionary, and one in which Arrow looks values up."""
     kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if types.is_float16(kind) else kind
 
 
@@ -106,7 +108,6 @@ class Test:
     text : the filter for messages
     expression : Arrow expression that is true for rows to keep
     schema : the columns that it reads
-    prunes : whether statistics of row groups can prove that no row meets it; not if a NaN may, as they ignore NaN
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -114,25 +115,17 @@ class Test:
     text: str
     expression: Any = field(compare=False, repr=False)
     schema: pa.Schema
-    prunes: bool
 
     def check(self) -> None:
         """Raise `OptionError` if Arrow cannot evaluate the expression, or its type is not boolean."""
         try:
-            found = self._evaluated(self.schema.empty_table())
+            found = evaluated(self.expression, self.schema.empty_table())
         except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
             msg = f"where: {self.text} cannot be evaluated: {reason(error)}; check the types of its columns"
             raise OptionError(msg) from None
         if not types.is_boolean(found.type):
             msg = f"where: {self.text} has type {found.type}; a filter is true or false"
             raise OptionError(msg)
-
-    def _evaluated(self, table: pa.Table) -> pa.ChunkedArray:
-        from pyarrow import acero
-
-        made = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-        project = acero.Declaration("project", acero.ProjectNodeOptions([self.expression], ["kept"]), inputs=[made])
-        return project.to_table(use_threads=False).column("kept")
 
     def kept(self, batch: pa.RecordBatch, name: str = "input") -> Array:
         """Which rows of a batch meet the condition, as a bool array of shape (n,).
@@ -143,26 +136,59 @@ class Test:
             If the filter cannot be evaluated on the values; `name` is the file in the message.
         """
         columns = [batch.column(column) for column in self.schema.names]
+        rows = decodable_rows(columns) if len(columns) > 1 else batch.num_rows
         try:
-            if len(columns) == 1 and types.is_dictionary(columns[0].type):
-                return self._of_codes(occurring(columns[0]))
-            rows = decodable_rows(columns)
+            if rows >= batch.num_rows:
+                return self._of_rows([_Rows.of(columns)])[0]
             parts = ([column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows))
-            return np.concatenate([np.zeros(0, np.bool_), *map(self._of_plain, parts)])
+            return np.concatenate([self._of_rows([_Rows.of(part)])[0] for part in parts])
         except pa.ArrowException as error:
             msg = f"{name}: where: {self.text} cannot be evaluated: {reason(error)}"
             raise SchemaError(msg) from None
 
-    def _of_codes(self, array: pa.DictionaryArray) -> Array:
-        """Which rows of a dictionary column meet the condition; each distinct value, and null, is tested once."""
-        values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
-        codes = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy()
-        kept: Array = self._of_plain([values])[codes]
-        return kept
+    def kept_of_each(self, batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[Array]:
+        """`kept` of several small batches, evaluated together: a long condition takes milliseconds for a single row."""
+        several = [[batch.column(column) for column in self.schema.names] for batch in batches]
+        if len(several) > 1 and all(decodable_rows(columns) >= SMALL_ROWS for columns in several):
+            with suppress(pa.ArrowException):  # which of them it is, is found below
+                return self._of_rows([_Rows.of(columns) for columns in several])
+        return [self.kept(*pair) for pair in zip(batches, names, strict=True)]
 
-    def _of_plain(self, columns: Sequence[pa.Array]) -> Array:
-        """Which rows of some columns meet the condition; they are cast to the types of the schema."""
-        columns = [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)]
-        found = self._evaluated(pa.table(columns, schema=self.schema))
+    def _of_rows(self, several: Sequence[_Rows]) -> list[Array]:
+        """Which rows of each of some batches meet the condition."""
+        tables = [rows.table(self.schema) for rows in several]
+        found = evaluated(self.expression, pa.concat_tables(tables).combine_chunks())
         kept: Array = pc.fill_null(found, False).to_numpy()
-        return kept
+        ends = np.cumsum([table.num_rows for table in tables])
+        return [rows.spread(part) for rows, part in zip(several, np.split(kept, ends[:-1]), strict=True)]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a batch to test; of a single dictionary column, each distinct value, and null, is tested once.
+
+    Attributes
+    ----------
+    columns : the columns of the filter, or the distinct values
+    codes : for each row, the index of its value; None if the rows themselves are tested
+    """
+
+    columns: Sequence[pa.Array]
+    codes: Array | None = None
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> _Rows:
+        if len(columns) != 1 or not types.is_dictionary(columns[0].type):
+            return cls(columns)
+        array = occurring(columns[0])
+        values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
+        return cls([values], pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy())
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """The rows to test, cast to the types of the filter."""
+        columns = [column.cast(kind) for column, kind in zip(self.columns, schema.types, strict=True)]
+        return pa.table(columns, schema=schema)
+
+    def spread(self, kept: Array) -> Array:
+        """The result for every row from that for the rows to test."""
+        return kept if self.codes is None else kept[self.codes]

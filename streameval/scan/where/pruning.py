@@ -1,29 +1,34 @@
 """Pruning: pieces that contain no row of a filter are not read.
 
-A file is skipped if the keys of its path contradict the filter, and a row group if its statistics do. Arrow decides
-both (`pyarrow.dataset`). No row groups are skipped if a NaN may meet the filter, because statistics ignore NaN; if the
-type of a column differs between files; or if the filter reads fields of structs.
+A file is skipped if the keys of its path contradict the filter, and a row group if its statistics do; `possible` says
+what the filter may be for each, for all files or row groups together. Statistics count only if they bound the values
+(`streameval.scan.parquet.statistics`), and if the column has the same type in the file as in the filter. Fields of
+structs have none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
+from streameval.scan.parquet.statistics import statistics_bounds
+from streameval.scan.where.expressions import expression_tree
+from streameval.scan.where.possible import Units
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from streameval.scan.pieces import Piece, Scan
+    from streameval.scan.pieces import Constant, Piece, Scan
     from streameval.scan.where.condition import Test
+    from streameval.scan.where.expressions import Node
+    from streameval.typing import Array
 
 __all__ = ["Pruned", "prune"]
 
@@ -63,17 +68,8 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     MissingInputError
         If no piece is left.
     """
-    from pyarrow import dataset  # here, because it is slow to import
-
-    pieces: list[Piece] = []
-    counts = [0, 0]
-    for piece in found.pieces:
-        try:
-            kept, groups, whole = _pruned(piece, test, dataset)
-        except (DataError, *READ_ERRORS):  # the task that reads the file reports the error
-            kept, groups, whole = [piece], 0, 0
-        pieces += kept
-        counts = [counts[0] + groups, counts[1] + whole]
+    tree = expression_tree(test.expression)
+    pieces = found.pieces if tree is None else _possible_pieces(found.pieces, test, tree)
     if not pieces:
         names = sorted({piece.name for piece in found.pieces})
         msg = f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: no row meets where: {test.text}"
@@ -81,55 +77,87 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     files, left = ({piece.name for piece in several} for several in (found.pieces, pieces))
     rows = -1 if found.rows < 0 else sum(piece.rows for piece in pieces)
     nbytes = sum(piece.nbytes for piece in pieces)
-    narrow = replace(found, pieces=tuple(pieces), rows=rows, nbytes=nbytes)
-    return narrow, Pruned(test.text, len(left), len(files), *counts)
+    narrow = replace(found, pieces=pieces, rows=rows, nbytes=nbytes)
+    groups, all_groups = (sum(map(_group_count, several)) for several in (pieces, found.pieces))
+    return narrow, Pruned(test.text, len(left), len(files), groups, all_groups)
 
 
-def _pruned(piece: Piece, test: Test, dataset: Any) -> tuple[list[Piece], int, int]:
-    """The pieces to read of a piece, the number of their row groups, and that of all its row groups."""
-    source = piece.source if isinstance(piece.source, RowGroups) else None
-    every = 0 if source is None else len(source.groups)
-    keys = _keys(piece, test)
-    if keys is not None and not _possible(keys, test, dataset):
-        return [], 0, every
-    if source is None or not test.prunes or not _types_match(piece, source, test):
-        return [piece], every, every
-    fragment = dataset.ParquetFileFormat().make_fragment(
-        source.path, source.filesystem, partition_expression=keys, row_groups=list(source.groups)
-    )
-    left = {group.id for group in fragment.subset(filter=test.expression, schema=test.schema).row_groups}
-    if len(left) == every:
-        return [piece], every, every
-    singles = dict(zip(source.groups, row_groups(piece), strict=True))
-    return list(join([single for group, single in singles.items() if group in left])), len(left), every
+def _group_count(piece: Piece) -> int:
+    return len(piece.source.groups) if isinstance(piece.source, RowGroups) else 0
 
 
-def _keys(piece: Piece, test: Test) -> pc.Expression | None:
-    """The filter's columns that are keys of the path, as an expression; None if there are none."""
-    known = []
-    for name, constant in piece.constants:
-        if name in test.schema.names:
-            try:
-                value = constant.scalar(test.schema.field(name).type)
-            except UnicodeEncodeError as error:
-                raise unreadable(piece.name, error) from error
-            known.append(pc.field(name) == value if value.is_valid else pc.field(name).is_null())
-    return reduce(lambda one, other: one & other, known) if known else None
+def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[Piece, ...]:
+    """The pieces that may contain rows of the filter, without row groups that do not."""
+    by_keys: dict[tuple[str, ...], list[int]] = {}
+    for i, piece in enumerate(pieces):
+        given = {name for name, _ in piece.constants}
+        by_keys.setdefault(tuple(name for name in test.schema.names if name in given), []).append(i)
+    left: list[tuple[Piece, ...]] = [()] * len(pieces)
+    for names, places in by_keys.items():
+        keys = _keys([pieces[i] for i in places], names, test.schema)
+        may = Units.of(test.schema, len(places), keys, {}).possible(tree).true
+        places, keys = (
+            [i for i, possible in zip(places, may, strict=True) if possible],
+            _rows(keys, np.flatnonzero(may)),
+        )
+        kept = _possible_groups([pieces[i] for i in places], keys, test, tree)
+        for i, parts in zip(places, kept, strict=True):
+            left[i] = parts
+    return tuple(piece for kept in left for piece in kept)
 
 
-def _possible(keys: pc.Expression, test: Test, dataset: Any) -> bool:
-    """Whether a file with these keys may contain a row of the filter."""
-    layout = dataset.ParquetFileFormat()
-    fragment = layout.make_fragment("file", pa.fs.LocalFileSystem(), partition_expression=keys)
-    found: Iterator[Any] = dataset.FileSystemDataset(
-        [fragment], test.schema, layout, fragment.filesystem
-    ).get_fragments(filter=test.expression)
-    return next(iter(found), None) is not None
+def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: Node) -> Iterator[tuple[Piece, ...]]:
+    """For each of some pieces whose keys meet the filter, the row groups that may contain rows of it."""
+    read = [field for field in test.schema if field.name not in keys.column_names]
+    footers = [_footer(piece) if read else None for piece in pieces]
+    places = [
+        (footer, piece.source.groups)  # type: ignore[attr-defined]
+        for footer, piece in zip(footers, pieces, strict=True)
+        if footer is not None
+    ]
+    counts = [len(groups) for _, groups in places]
+    owners = np.repeat([i for i, footer in enumerate(footers) if footer is not None], counts).astype(np.int64)
+    bounds = {field.name: statistics_bounds(places, field) for field in read}
+    units = Units.of(test.schema, owners.size, _rows(keys, owners), bounds)
+    kept = units.possible(tree).true if places else owners
+    parts = iter(np.split(kept, np.cumsum(counts)[:-1]))
+    for piece, footer in zip(pieces, footers, strict=True):
+        yield (piece,) if footer is None else _kept_groups(piece, next(parts))
 
 
-def _types_match(piece: Piece, source: RowGroups, test: Test) -> bool:
-    """Whether the filter reads columns of the file, and all of them have the types that the filter compares."""
-    constants = dict(piece.constants)
-    own = source.read_footer().schema.to_arrow_schema()
-    asked = [field for field in test.schema if field.name not in constants]
-    return bool(asked) and all(field.name in own.names and own.field(field.name).type == field.type for field in asked)
+def _footer(piece: Piece) -> Any:
+    """The footer of a piece of row groups; None if it cannot be read again, or the piece is of another kind."""
+    if not isinstance(piece.source, RowGroups):
+        return None
+    try:
+        return piece.source.read_footer()
+    except (DataError, *READ_ERRORS):  # the task that reads the file reports the error
+        return None
+
+
+def _kept_groups(piece: Piece, kept: Array) -> tuple[Piece, ...]:
+    """A piece with those of its row groups that `kept` marks."""
+    if kept.all():
+        return (piece,)
+    return join([single for single, stays in zip(row_groups(piece), kept, strict=True) if stays])
+
+
+def _rows(keys: pa.Table, rows: Array) -> pa.Table:
+    """Some rows of a table; a table without columns is returned as it is."""
+    return keys.take(pa.array(rows)) if keys.column_names else keys
+
+
+def _keys(pieces: Sequence[Piece], names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """The keys of each piece, in the types of the filter."""
+    columns = {}
+    for name in names:
+        kind = schema.field(name).type
+        given = [next(constant for key, constant in piece.constants if key == name) for piece in pieces]
+        places: dict[Constant, int] = {}
+        codes = [places.setdefault(constant, len(places)) for constant in given]
+        try:
+            values = pa.concat_arrays([constant.array(kind, 1) for constant in places])
+        except UnicodeEncodeError as error:
+            raise unreadable(pieces[0].name, error) from error
+        columns[name] = values.take(pa.array(codes))
+    return pa.table(columns)

@@ -86,8 +86,8 @@ def _check(node: Any) -> None:
     from sqlglot import exp
 
     if isinstance(node, exp.And | exp.Or):
-        _check(node.left)
-        _check(node.right)
+        for part in node.flatten():  # in a loop, since a chain may be longer than Python's stack
+            _check(part)
     elif isinstance(node, exp.Not | exp.Paren):
         _check(node.this)
     elif isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):

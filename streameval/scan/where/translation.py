@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,9 +18,7 @@ from streameval.scan.where.sql import column_name, compares_columns, operands
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["decides_by_nan", "translated"]
-
-_LISTED = 64  # number of values of IN up to which each is compared alone, which lets Arrow prune row groups
+__all__ = ["translated"]
 
 
 def translated(node: Any, schema: pa.Schema) -> pc.Expression:
@@ -42,9 +39,9 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
     from sqlglot import exp
 
     if isinstance(node, exp.And):
-        return translated(node.left, schema) & translated(node.right, schema)
+        return _joined(operator.and_, [translated(part, schema) for part in node.flatten()])
     if isinstance(node, exp.Or):
-        return translated(node.left, schema) | translated(node.right, schema)
+        return _either(list(node.flatten()), schema)
     if isinstance(node, exp.Not):
         return ~translated(node.this, schema)
     if isinstance(node, exp.Paren):
@@ -55,7 +52,7 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
         return pc.field(column_name(node.this)).is_null()
     if isinstance(node, exp.In):
         column = column_name(node.this)
-        return _among(column, node.expressions, _for_values(column, node.expressions, schema))
+        return _among(column, node.expressions, schema)
     if isinstance(node, exp.Between):
         column = column_name(node.this)
         schema = _for_values(column, [node.args["low"], node.args["high"]], schema, ordered=True)
@@ -199,28 +196,41 @@ def _is_exact(literal: Bounds) -> bool:
 
 
 def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expression:
-    """Whether a column has one of some values; null if the column is null."""
-    found = [_bounds(column, value, schema) for value in values]
-    if len(found) <= _LISTED:
-        return reduce(lambda one, other: one | other, (_compared("EQ", column, each, schema) for each in found))
-    kind = schema.field(column).type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    exact = [each.down.as_py() if isinstance(each.down, pa.Scalar) else each.down for each in found if _is_exact(each)]
-    field = _field(column, schema)
-    return pc.if_else(field.is_valid(), field.isin(pa.array(exact, kind)), pa.scalar(None, pa.bool_()))
+    """Whether a column has one of some values; null if the column is null.
 
-
-def decides_by_nan(tree: Any, schema: pa.Schema) -> bool:
-    """Whether a NaN may meet a condition, which rules out pruning by statistics, because these ignore NaN.
-
-    Examples
-    --------
-    >>> from streameval.scan.where.sql import parsed
-    >>> schema = pa.schema({"score": "float"})
-    >>> decides_by_nan(parsed("NOT score <= 0.5"), schema), decides_by_nan(parsed("score > 0.5"), schema)
-    (True, False)
+    Arrow looks values up by their bits, so −0.0 is listed with 0.0; no literal is a NaN.
     """
+    schema = _for_values(column, values, schema)
+    kind = schema.field(column).type
+    ends = [_bounds(column, value, schema) for value in values]
+    listed = pa.array([_typed(end.down, kind) for end in ends if _is_exact(end)], kind)
+    if types.is_floating(kind) and pc.any(pc.equal(listed, 0.0)).as_py():
+        listed = pa.concat_arrays([listed, pa.array([0.0, -0.0], kind)])
+    field = _field(column, schema)
+    return pc.if_else(field.is_valid(), field.isin(listed), pa.scalar(None, pa.bool_()))
+
+
+def _either(conditions: Sequence[Any], schema: pa.Schema) -> pc.Expression:
+    """OR: values with which one column is compared by = are looked up together, in one pass over its rows."""
     from sqlglot import exp
 
-    floating = any(types.is_floating(kind) for kind in schema.types)
-    return floating and next(tree.find_all(exp.Not, exp.NEQ), None) is not None
+    equals: dict[tuple[str, bool], list[Any]] = {}
+    others = []
+    for node in conditions:
+        if isinstance(node, exp.EQ) and not compares_columns(node):
+            named, value, _ = operands(node)
+            equals.setdefault((column_name(named), is_number(value)), []).append(value)
+        else:
+            others.append(translated(node, schema))
+    looked_up = [_among(column, values, schema) for (column, _), values in equals.items()]
+    return _joined(operator.or_, [*looked_up, *others])
+
+
+def _joined(
+    join: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: Sequence[pc.Expression]
+) -> pc.Expression:
+    """AND or OR of some conditions, as a balanced tree: Arrow evaluates by recursion."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return join(_joined(join, parts[:half]), _joined(join, parts[half:]))

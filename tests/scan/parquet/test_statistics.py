@@ -1,0 +1,221 @@
+"""Statistics: row groups are pruned by those that bound values, and by no others."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from footers import COLUMN_ORDERS, CREATED_BY, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import scan
+from streameval.errors import MissingInputError
+from streameval.scan import Where, prune
+from streameval.scan.parquet.statistics import orders_columns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAYS = [dt.datetime(year, 3, 4, 5, 6, 7) for year in (1, 1000, 1969, 2026, 9999)]
+WHOLE = [0, 1, -1, 127, -128, 2**31 - 1, -(2**31)]
+REAL = [0.0, -0.0, 1.5, -1.5, float("nan"), float("inf")]
+TEXTS = ["", "a", "b", "é", "￿", "\U0001f600", "aa"]
+PRICES = [Decimal(text) for text in ("0.00", "1.00", "1.50", "2.00", "-1.00", "-2.00")]
+VALUES: dict[pa.DataType, list[Any]] = {
+    pa.int32(): WHOLE,
+    pa.int64(): [*WHOLE, 2**53, 2**53 + 1, -(2**63)],
+    pa.uint8(): [0, 1, 128, 255],
+    pa.uint32(): [0, 1, 2**31, 2**32 - 1],
+    pa.uint64(): [0, 1, 2**63, 2**64 - 1],
+    pa.float16(): REAL,
+    pa.float32(): REAL,
+    pa.float64(): REAL,
+    pa.bool_(): [False, True],
+    pa.string(): TEXTS,
+    pa.large_string(): TEXTS,
+    pa.dictionary(pa.int32(), pa.string()): TEXTS,
+    pa.binary(): [b"", b"a", b"\x7f", b"\x80", b"\xff"],
+    pa.binary(1): [b"a", b"\x7f", b"\x80", b"\xff"],
+    pa.decimal128(5, 2): PRICES,
+    pa.decimal128(25, 2): PRICES,
+    pa.decimal256(50, 2): PRICES,
+    pa.date32(): [day.date() for day in DAYS],
+    pa.time32("ms"): [dt.time(5, 6, 7), dt.time(23)],
+    pa.timestamp("ms"): DAYS,
+    pa.timestamp("us"): DAYS,
+    pa.timestamp("ns"): DAYS[2:4],
+    pa.timestamp("us", "UTC"): [day.replace(tzinfo=dt.UTC) for day in DAYS],
+}
+KINDS = list(VALUES)
+
+
+def table(kind: pa.DataType, values: list[Any]) -> pa.Table:
+    """A column of values, and the numbers of the rows."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_float16(kind):
+        values = [None if value is None else np.float16(value) for value in values]
+    return pa.table({"x": pa.array(values, plain).cast(kind), "n": np.arange(len(values))})
+
+
+def literal(kind: pa.DataType, value: Any) -> str:
+    """A value as SQL has it."""
+    if pa.types.is_boolean(kind):
+        return str(value).upper()
+    if isinstance(value, dt.datetime):
+        return f"'{value.isoformat(sep=' ').removesuffix('+00:00')}{'Z' if value.tzinfo else ''}'"
+    if isinstance(value, bytes):
+        return "'" + value.decode("utf-8", "surrogateescape") + "'"
+    return f"'{value}'" if isinstance(value, str | dt.date | dt.time) else str(value)
+
+
+@st.composite
+def conditions(draw: st.DrawFn, kind: pa.DataType) -> str:
+    """Comparisons with values of a type, and what is made of them."""
+    values = [value for value in VALUES[kind] if value == value and value not in (float("inf"),)]
+    value = st.sampled_from(values).map(lambda one: literal(kind, one))
+    sign = draw(st.sampled_from(["=", "<>", *([] if pa.types.is_boolean(kind) else ["<", "<=", ">", ">="])]))
+    one = st.one_of(
+        value.map(lambda text: f"x {sign} {text}"),
+        st.lists(value, min_size=1, max_size=3).map(lambda texts: f"x IN ({', '.join(texts)})"),
+        st.sampled_from(["x IS NULL", "x IS NOT NULL"]),
+    )
+    parts = draw(st.lists(st.tuples(st.sampled_from(["", "NOT "]), one).map("".join), min_size=1, max_size=3))
+    return draw(st.sampled_from([" AND ", " OR "])).join(parts)
+
+
+def numbers(pieces: Any, found: scan.Scan, test: scan.Test) -> list[int]:
+    """Numbers of the rows of some pieces that meet a filter."""
+    batches = (batch for piece in pieces for batch in scan.read(piece, found.schema))
+    return [n for batch in batches for n in batch.column("n").filter(pa.array(test.kept(batch))).to_pylist()]
+
+
+def left(path: Path, where: Any) -> tuple[list[int], list[int], int]:
+    """The rows that meet a filter with and without pruning, and how many row groups are left."""
+    found = scan.plan(str(path), ["n", "x"])
+    test = Where.of(where).bound(found.schema)
+    try:
+        narrow, pruned = prune(found, test)
+    except MissingInputError:
+        return [], numbers(found.pieces, found, test), 0
+    return numbers(narrow.pieces, found, test), numbers(found.pieces, found, test), pruned.groups
+
+
+@given(st.data())
+def test_no_statistics_lose_a_row(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Of all types, with nulls, NaN, −0.0; also if the footer has nonsense where the format says to look away."""
+    kind = data.draw(st.sampled_from(KINDS))
+    rows = data.draw(st.lists(st.none() | st.sampled_from(VALUES[kind]), min_size=1, max_size=8))
+    path = tmp_path_factory.mktemp("statistics") / "part.parquet"
+    as_integers = data.draw(st.booleans())
+    pq.write_table(table(kind, rows), path, row_group_size=2, store_decimal_as_integer=as_integers)
+    stored = pq.read_metadata(path).schema.column(0)
+    if data.draw(st.booleans()):
+        signed = stored.physical_type in ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
+        edit_footer(path, lambda footer: make_legacy(footer, wrong=not signed or pa.types.is_unsigned_integer(kind)))
+    for _ in range(3):
+        where = data.draw(conditions(kind))
+        some, every, _ = left(path, where)
+        assert some == every, where
+
+
+def make_legacy(footer: dict[int, Any], *, wrong: bool) -> None:
+    """Leave only the deprecated ends, without column orders; those of types that they do not order are exchanged."""
+    footer.pop(COLUMN_ORDERS, None)
+    for columns in chunks(footer):
+        fields = columns[0].get(STATISTICS, (12, {}))[1]
+        low, high = (
+            fields.pop(new, None) or fields.get(old) for new, old in ((MIN, DEPRECATED_MIN), (MAX, DEPRECATED_MAX))
+        )
+        if low and high:
+            fields[DEPRECATED_MIN], fields[DEPRECATED_MAX] = (high, low) if wrong else (low, high)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not pa.types.is_float16(kind)], ids=str)
+def test_row_groups_are_pruned_by_bounds_of_every_type(tmp_path: Path, kind: pa.DataType) -> None:
+    """Sorted values: one of three row groups is left; a null is in none."""
+    values = [value for value in VALUES[kind] if value == value]
+    low, high = min(values), max(values)
+    path = tmp_path / "part.parquet"
+    pq.write_table(table(kind, [low, low, high, high, None, None]), path, row_group_size=2)
+    for where in (f"x = {literal(kind, low)}", f"x IN ({literal(kind, low)})", f"NOT x <> {literal(kind, low)}"):
+        assert left(path, where) == ([0, 1], [0, 1], 1), where
+    assert left(path, "x IS NULL") == ([4, 5], [4, 5], 1)
+    assert left(path, "x IS NOT NULL")[2] == 2
+
+
+def test_deprecated_ends_of_signed_types_still_prune(tmp_path: Path) -> None:
+    """The format allows them for integers, floats and booleans."""
+    path = tmp_path / "part.parquet"
+    for kind in (pa.int32(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms")):
+        low, high = min(VALUES[kind][:4]), max(VALUES[kind][:4])
+        pq.write_table(table(kind, [low, high]), path, row_group_size=1)
+        edit_footer(path, lambda footer: make_legacy(footer, wrong=False))
+        assert left(path, f"x = {literal(kind, high)}") == ([1], [1], 1)
+
+
+@pytest.mark.parametrize("columns", [1, 13, 14, 15, 200])
+def test_column_orders_are_told(tmp_path: Path, columns: int) -> None:
+    """Whatever the number of columns; also where the name of the writer ends like the orders."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table({f"x{i}": [1] for i in range(columns)}), path)
+    assert orders_columns(pq.read_metadata(path))
+    for name in (None, b"a writer", b"\x19" + bytes([columns << 4 | 12 if columns < 15 else 0xFC])):
+
+        def change(footer: dict[int, Any], name: bytes | None = name) -> None:
+            footer.pop(COLUMN_ORDERS, None)
+            footer |= {CREATED_BY: (8, name)} if name else {}
+
+        edit_footer(path, change)
+        assert not orders_columns(pq.read_metadata(path))
+
+
+def test_a_decimal_ordered_by_signed_bytes_is_not_pruned(tmp_path: Path) -> None:
+    """200 is below 100 if bytes are signed, as Spark 2 has them."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(table(pa.decimal128(25, 2), [Decimal("1.00"), Decimal("2.00")] * 2), path, row_group_size=4)
+    edit_footer(path, lambda footer: make_legacy(footer, wrong=True))
+    assert left(path, "x = 1.50 OR x = 1")[:2] == ([0, 2], [0, 2])
+
+
+def test_a_nan_among_the_ends_bounds_nothing(tmp_path: Path) -> None:
+    """Writers that compare with NaN leave it there."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(table(pa.float64(), [1.0, 2.0, 3.0]), path)
+    nan = struct.pack("<d", float("nan"))
+
+    def change(footer: dict[int, Any]) -> None:
+        for columns in chunks(footer):
+            fields = columns[0][STATISTICS][1]
+            for field in (MIN, MAX, DEPRECATED_MIN, DEPRECATED_MAX):
+                fields[field] = (8, nan)
+
+    edit_footer(path, change)
+    assert left(path, "x = 2")[0] == [1]
+
+
+def test_expressions_prune_as_sql_does(tmp_path: Path) -> None:
+    """What is not understood prunes nothing, and what is joined with it still does."""
+    path = tmp_path / "part.parquet"
+    pq.write_table(table(pa.int64(), list(range(8))), path, row_group_size=2)
+    x = pc.field("x")
+    for where, groups in (
+        (x == 3, 1),
+        (x > pa.scalar(5, pa.int8()), 1),
+        (pc.scalar(5) < x, 1),
+        (x.isin([0, 7]), 2),
+        ((x * 2 == 6) & (x < 4), 2),
+        (x > 2.5, 4),
+        (~(x > 1), 1),
+        (pc.if_else(x > 3, x == 2, x == 1), 1),
+        (pc.scalar(value=True) & (x == 0), 1),
+    ):
+        some, every, count = left(path, where)
+        assert (some, count) == (every, groups), where
