@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Holding", "find", "is_constant"]
 
+_SPARK_VECTOR = ["type", "size", "indices", "values"]  # fields of a vector of Spark ML, such as a probability
 LISTED = 40  # largest number of column names in a message
 
 
@@ -121,19 +122,37 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
     for field in path[1:]:
         kind = kind.field(field).type
     if types.is_nested(plain(kind)):
-        remedy = "write the value you want as a separate column"
-        if types.is_struct(kind) and kind.num_fields:
-            remedy = f"name one of its fields, such as {column}.{kind.field(0).name}"
-        msg = f"{name}: column {column!r} is nested ({_short(kind)}); {remedy}"
+        msg = f"{name}: column {column!r} is nested ({_short(kind)}); {_flat_remedy(column, kind)}"
         raise SchemaError(msg)
     return kind
+
+
+def _flat_remedy(column: str, kind: pa.DataType) -> str:
+    """How to have a value of a nested column, for a message."""
+    if types.is_struct(kind) and [field.name for field in kind] == _SPARK_VECTOR:
+        return "in Spark, write an element of it as a separate column: vector_to_array(…)[1]"
+    leaf = _leaf(kind)
+    if leaf:
+        return f"name one of its fields, such as {column}.{leaf}"
+    return "write the value you want as a separate column"
+
+
+def _leaf(kind: pa.DataType) -> str:
+    """The path to the first field of a struct that is flat and can be named; empty if there is none."""
+    for field in kind if types.is_struct(kind) else ():
+        if "." not in field.name and len(kind.get_all_field_indices(field.name)) == 1:
+            below = _leaf(field.type)
+            if below or not types.is_nested(plain(field.type)):
+                return f"{field.name}.{below}" if below else field.name
+    return ""
 
 
 def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) -> MissingColumnError:
     """The error for a column that does not exist, with the most similar name and a list of names."""
     parent = column.split(".")[0]
     if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
-        msg = f"{name}: no field {column!r}; {parent!r} is {_short(schema.field(parent).type)}"
+        kind = schema.field(parent).type
+        msg = f"{name}: no field {column!r}; {parent!r} is {_short(kind)}; {_flat_remedy(parent, kind)}"
         return MissingColumnError(msg, column, parent)
     near = nearest(column, names, 0.5) or ""
     hint = f"did you mean {near!r}? It" if near else "it"

@@ -23,11 +23,11 @@ from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval.scan.files.file import File
 
-__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows"]
+__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows", "names_of"]
 
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
 
@@ -108,14 +108,17 @@ def _is_frame(data: object) -> bool:
 def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
     """The requested columns that exist in a frame; its index does not count as a column.
 
+    A column may be named by a number: ``"0"`` names it, unless another column has exactly this name.
+
     Raises
     ------
     SchemaError
         If a column mixes types.
     """
     arrays, names = [], []
-    for i, column in enumerate(frame.columns):
-        if column not in columns:
+    given = list(frame.columns)
+    for i, column in enumerate(map(str, given)):
+        if column not in columns or (column in given and not isinstance(given[i], str)):
             continue
         try:
             arrays.append(pa.array(frame.iloc[:, i], from_pandas=True))
@@ -126,8 +129,20 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
     return pa.table(arrays, names=names)
 
 
+def names_of(given: Iterable[Any]) -> dict[str, Any]:
+    """The names of columns by their text, which names a column 0 as well, unless another column has exactly this name.
+
+    Examples
+    --------
+    >>> names_of([0, 1, "1"])
+    {'0': 0, '1': '1'}
+    """
+    given = list(given)
+    return {str(name): name for name in given} | {name: name for name in given if isinstance(name, str)}
+
+
 def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    """The requested columns of a mapping of names to arrays or lists.
+    """The requested columns of a mapping of names to arrays or lists; a number as a name is its text, as in frames.
 
     Raises
     ------
@@ -137,6 +152,7 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         If an array mixes types, or arrays have different lengths.
     """
     arrays: dict[str, Any] = {}
+    data = {column: data[name] for column, name in names_of(data).items()}
     for column in (column for column in columns if column in data):
         try:
             given = data[column]
@@ -149,7 +165,7 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         msg = f"the dict: its columns have different numbers of rows ({lengths}); give arrays of equal length"
         raise SchemaError(msg)
     table = pa.table(arrays)
-    find(table.schema, columns, "the dict", also=[*map(str, data)])
+    find(table.schema, columns, "the dict", also=[*data])
     return table
 
 
@@ -195,7 +211,7 @@ def _stream_schema(data: Any, name: str) -> pa.Schema:
     try:
         return pa.schema(data) if hasattr(data, "__arrow_c_schema__") else pa.RecordBatchReader.from_stream(data).schema
     except (ValueError, TypeError, pa.ArrowException) as error:
-        msg = f"{name}: cannot be read as an Arrow stream: {reason(error)}"
+        msg = f"{name}: cannot be read as an Arrow stream: {reason(error)}; give only the columns that are needed"
         raise SchemaError(msg) from error
 
 

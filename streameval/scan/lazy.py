@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, SchemaError, StreamevalError
 from streameval.scan.columns import Holding, find
-from streameval.scan.in_memory import as_table, from_frame
+from streameval.scan.in_memory import as_table, from_frame, names_of
 from streameval.scan.messages import reason
 from streameval.scan.pieces import Piece, TableSource
 
@@ -88,9 +88,9 @@ def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | 
     compute : computes a delayed value; by default in this thread
     """
     if is_frame(data):
-        what, schema = "the Dask DataFrame", _frame_schema(data)
-        kinds = find(schema, columns, what)
-        parts = data[list(columns)].to_delayed()
+        what, names = "the Dask DataFrame", names_of(data.columns)
+        kinds = find(_frame_schema(data, columns), columns, what, also=[*names])
+        parts = data[[names[column] for column in columns]].to_delayed()
     else:
         what, parts = "the delayed tables", list(data)
         kinds = find(_first_schema(parts[0], compute), columns, what)
@@ -109,13 +109,16 @@ def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
         raise SchemaError(msg) from error
 
 
-def _frame_schema(frame: Any) -> pa.Schema:
-    """Types of a Dask frame's columns according to its plan; object columns are assumed to hold strings."""
+def _frame_schema(frame: Any, columns: Sequence[str]) -> pa.Schema:
+    """Types of columns of a Dask frame according to its plan; object columns are assumed to hold strings."""
     from pandas import Series
 
     kinds = {}
-    for column, dtype in frame.dtypes.items():
+    for name, column in names_of(frame.columns).items():
+        if name not in columns:
+            continue
+        dtype = frame.dtypes[column]
         dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         kind = pa.array(Series(dtype=dtype), from_pandas=True).type
-        kinds[str(column)] = pa.large_string() if pa.types.is_null(kind) else kind
+        kinds[name] = pa.large_string() if pa.types.is_null(kind) else kind
     return pa.schema(kinds)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 
-__all__ = ["READ_ERRORS", "reason", "remedied", "unreadable"]
+__all__ = ["READ_ERRORS", "cause", "mending", "reason", "remedied", "unreadable"]
 
 READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # exceptions that Arrow raises for damaged files
+_SKIP = "on_error='skip' (--on-error skip) leaves it out"
+_UNSUPPORTED = re.compile(
+    r"not (currently )?supported|[Uu]nsupported|[Nn]ot.implemented|[Uu]nknown encoding|only support"
+)
 _DENIED = "permission denied; grant read access to it"
 _SIGNS = ("ACCESS_DENIED", "errno 13", "os error 13")
 
@@ -59,5 +65,29 @@ def unreadable(name: str, error: BaseException) -> DataError:
         detail = reason(error).partition("last message of ")[2].partition(" error_info=")[0]
         remedy = "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
         return CorruptFileError(f"{name}: the storage does not answer: {detail}; {remedy}")
-    remedy = "replace or remove it; on_error='skip' (--on-error skip) leaves it out"
-    return CorruptFileError(f"{name}: cannot be read: {reason(error).removesuffix('.')}; {remedy}")
+    detail = reason(error).removesuffix(".")
+    return CorruptFileError(f"{name}: cannot be read: {detail}; {mending(detail)}; {_SKIP}")
+
+
+def mending(detail: str, them: str = "it") -> str:
+    """What to do with files that cannot be read, for a message; `detail` says why.
+
+    >>> mending("Unknown encoding type")
+    'write it again with another encoding and compression, as Arrow does not read these; if it is damaged, replace it'
+    >>> mending("Corrupt snappy compressed data", "them")
+    'replace or remove them'
+    """
+    if _UNSUPPORTED.search(detail) is None:
+        return f"replace or remove {them}"
+    damaged = f"if {them} {'is' if them == 'it' else 'are'} damaged, replace {them}"
+    return f"write {them} again with another encoding and compression, as Arrow does not read these; {damaged}"
+
+
+def cause(text: str) -> str:
+    """A message of `unreadable` without its remedy.
+
+    >>> cause(str(unreadable("a.parquet", OSError("bad header"))))
+    'a.parquet: cannot be read: bad header'
+    """
+    detail = text.removesuffix(f"; {_SKIP}")
+    return detail.removesuffix(f"; {mending(detail)}")

@@ -202,7 +202,7 @@ def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
     (kind, one), (other, two) = next(((a, b) for a, b in pairs if widen([a[0], b[0]]) is None), list(first.items())[:2])
     return SchemaError(
         f"{two.name}: column {column!r} is {plain(other)}, but {plain(kind)} in {one.name}: "
-        "no type holds both without loss; rewrite one of the files"
+        "no type holds both without loss; write the column of one of the files in the type of the other"
     )
 
 

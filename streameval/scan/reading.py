@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streameval.errors import CorruptFileError, DataError
+from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.fields import column_of
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
@@ -66,7 +66,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     try:
         raw = piece.source.batches(columns, batch_rows)
         limited = (part for batch in raw for part in _limited(batch, schema))
-        unified = (_unified(batch, schema, constants) for batch in limited)
+        unified = (_unified(batch, schema, constants, piece.name) for batch in limited)
         for batch in _resized(_with_shared_dictionaries(unified), batch_rows):
             rows += batch.num_rows
             yield batch
@@ -86,15 +86,27 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         raise CorruptFileError(msg)
 
 
-def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant]) -> pa.RecordBatch:
+def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant], name: str) -> pa.RecordBatch:
     """The batch in the scan's schema, with its constant columns."""
     arrays = [
         constants[field.name].array(field.type, batch.num_rows)
         if field.name in constants
-        else conform(column_of(batch, field.name), field.type)
+        else _conformed(column_of(batch, field.name), field, name)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
+    """An array in the type of the scan; raises `SchemaError` for a time that its unit does not hold."""
+    try:
+        return conform(array, field.type)
+    except pa.ArrowInvalid as error:
+        if not pa.types.is_temporal(field.type):
+            raise
+        why = f"has a value that {field.type}, the type of another file, does not hold: {reason(error)}"
+        msg = f"{name}: column {field.name!r} {why}; write the column in one type in all files"
+        raise SchemaError(msg) from error
 
 
 def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,8 @@ are read together if one type holds all their values exactly:
 - decimals: as many digits before and after the point as any of them, at most 76;
 - strings, large strings and string views: large strings if they differ; likewise for binaries;
 - dictionaries of strings stay dictionaries if every file has one, and are decoded otherwise;
+- timestamps, times and durations of two units: the finer unit; a value that it does not hold, such as the year 9999 in
+  nanoseconds, is refused when it is read;
 - null columns fit any type; every other type fits only itself.
 
 The result depends on the *set* of types, not on the order of the files: uint32, int32 and float32 widen to float64,
@@ -37,6 +39,7 @@ __all__ = ["conform", "is_text", "occurring", "plain", "row_nulls", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+_UNITS = ("s", "ms", "us", "ns")
 FLOATS = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}
 
 
@@ -159,8 +162,17 @@ def _widen_plain(kinds: set[pa.DataType]) -> pa.DataType | None:
         (types.is_integer, _widen_integers),
         (lambda kind: types.is_integer(kind) or types.is_floating(kind), _widen_floats),
         (types.is_decimal, _widen_decimals),
+        (types.is_time, lambda kinds: max(kinds, key=lambda kind: _UNITS.index(kind.unit))),
+        (types.is_duration, lambda kinds: max(kinds, key=lambda kind: _UNITS.index(kind.unit))),
+        (types.is_timestamp, _widen_timestamps),
     )
     return next((common(kinds) for belongs, common in families if all(map(belongs, kinds))), None)
+
+
+def _widen_timestamps(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """The finest unit; None if time zones differ, since an hour is another one in each."""
+    finest = max(kinds, key=lambda kind: _UNITS.index(kind.unit))
+    return finest if len({kind.tz for kind in kinds}) == 1 else None
 
 
 def _widen_integers(kinds: set[pa.DataType]) -> pa.DataType | None:

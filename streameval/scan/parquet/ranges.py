@@ -8,6 +8,7 @@ random bytes. If these have not been overwritten, the answer was truncated, and 
 
 from __future__ import annotations
 
+import base64
 import bisect
 import io
 import os
@@ -113,9 +114,11 @@ def _untyped(handle: Any, error: Exception) -> Any:
     if _TYPES not in raw:
         raise error
     try:
-        return pq.read_metadata(pa.BufferReader(b"PAR1" + raw.replace(_TYPES, _IGNORED)))
+        footer = pq.read_metadata(pa.BufferReader(b"PAR1" + raw.replace(_TYPES, _IGNORED)))
+        pa.ipc.read_message(base64.b64decode(footer.metadata[_IGNORED], validate=True))  # else it is damaged
     except (OSError, *_UNKNOWN):
         raise error from None
+    return footer
 
 
 def typed(footer: Any) -> bool:

@@ -27,6 +27,7 @@ from streameval.errors import ClusterError, CorruptFileError, DataError, Missing
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.evaluation.finalize import finalize_all
+from streameval.scan.messages import cause, mending
 from streameval.store.files.entries import Entry, StoredState
 from streameval.store.nights.facts import gathered
 from streameval.store.nights.partitions import fingerprint
@@ -256,9 +257,9 @@ def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
 def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     """The error for unreadable files."""
     whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
-    listed = "; ".join(f"{name}: {why.partition('; replace it')[0]}" for name, why in whys.items())
+    listed = "; ".join(f"{name}: {cause(why)}" for name, why in whys.items())
     them = "it" if len(files) == 1 else "them"
-    msg = f"{listed}; replace {them} or take {them} away; on_error='skip' (--on-error skip) leaves {them} out"
+    msg = f"{listed}; {mending(listed, them)}; on_error='skip' (--on-error skip) leaves {them} out"
     return CorruptFileError(msg)
 
 

@@ -1,0 +1,474 @@
+"""Remedies work: for each message, what it advises is done, and what was refused succeeds.
+
+A case is a generator. It first yields the call that is refused, and the words of the message that give the remedy; then
+it does what these advise, and yields the call that must succeed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streameval import Accumulator, Store, compare, evaluate, quantile_sketch
+from streameval.errors import StreamevalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Call = Callable[[], Any]
+    Case = Callable[[Path], Iterator[tuple[Call, str] | Call]]
+
+ROWS = {"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.4], "id": [1, 1, 2, 2], "country": ["a", "a", "b", "b"]}
+AUC: dict[str, Any] = {"score": "score", "metrics": ["roc_auc"]}
+
+
+def put(path: Path, **columns: Any) -> Path:
+    """A file of four rows with other columns as well; a column that is None is left out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({name: column for name, column in (ROWS | columns).items() if column is not None})
+    pq.write_table(table, path)
+    return path
+
+
+def night(root: Path, number: int, **columns: Any) -> Path:
+    """A night of a Hive tree; returns the tree."""
+    return put(root / "data" / f"night=2026-01-0{number}" / "a.parquet", **columns).parents[1]
+
+
+def spark_vector(root: Path) -> Any:
+    """Element 1 of a probability, written as a column."""
+    fields = {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}
+    vectors = [{"type": 1, "values": [1 - p, p]} for p in ROWS["score"]]
+    file = put(root / "a.parquet", p=pa.array(vectors, pa.struct(fields)))
+    yield lambda: evaluate(file, score="p"), "write an element of it as a separate column: vector_to_array(…)[1]"
+    put(file, p=[vector["values"][1] for vector in vectors])
+    yield lambda: evaluate(file, score="p")
+
+
+def deep_struct(root: Path) -> Any:
+    """The field that is named is flat, even if the first one is not."""
+    kind = pa.struct([("a.b", pa.int8()), ("list", pa.list_(pa.int8())), ("deep", pa.struct([("p", pa.float64())]))])
+    file = put(root / "a.parquet", m=pa.array([{"deep": {"p": p}} for p in ROWS["score"]], kind))
+    yield lambda: evaluate(file, score="m"), "name one of its fields, such as m.deep.p"
+    yield lambda: evaluate(file, score="m.deep.p")
+
+
+def list_column(root: Path) -> Any:
+    """An element as a column."""
+    file = put(root / "a.parquet", p=[[1 - p, p] for p in ROWS["score"]])
+    yield lambda: evaluate(file, score="p"), "write the value you want as a separate column"
+    put(file, p=ROWS["score"])
+    yield lambda: evaluate(file, score="p")
+
+
+def misspelt_number(root: Path) -> Any:  # noqa: ARG001
+    """The names of a frame that are numbers are those that the message lists."""
+    frame = pd.DataFrame({0: ROWS["label"], 1: ROWS["score"]})
+    yield lambda: evaluate(frame, label="0", score="2"), "it has: 0, 1"
+    yield lambda: evaluate(frame, label="0", score="1")
+
+
+def empty_delta(root: Path) -> Any:
+    """Another version."""
+    write_deltalake(str(root / "t"), pa.table(ROWS))
+    DeltaTable(str(root / "t")).delete()
+    yield (
+        lambda: evaluate(root / "t", **AUC),
+        "is empty in this version; write to it, or name another version with delta_version",
+    )
+    yield lambda: evaluate(root / "t", delta_version=0, **AUC)
+
+
+def unknown_codec(root: Path) -> Any:
+    """A file written again, as Arrow writes by default."""
+    file = root / "a.parquet"
+    table = pa.table({"label": ROWS["label"], "score": ROWS["score"]})
+    pq.write_table(table, file, compression="snappy", use_dictionary=False, write_statistics=False, store_schema=False)
+    raw = bytearray(file.read_bytes())
+    raw[raw.rfind(b"\x18\x05score\x15") + 8] = 6  # LZO
+    file.write_bytes(raw)
+    yield lambda: evaluate(file, **AUC), "write it again with another encoding and compression"
+    pq.write_table(table, file)
+    yield lambda: evaluate(file, **AUC)
+
+
+def damaged_file(root: Path) -> Any:
+    """Left out."""
+    tree = night(root, 1)
+    (put(tree / "night=2026-01-02" / "a.parquet")).write_bytes(b"PAR1 and nothing")
+    yield lambda: evaluate(tree, **AUC), "replace or remove it; on_error='skip' (--on-error skip) leaves it out"
+    yield lambda: evaluate(tree, on_error="skip", **AUC)
+
+
+def far_time(root: Path) -> Any:
+    """One type in all files."""
+    files = [
+        put(root / "d" / f"{unit}.parquet", at=pa.array([0, 1, 2, 9 * 10**15], pa.timestamp(unit)))
+        for unit in ("ms", "ns")
+    ]
+    yield lambda: evaluate(files, by="month(at)", **AUC), "write the column in one type in all files"
+    put(files[1], at=pa.array([0, 1, 2, 3], pa.timestamp("ms")))
+    yield lambda: evaluate(files, by="month(at)", **AUC)
+
+
+def clashing_types(root: Path) -> Any:
+    """The type of the other file."""
+    files = [put(root / "a.parquet"), put(root / "b.parquet", country=[1, 1, 2, 2])]
+    yield lambda: evaluate(files, by="country", **AUC), "write the column of one of the files in the type of the other"
+    put(files[1], country=["1", "1", "2", "2"])
+    yield lambda: evaluate(files, by="country", **AUC)
+
+
+def null_labels(root: Path) -> Any:
+    """Without those rows."""
+    file = put(root / "a.parquet", label=[0, 1, None, 1])
+    yield lambda: evaluate(file, **AUC), "choose unlabelled='drop' (--unlabelled drop) to leave those rows out"
+    yield lambda: evaluate(file, unlabelled="drop", **AUC)
+
+
+def null_labels_of_clusters(root: Path) -> Any:
+    """Counted in clusters."""
+    file = put(root / "a.parquet", label=[0, 1, None, 1])
+    yield lambda: evaluate(file, cluster="id"), "or 'size' to count them in clusters"
+    yield lambda: evaluate(file, cluster="id", unlabelled="size")
+
+
+def null_labels_of_a_store(root: Path) -> Any:
+    """A policy that `add` changes."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    night(root, 2, label=[0, 1, None, 1])
+    yield (
+        lambda: store.update(tree),
+        "add changes them once: nan (--nan), nulls (--nulls) and unlabelled (--unlabelled)",
+    )
+    store.add(unlabelled="drop")
+    yield lambda: store.update(tree)
+
+
+def null_scores(root: Path) -> Any:
+    """Without those rows."""
+    file = put(root / "a.parquet", score=[0.1, None, 0.3, 0.4], label=[0, 0, 1, 1])
+    yield lambda: evaluate(file, **AUC), "choose nan='drop' or nan='half' (--nan)"
+    yield lambda: evaluate(file, nan="drop", **AUC)
+
+
+def null_ids(root: Path) -> Any:
+    """Without those rows."""
+    file = put(root / "a.parquet", id=[1, None, 2, 2])
+    yield lambda: evaluate(file, cluster="id"), "choose --nulls drop or --nulls singleton"
+    yield lambda: evaluate(file, cluster="id", nulls="drop")
+
+
+def text_labels(root: Path) -> Any:
+    """The positive one."""
+    file = put(root / "a.parquet", label=["ham", "spam", "ham", "spam"])
+    yield lambda: evaluate(file, **AUC), "name the positive one with pos_label (--pos-label)"
+    yield lambda: evaluate(file, pos_label="spam", **AUC)
+
+
+def three_labels(root: Path) -> Any:
+    """The positive one."""
+    file = put(root / "a.parquet", label=[0, 1, 2, 2])
+    yield lambda: evaluate(file, **AUC), "name the positive one with pos_label (--pos-label)"
+    yield lambda: evaluate(file, pos_label=2, **AUC)
+
+
+def float_ids(root: Path) -> Any:
+    """Cast."""
+    file = put(root / "a.parquet", id=[1.0, 1.0, 2.0, 2.0])
+    yield lambda: evaluate(file, cluster="id"), "ids are integers, strings or binaries: cast it"
+    put(file, id=pa.array([1.0, 1.0, 2.0, 2.0]).cast(pa.int64()))
+    yield lambda: evaluate(file, cluster="id")
+
+
+def text_scores(root: Path) -> Any:
+    """Cast."""
+    file = put(root / "a.parquet", score=["0.1", "0.2", "0.3", "0.4"])
+    yield lambda: evaluate(file, **AUC), "a score is a float, an integer or a decimal of at most 18 digits"
+    put(file)
+    yield lambda: evaluate(file, **AUC)
+
+
+def text_in_a_sketch(root: Path) -> Any:
+    """Cast."""
+    file = put(root / "a.parquet")
+    yield (
+        lambda: quantile_sketch(file, "country"),
+        "a sketch takes floats, integers or decimals of at most 18 digits: cast it",
+    )
+    put(file, country=[1, 2, 3, 4])
+    yield lambda: quantile_sketch(file, "country")
+
+
+def mixed_frame(root: Path) -> Any:  # noqa: ARG001
+    """Of one type."""
+    frame = pd.DataFrame(ROWS | {"id": [1, "b", 2.5, None]})
+    yield lambda: evaluate(frame, cluster="id", nulls="drop"), "convert it with .astype(...)"
+    yield lambda: evaluate(frame.astype({"id": str}), cluster="id", nulls="drop")
+
+
+def slices_of_scores(root: Path) -> Any:
+    """Edges, as the message spells them."""
+    file = put(root / "a.parquet")
+    yield lambda: evaluate(file, by="score", **AUC), "give edges, such as by='score=0.2,0.5'"
+    yield lambda: evaluate(file, by="score=0.2,0.5", **AUC)
+
+
+def nowhere_null(root: Path) -> Any:
+    """SQL's word."""
+    file = put(root / "a.parquet", country=["a", "a", "b", None])
+    yield lambda: evaluate(file, where="country <> NULL", **AUC), "write IS NULL or IS NOT NULL"
+    yield lambda: evaluate(file, where="country IS NOT NULL", **AUC)
+
+
+def store_as_data(root: Path) -> Any:
+    """With Store."""
+    Store(root / "store").update(night(root, 1), **AUC)
+    yield lambda: evaluate(root / "store", **AUC), "evaluate it with streameval show, or with Store in Python"
+    yield lambda: Store(root / "store").evaluate()
+
+
+def slices_of_a_store(root: Path) -> Any:
+    """Added."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    yield lambda: store.evaluate(by="country"), "add them (add STORE DATA --by country)"
+    store.add(by="country", data=tree)
+    yield lambda: store.evaluate(by="country")
+
+
+def filter_of_a_store(root: Path) -> Any:
+    """Slices, added."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    yield lambda: store.evaluate(where="country = 'a'"), "add them (add STORE DATA --by country)"
+    store.add(by="country", data=tree)
+    yield lambda: store.evaluate(where="country = 'a'")
+
+
+def moved_night(root: Path) -> Any:
+    """Replaced."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    moved = root / "moved"
+    shutil.move(tree, moved)
+    put(moved / "night=2026-01-01" / "b.parquet")
+    yield lambda: store.update(moved), "if it is the same partition, use replace, else rename it"
+    store.replace(moved)
+    yield lambda: store.update(moved)
+
+
+def undated_nights(root: Path) -> Any:
+    """Selected by name."""
+    put(root / "data" / "part=x" / "a.parquet")
+    store = Store(root / "store")
+    store.update(root / "data", **AUC)
+    yield lambda: store.evaluate(since="2026-01-01"), "select it with partition= (--partition)"
+    yield lambda: store.evaluate(partition="part=x")
+
+
+def other_type_in_a_store(root: Path) -> Any:
+    """The type that the message names."""
+    tree, store = night(root, 1, score=pa.array(ROWS["score"], pa.float32())), Store(root / "store")
+    store.update(tree, **AUC)
+    night(root, 2)
+    yield lambda: store.update(tree), "write the column as that type, or create another store"
+    night(root, 2, score=pa.array(ROWS["score"], pa.float32()))
+    yield lambda: store.update(tree)
+
+
+def metric_of_a_store(root: Path) -> Any:
+    """Added."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    yield lambda: store.evaluate(cluster="id"), "(add)"
+    store.add(cluster="id", data=tree)
+    yield lambda: store.evaluate(cluster="id")
+
+
+def ambiguous_metric(root: Path) -> Any:
+    """Of a column."""
+    tree, store = night(root, 1, other=ROWS["score"]), Store(root / "store")
+    store.update(tree, score=["score", "other"], metrics=["roc_auc"])
+    yield lambda: store.check(["roc_auc >= 0"]), "say which"
+    yield lambda: store.check(["roc_auc[score] >= 0"])
+
+
+def scope_in_memory(root: Path) -> Any:  # noqa: ARG001
+    """Files."""
+    table = pa.table(ROWS)
+    yield lambda: evaluate(table, cluster="id", cluster_scope="partition"), "use global ids"
+    yield lambda: evaluate(table, cluster="id", cluster_scope="global")
+
+
+def key_of_numbers(root: Path) -> Any:
+    """A number."""
+    for hour in (9, 10):
+        put(root / "d" / f"hour={hour}" / "a.parquet")
+    yield lambda: evaluate(root / "d", where="hour >= '9'", **AUC), "write 9 without quotes"
+    yield lambda: evaluate(root / "d", where="hour >= 9", **AUC)
+
+
+def zero_weights(root: Path) -> Any:
+    """Weights that are positive."""
+    file = put(root / "a.parquet", w=[0.0, -1.0, 1.0, 1.0])
+    yield lambda: evaluate(file, weight="w", **AUC), "weights are finite and not negative"
+    put(file, w=[0.0, 1.0, 1.0, 1.0])
+    yield lambda: evaluate(file, weight="w", **AUC)
+
+
+def part_of_no_time(root: Path) -> Any:
+    """A time."""
+    file = put(root / "a.parquet", at=["2026-01-01"] * 4)
+    yield lambda: evaluate(file, by="hour(at)", **AUC), "cast it"
+    put(file, at=[datetime(2026, 1, 1)] * 4)
+    yield lambda: evaluate(file, by="hour(at)", **AUC)
+
+
+def no_store(root: Path) -> Any:
+    """An update."""
+    tree, store = night(root, 1), Store(root / "store")
+    yield lambda: store.evaluate(), "create it with update"
+    store.update(tree, **AUC)
+    yield lambda: store.evaluate()
+
+
+def replacing_a_new_night(root: Path) -> Any:
+    """An update."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    night(root, 2)
+    yield lambda: store.replace(tree / "night=2026-01-02"), "use update"
+    yield lambda: store.update(tree / "night=2026-01-02")
+
+
+def accepting_before_a_check(root: Path) -> Any:
+    """A check."""
+    tree, store = night(root, 1), Store(root / "store")
+    store.update(tree, **AUC)
+    yield lambda: store.accept("night=2026-01-01", "known"), "check first, then accept"
+    store.check(["roc_auc > 1"])
+    yield lambda: store.accept("night=2026-01-01", "known")
+
+
+def filter_as_an_expression(root: Path) -> Any:
+    """SQL."""
+    tree, store = night(root, 1), Store(root / "store")
+    yield lambda: store.update(tree, where=pc.field("id") > 0, **AUC), "give SQL such as"
+    yield lambda: store.update(tree, where="id > 0", **AUC)
+
+
+def comparison_without_intervals(root: Path) -> Any:
+    """Intervals of both."""
+    file = put(root / "a.parquet", unit=[1, 2, 3, 4])
+    one = evaluate(file, **AUC)
+    yield lambda: compare(one, one), "evaluate both with ci=0.95 and the same unit (--unit)"
+    two = evaluate(file, ci=0.95, unit="unit", **AUC)
+    yield lambda: compare(two, two)
+
+
+def misspelt_column(root: Path) -> Any:
+    """The one that is suggested."""
+    file = put(root / "a.parquet")
+    yield lambda: evaluate(file, score="scroe"), "did you mean 'score'?"
+    yield lambda: evaluate(file, score="score")
+
+
+def half_a_slicing(root: Path) -> Any:
+    """Both columns."""
+    file = put(root / "a.parquet")
+    yield (
+        lambda: evaluate(file, by="country,", **AUC),
+        "before or after a comma; write country,channel",
+    )
+    yield lambda: evaluate(file, by="country,id", **AUC)
+
+
+def store_in_its_data(root: Path) -> Any:
+    """Moved."""
+    tree = night(root, 1)
+    yield lambda: Store(tree / "store").update(tree, **AUC), "must be in separate directories: move one of them"
+    yield lambda: Store(root / "store").update(tree, **AUC)
+
+
+def store_among_files(root: Path) -> Any:
+    """A directory for the store."""
+    tree = night(root, 1)
+    (root / "busy").mkdir()
+    (root / "busy" / "notes.txt").write_text("mine")
+    yield lambda: Store(root / "busy").update(tree, **AUC), "give the store its own directory"
+    yield lambda: Store(root / "busy" / "store").update(tree, **AUC)
+
+
+def broken_link(root: Path) -> Any:
+    """Removed."""
+    tree = night(root, 1)
+    (tree / "gone.parquet").symlink_to(root / "nowhere")
+    yield lambda: evaluate(tree, **AUC), "restore it or remove the link"
+    (tree / "gone.parquet").unlink()
+    yield lambda: evaluate(tree, **AUC)
+
+
+def two_values_of_a_key(root: Path) -> Any:
+    """A directory renamed."""
+    put(root / "d" / "night=1" / "night=2" / "a.parquet")
+    yield lambda: evaluate(root / "d", **AUC), "rename one of the directories"
+    (root / "d" / "night=1").rename(root / "d" / "week=1")
+    yield lambda: evaluate(root / "d", **AUC)
+
+
+def halves_in_means(root: Path) -> Any:
+    """Without those rows."""
+    file = put(root / "a.parquet", score=[0.1, 0.2, None, 0.4])
+    yield lambda: evaluate(file, mean_over="id", nan="half", **AUC), "choose nan='drop' (--nan drop)"
+    yield lambda: evaluate(file, mean_over="id", nan="drop", **AUC)
+
+
+def sketch_of_ids(root: Path) -> Any:
+    """Of the data."""
+    tree = night(root, 1)
+    store = Store(root / "store")
+    yield lambda: store.update(tree, cluster="id", sketch="id"), "use quantile_sketch (streameval sketch)"
+    yield lambda: quantile_sketch(tree, "id")
+
+
+def lengths_of_a_dict(root: Path) -> Any:  # noqa: ARG001
+    """Equal."""
+    one, two = (Accumulator(**AUC) for _ in range(2))
+    yield lambda: one.update({"label": [0, 1], "score": [0.1]}), "give arrays of equal length"
+    yield lambda: two.update({"label": [0, 1], "score": [0.1, 0.2]}) or two
+
+
+def types_of_a_frame_of_polars(root: Path) -> Any:  # noqa: ARG001
+    """The columns that are needed."""
+    frame = pl.DataFrame(ROWS).with_columns(pl.col("id").cast(pl.Int128))
+    yield lambda: evaluate(frame, **AUC), "give only the columns that are needed"
+    yield lambda: evaluate(frame.select("label", "score"), **AUC)
+
+
+CASES: list[Case] = [
+    value for value in list(globals().values()) if inspect.isgeneratorfunction(value) and value.__module__ == __name__
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_remedy_works(case: Case, tmp_path: Path) -> None:
+    """What the message advises."""
+    steps = case(tmp_path)
+    refused, words = next(steps)  # type: ignore[misc] - the first is a pair, the second a call
+    with pytest.raises(StreamevalError) as caught:
+        refused()
+    assert words in str(caught.value)
+    next(steps)()  # type: ignore[operator]
