@@ -17,6 +17,7 @@ import pytest
 from streameval import Store, evaluate
 from streameval.errors import DataError, FormatError, StoreError
 from streameval.states.scores.counts import ScoreSpec
+from streameval.store.files import delta
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import PublishedFiles
 from streameval.store.results import judgements
@@ -39,7 +40,7 @@ VERBS: dict[str, Callable[[Store, Path], Any]] = {
     "history": lambda store, _: store.history("roc_auc", "a"),
 }
 READING = ("evaluate", "history")
-QUICK = (*READING, "check", "accept")  # verbs with a few steps only
+ALONE = ("check", "accept")  # verbs that only write judgements
 PAIRS = [(one, other) for one, other in itertools.product(VERBS, VERBS) if other not in READING]
 
 
@@ -158,7 +159,8 @@ def check(store: Store, data: Path, done: list[str]) -> None:
 def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_path, one, other):
     """It is refused or it counts; nothing that counts is deleted, and running both again succeeds."""
     data = begun / "data"
-    for at in itertools.count(1):
+    apart = (one in ALONE) != (other in ALONE) and "vacuum" not in (one, other)
+    for at in itertools.count(1, 4 if apart else 1):  # verbs that write different tables meet in few places
         where = tmp_path / str(at)
         shutil.copytree(begun / "store", where)
         done = list[str]()
@@ -172,4 +174,58 @@ def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_
     for verb in (one, other):
         done += attempt(verb, Store(where, threads=1), data)
     check(Store(where, threads=1), data, [verb for verb in done if verb not in ("update", "add", "remove")])
-    assert at > (1 if one in QUICK else 3)
+    assert at > (1 if apart or one in (*READING, *ALONE) else 3)
+
+
+def test_a_check_that_was_paused_for_long_is_refused(begun, tmp_path):
+    """Also when the commit after its base is gone from the log, below a checkpoint."""
+    shutil.copytree(begun / "store", tmp_path / "store")
+    store = Store(tmp_path / "store", threads=1)
+    paused = store._context.judgements()
+    assert paused.rules == {"floor"}  # this reads the table
+    for i in range(12):
+        store.check({f"rule {i}": "rows >= 1"})
+    assert not (tmp_path / "store" / "checks" / "_delta_log" / f"{1:020}.json").exists()
+    store.vacuum(grace="0s")
+    [one, *_] = store._context.judgements()._newest.values()
+    paused.add(one)
+    with pytest.raises(StoreError):
+        paused.write()
+    assert len(store._context.judgements().rules) == 13
+
+
+def test_a_vacuum_before_each_commit_of_a_check_is_survived(begun, tmp_path, monkeypatch):
+    """The rows are written again, as the vacuum has deleted their file."""
+    shutil.copytree(begun / "store", tmp_path / "store")
+    store, real, left = Store(tmp_path / "store", threads=1), delta.commit, [3]
+
+    def interrupted(location: Any, *rest: Any) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            Store(tmp_path / "store", threads=1).vacuum(grace="0s")
+        real(location, *rest)
+
+    monkeypatch.setattr(delta, "commit", interrupted)
+    assert store.check({"new": "rows >= 1"}).judged
+    assert left[0] < 0
+    assert "new" in Store(tmp_path / "store")._context.judgements().rules
+
+
+@pytest.mark.parametrize("lost", ["file", "log"])
+def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, lost):
+    """A check refuses to pass; info tells everything else."""
+    shutil.copytree(begun / "store", tmp_path / "store")
+    store, checks = Store(tmp_path / "store", threads=1), tmp_path / "store" / "checks"
+    [name] = [path for path in checks.iterdir() if path.name in delta.data_files(store._context.judgements()._table)]
+    name.unlink() if lost == "file" else (checks / "_delta_log" / f"{0:020}.json").write_text("{\n}\n")
+    told = store.info()
+    assert (told.nights, told.failing, dict(told.lines())["failing"]) == (2, None, "unknown")
+    for verb in (lambda: store.check("rows >= 1"), store.diagnose, lambda: store.accept(NAMES[1], "known")):
+        with pytest.raises(
+            StoreError, match=r"checks: cannot be read: .*, or move it away and check again: "
+        ) as caught:
+            verb()
+        assert str(caught.value) == told.damaged[0]
+    checks.rename(tmp_path / "lost")
+    assert not store.check({"floor": "roc_auc[a] >= 2"}, since="2026-01-01").passed
+    assert list(store.info().failing) == NAMES[:2]

@@ -46,8 +46,6 @@ KEEP = _LIGHT | {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
 }
-_ATTEMPTS = 8  # a vacuum at each of them is a command in a loop
-_REMEDY = "restore it from a copy"
 FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all kept commits
     "delta.logRetentionDuration": "interval 0 days",
     "delta.enableExpiredLogCleanup": "true",
@@ -55,18 +53,18 @@ FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all
 
 
 @contextmanager
-def reading(location: Location, remedy: str = _REMEDY) -> Iterator[None]:
+def reading(location: Location) -> Iterator[None]:
     """Turn exceptions of deltalake, Arrow or Python while reading a table's log or rows into `StoreError`."""
     from deltalake.exceptions import DeltaError
 
     try:
         yield
     except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError) as error:
-        msg = f"{location.name}: cannot be read: {remedied(error, remedy)}"
+        msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
         raise StoreError(msg) from error
 
 
-def open_table(location: Location, remedy: str = _REMEDY) -> DeltaTable | None:
+def open_table(location: Location) -> DeltaTable | None:
     """The Delta table of a directory; None if there is none.
 
     Raises
@@ -77,7 +75,7 @@ def open_table(location: Location, remedy: str = _REMEDY) -> DeltaTable | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    with reading(location, remedy):
+    with reading(location):
         try:
             return DeltaTable(location.uri, storage_options=location.options)
         except TableNotFoundError:
@@ -138,7 +136,7 @@ def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
 def commit(
     location: Location,
     base: DeltaTable | None,
-    added: dict[str, Any] | None,
+    added: dict[str, Any],
     schema: pa.Schema,
     facts: dict[str, str],
     versions: dict[str, str],
@@ -152,8 +150,8 @@ def commit(
     base : DeltaTable or None
         The version that the commit must follow; None to create the table, or with ``overwrite`` to replace it and its
         schema.
-    added : dict, optional
-        Result of `publish_rows`; None to commit no rows, so that writers of the same version are refused.
+    added : dict
+        Result of `publish_rows`.
     schema : pyarrow.Schema
         Schema of the rows.
     facts : dict of str to str
@@ -174,7 +172,7 @@ def commit(
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
     properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
-    actions = [] if added is None else [AddAction(**added, partition_values={}, data_change=True)]
+    actions = [AddAction(**added, partition_values={}, data_change=True)]
     try:
         if base is not None:
             base.create_write_transaction(actions, mode, schema, commit_properties=properties)
@@ -199,6 +197,9 @@ def commit(
         raise StoreError(msg) from error
 
 
+ATTEMPTS = 8  # more vacuums than that while one commit is written are a command in a loop
+
+
 def commit_past_vacuums(
     location: Location,
     base: DeltaTable | None,
@@ -210,12 +211,12 @@ def commit_past_vacuums(
     mode: Literal["overwrite", "append", "error"],
 ) -> None:
     """As `commit`, but publish the rows again if only vacuums were committed since: they may have deleted the file."""
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         try:
             commit(location, base, added, schema, facts, versions, mode)
         except StoreError:
             newest = open_table(location)
-            if base is None or newest is None or attempt == _ATTEMPTS - 1:
+            if base is None or newest is None or attempt == ATTEMPTS - 1:
                 raise
             if newest.version() == base.version() or {*data_files(newest)} != {*data_files(base)}:
                 raise

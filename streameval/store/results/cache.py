@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -175,7 +175,23 @@ class ResultCache:
         with suppress(StoreError):
             added = publish_rows(self.location, rows)
             mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
-            commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
+            write = partial(commit, self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
+            try:
+                write()
+            except StoreError:
+                if self._changed():
+                    raise
+                log = self.location.child("_delta_log")  # a damaged log would be in the way for ever: begin another
+                with suppress(*READ_ERRORS):
+                    log.filesystem.delete_dir(log.path)
+                write()
+
+    def _changed(self) -> bool:
+        """Whether another process has written the table since it was read."""
+        with suppress(StoreError):
+            newest = open_table(self.location)
+            return newest is not None and self._table is not None and newest.version() > self._table.version()
+        return False
 
 
 def _action(version: int) -> str:

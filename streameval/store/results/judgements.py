@@ -49,9 +49,10 @@ __all__ = ["BUILT_IN", "COMPLETE", "PRESENT", "Judgement", "Judgements", "digest
 
 BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
-_REMEDY = (
-    "restore it from a copy, or move it away and check again: the newest night is judged anew, earlier ones with "
-    "since (--since), and accepted failures are lost"
+_COPY = "restore it from a copy"
+_ANEW = (
+    ", or move it away and check again: the newest night is judged anew, earlier ones with since (--since), and "
+    "accepted failures are lost"
 )
 _SCHEMA = pa.schema(
     {
@@ -166,17 +167,23 @@ class Judgements:
         StoreError
             If the table is damaged.
         """
-        table = open_table(self.location, _REMEDY)
-        while table is not None:
-            try:
-                with reading(self.location, _REMEDY):
-                    return table, read_rows(self.location, data_files(table), _SCHEMA)
-            except (FormatError, StoreError) as error:
-                newest = open_table(self.location, _REMEDY)
-                if newest is not None and newest.version() == table.version():
-                    msg = f"{self.location.name}: cannot be read: {error}; {_REMEDY}"
-                    raise (error if isinstance(error, StoreError) else StoreError(msg)) from error
-                table = newest  # another check rewrote the table meanwhile, and a vacuum deleted the files before it
+        try:
+            table = open_table(self.location)
+            while table is not None:
+                try:
+                    with reading(self.location):
+                        return table, read_rows(self.location, data_files(table), _SCHEMA)
+                except (FormatError, StoreError):
+                    newest = open_table(self.location)
+                    if newest is not None and newest.version() == table.version():
+                        raise
+                    table = newest  # another check rewrote the table, and a vacuum deleted the files before it
+        except FormatError as error:
+            msg = f"{self.location.name}: cannot be read: {error}; {_COPY}{_ANEW}"
+            raise StoreError(msg) from error
+        except StoreError as error:
+            msg = f"{error}{_ANEW if str(error).endswith(_COPY) else ''}"
+            raise StoreError(msg) from error
         return None, _SCHEMA.empty_table()
 
     @property
@@ -272,16 +279,19 @@ class Judgements:
         """Delete unreferenced files that were last modified at `oldest` (seconds since 1970) or earlier.
 
         A check may have written one of them and be about to commit it. So files are listed, then the table is read,
-        and a commit without rows has that check refused before anything is deleted. If another check commits
-        first, nothing is deleted.
+        and a commit that adds a file of the table once more has that check refused before anything is deleted. If
+        another check commits first, nothing is deleted.
         """
         files = PublishedFiles(self.location)
-        listed = files.unneeded((), oldest)
-        table = open_table(self.location, _REMEDY)
-        if table is None or not (dead := listed.keys() - data_files(table)):
+        listed = {name: (size, when) for name, size, when in files.list()}
+        table = open_table(self.location)
+        names = [] if table is None else data_files(table)
+        dead = [name for name, (_, when) in listed.items() if when <= oldest and name not in names]
+        if not dead or not names:
             return
+        again = {"path": names[0], "size": listed.get(names[0], (0,))[0], "modification_time": 0, "stats": "{}"}
         with suppress(StoreError):
-            commit(self.location, table, None, _SCHEMA, {"action": f"vacuum: {len(dead)} deleted"}, FORGET, "append")
+            commit(self.location, table, again, _SCHEMA, {"action": f"vacuum: {len(dead)} deleted"}, FORGET, "append")
             files.delete(dead)
 
 

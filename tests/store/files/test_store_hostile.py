@@ -24,10 +24,13 @@ from nightly import DATA, FEW, NIGHTS, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
+from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
 from streameval.store.files.entries import SCHEMA
+from streameval.store.files.location import Location
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
 from streameval.store.nights import fold
+from streameval.store.results.cache import ResultCache
 
 GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
 
@@ -103,6 +106,41 @@ def test_a_bit_in_a_cached_result_is_seen(tmp_path):
     merged = (tmp_path / "store" / "merged").rename(tmp_path / "hidden-merged")
     assert numbers(tmp_path / "store") == whole
     assert used != merged
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3]),
+    "garbled": lambda path: path.write_bytes(random.Random(0).randbytes(path.stat().st_size)),
+    "gone": lambda path: path.unlink(),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_file_of_the_cache_is_made_again(tmp_path, damage):
+    """Rows, commits, checkpoints: what can be read is used, and the next write mends the table for ever."""
+    whole, facts = Location.of(str(tmp_path / "whole")), ("evaluation", "night", "score")
+    for i in range(11):
+        cache = ResultCache(whole)
+        cache.find([f"key {j}" for j in range(i)])
+        cache.add(*facts, f"key {i}", [Scalar.certain("roc_auc", i / 16)])
+        cache.write(0, set())
+    files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file())
+    assert any(".checkpoint." in path.name for path in files)
+    named = {file.name for file in files if len(file.parts) > 1} | set(ResultCache(whole)._files)
+    for file in [file for file in files if file.name in named]:
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "whole", copy)
+        DAMAGES[damage](copy / file)
+        cache = ResultCache(Location.of(str(copy)))
+        for key, [result] in cache.find(["key 3", "key 10"]).items():
+            assert f"key {result.value * 16:.0f}" == key
+        cache.add(*facts, "new", [Scalar.certain("roc_auc", 1.0)])
+        cache.write(0, set())
+        again = ResultCache(Location.of(str(copy)))
+        assert (list(again.find(["new"])), again.current) == (["new"], True), file
+        shutil.rmtree(copy)
 
 
 def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
