@@ -53,7 +53,9 @@ def run() -> None:
     sys.meta_path.insert(0, _Lean)
     _spare_modules()
     from streameval.cli import main
+    from streameval.cli.errors import show_visibly
 
+    show_visibly()
     try:
         signal.signal(signal.SIGINT, heard)
         try:

@@ -148,14 +148,14 @@ def tell(shown: RenderableType | str) -> None:
 
     from streameval.report.terminal.cells import Visible
 
-    console = Console()
+    console = Console(emoji=False)
     if console.is_terminal:
         console.print(Visible(shown))
         return
     import io
 
     sink = io.StringIO()
-    Console(file=sink, width=_WIDTH, color_system=None, highlight=False).print(shown)
+    Console(file=sink, width=_WIDTH, color_system=None, highlight=False, emoji=False).print(shown)
     say("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 

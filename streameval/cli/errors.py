@@ -27,7 +27,7 @@ from streameval.wording import visible, visible_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Commands"]
+__all__ = ["Commands", "show_visibly"]
 
 INTERRUPTED = 130  # exit status
 _LOST = 1.2  # seconds after which the process is ended: the exception was lost, or cleaning up takes too long
@@ -129,6 +129,23 @@ def _end() -> NoReturn:
     """End the process without waiting for its threads."""
     delete_all()
     os._exit(INTERRUPTED)
+
+
+def show_visibly() -> None:
+    """Spell out invisible characters in what Python itself prints on stderr: log lines, and tracebacks of defects."""
+    import logging
+    import traceback
+
+    class Visible(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return visible_lines(super().format(record))
+
+    def tell(*error: Any) -> None:
+        click.echo(visible_lines("".join(traceback.format_exception(*error))), err=True, nl=False)
+
+    sys.excepthook = tell
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(Visible())
 
 
 @contextmanager

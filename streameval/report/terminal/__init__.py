@@ -113,7 +113,13 @@ def text(found: Found) -> str:
 
     sink = io.StringIO()
     console = Console(
-        file=sink, width=120, color_system=None, highlight=False, force_terminal=False, force_jupyter=False
+        file=sink,
+        width=120,
+        color_system=None,
+        highlight=False,
+        emoji=False,
+        force_terminal=False,
+        force_jupyter=False,
     )
     console.print(Visible(render(found)))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

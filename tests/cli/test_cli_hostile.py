@@ -1,0 +1,142 @@
+"""Names and values from data that a terminal, a reader or a spreadsheet would obey: printed as text, by every verb."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.cli.errors import show_visibly
+from streameval.errors import StreamevalError
+from streameval.saving import csv_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Title of the window, clear screen (in 7 and 8 bits), deletion, marks of direction, zero width, ends of lines, markup
+EVIL = "\x1b]0;P\x07\x1b[2J\x9b2J\x9dx\x9c\x7f\x08\u202e\u2066\u200b\u2028\u0085\r[red]x[/red]\nFORGED"
+NIGHTS = [f"night=2026-01-0{i}" for i in (1, 2, 3)]
+STYLE = re.compile(r"\x1b\[[\d;]*m")  # colours of our own on a terminal
+
+
+def write(folder: Path, name: str = EVIL) -> None:
+    """Nights whose columns, slices, ids and labels have a name."""
+    rng = np.random.default_rng(0)
+    for night in NIGHTS:
+        (folder / night).mkdir(parents=True)
+        named = {column: [f"{name}{i % 4}" for i in range(40)] for column in ("group", "id", "class")}
+        columns = {"label": rng.integers(0, 2, 40), "s": rng.random(40), name: rng.random(40), **named}
+        texts = pa.array([name if label else "b" for label in columns["label"]])
+        pq.write_table(pa.table({**columns, "text": texts}), folder / night / "part-0.parquet")
+
+
+def run(*words: object, terminal: bool = False) -> Any:
+    """Run a command; nothing that it prints is obeyed, and no line is forged."""
+    done = CliRunner(env={"FORCE_COLOR": "1", "COLUMNS": "400"} if terminal else None).invoke(
+        main, list(map(str, words))
+    )
+    assert done.exception is None or isinstance(done.exception, SystemExit), words
+    text = STYLE.sub("", done.output) if terminal else done.output
+    assert {character for character in text if not character.isprintable()} <= {"\n"}, words
+    assert not any(line.strip().startswith("FORGED") for line in text.split("\n")), words
+    return done
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["piped", "terminal"])
+def test_no_verb_passes_control_characters_on(tmp_path: Path, terminal: bool) -> None:
+    """Of columns, values, ids, labels, directories, files and rules; in tables, plans, errors, JSON and usage."""
+    data, store, odd = tmp_path / "data", tmp_path / "store", tmp_path / EVIL.replace("/", "")
+    write(data)
+    write(odd)
+    (odd / "bad").mkdir()
+    (odd / "bad" / "x.parquet").write_bytes(b"no")
+    on_data: list[list[object]] = [
+        [],
+        ["--json", "-"],
+        ["--score", "nope"],
+        ["--score", "s", "--score", EVIL, "--by", "group", "--baseline", EVIL, "--ci", "0.9"],
+        ["--score", EVIL, "--by", "group", "--where", f"\"group\" = '{EVIL}0'", "--plan"],
+        ["--score", "s", "--where", f"{EVIL} (("],
+        ["--score", "s", "--label", "text"],
+        ["--score", "s", "--label", EVIL],
+        ["--score", EVIL, "--rule", f"roc_auc[{EVIL}] >= 2"],
+        [f"--{EVIL}"],
+    ]
+    of_store: list[list[object]] = [
+        ["show", "--by", "group"],
+        ["show", "--partition", EVIL],
+        ["info", "--versions"],
+        ["history", "--metric", "roc_auc", "--by", "group"],
+        ["history", "--metric", EVIL],
+        ["check", "--rule", f"roc_auc[{EVIL}] >= 2"],
+        ["check", "--rule", f"{EVIL} >= 2"],
+        ["check", "--accept", NIGHTS[2], "--reason", EVIL],
+        ["check", "--rule", "rows >= 1"],
+        ["diagnose", "--partition", NIGHTS[2]],
+        ["attribute", "--cluster", "id"],
+        ["remove", "--partition", EVIL],
+        ["vacuum", "--keep", EVIL],
+    ]
+    for words in on_data:
+        run("evaluate", data, *words, terminal=terminal)
+    columns = ["--score", "s", "--score", EVIL, "--cluster", "id", "--classes", "class", "--by", "group"]
+    assert run("update", store, data, *columns, terminal=terminal).exit_code == 0
+    for verb, *words in of_store:
+        run(verb, store, *words, terminal=terminal)
+    run("attribute", data, "--cluster", "id", "--examples", EVIL, terminal=terminal)
+    run("sketch", data, "--column", EVIL, terminal=terminal)
+    run("evaluate", odd / "bad", "--score", "s", terminal=terminal)
+    run("evaluate", odd, "--score", "s", "--on-error", "skip", terminal=terminal)
+    run("update", odd / "store", odd / NIGHTS[0], "--score", "s", terminal=terminal)
+    run("info", odd / "store", terminal=terminal)
+    run("show", odd / "none", terminal=terminal)
+    run(EVIL, terminal=terminal)
+
+
+def test_texts_of_python_are_safe_to_print(tmp_path: Path) -> None:
+    """What an evaluation prints, and the messages of exceptions, which tracebacks and logs show."""
+    write(tmp_path / "data")
+    text = str(evaluate(tmp_path / "data", score=["s", EVIL], by="group", threads=1))
+    assert {character for character in text if not character.isprintable()} == {"\n"}
+    with pytest.raises(StreamevalError) as caught:
+        Store(tmp_path / EVIL.replace("/", "")).evaluate()
+    assert str(caught.value).isprintable()
+
+
+def test_log_lines_and_tracebacks_are_visible() -> None:
+    """Python prints both by itself."""
+    script = (
+        "import logging, sys; from streameval.cli.errors import show_visibly; show_visibly();"
+        "logging.getLogger('x').warning('%s', sys.argv[1]); raise RuntimeError(sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, EVIL], capture_output=True, text=True, check=False)
+    assert "RuntimeError" in done.stderr
+    assert {character for character in done.stderr if not character.isprintable()} == {"\n"}
+    assert show_visibly.__doc__
+    assert logging.lastResort
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1"])
+def test_no_spreadsheet_runs_a_cell(tmp_path: Path, name: str) -> None:
+    """Slices, columns and reasons begin with a quote in CSV; numbers do not, and Parquet is as it was."""
+    write(tmp_path / "data", name)
+    out = [tmp_path / "out.csv", tmp_path / "out.parquet"]
+    evaluate(tmp_path / "data", score=["s", name], by="group", threads=1).save(out[0])
+    evaluate(tmp_path / "data", score=["s", name], by="group", threads=1).save(out[1])
+    with out[0].open(newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert any(cell.startswith(f"'{name}") for cell in cells)
+    assert not any(csv_cell(cell) != cell for cell in cells)
+    assert name in pq.read_table(out[1])["of"].to_pylist()
+    assert [csv_cell(value) for value in ("-1.5", "+2e-3", "-", -1.5, None)] == ["-1.5", "+2e-3", "'-", -1.5, None]
