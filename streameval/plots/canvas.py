@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.wording import visible_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,11 +84,25 @@ def save(figure: Figure, path: Path | None) -> None:
     """Write a figure to a checked path, if there is one; raises `OptionError` if it cannot be written."""
     if path is None:
         return
+    _show_visibly(figure)
     try:
         figure.savefig(path)
     except OSError as error:
         msg = f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
         raise OptionError(msg) from error
+
+
+def _show_visibly(figure: Figure) -> None:
+    """Spell out characters of names that no font has, and that would make an SVG file malformed."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    for text in figure.findobj(Text):
+        text.set_text(visible_lines(text.get_text()))
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        formatter = axis.get_major_formatter()
+        if isinstance(formatter, FixedFormatter):
+            formatter.seq = list(map(visible_lines, formatter.seq))
 
 
 def new_figure(width: float, height: float) -> Figure:
