@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from streameval.forks import on_fork
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["delete_all", "unfinished"]
 
 _FILES: set[Path] = set()
+on_fork(_FILES.clear)  # those of the parent are not for a child to delete
 
 
 @contextmanager

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_version", "errors", "saving", "typing", "unfinished", "wording"}
+BASE = {"_version", "errors", "forks", "saving", "typing", "unfinished", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "typing": set(),
     "errors": set(),
+    "forks": set(),
     "wording": set(),
     "unfinished": set(),
     "saving": set(),
@@ -147,18 +148,15 @@ def test_no_folder_is_crowded() -> None:
     assert max(counts.values()) <= LARGEST_FOLDER, counts.most_common(3)
 
 
-def test_dask_is_imported_in_three_places_only() -> None:
-    """Graphs are made in the engine, for threads and for clusters, and to write simulated files in parallel."""
+def test_dask_is_imported_in_two_places_only() -> None:
+    """Graphs run in threads that end with the call, as forks need it, or on clusters."""
     users = {
         str(path.relative_to(PACKAGE))
         for path in FILES
         for module, _ in imported(path)
         if module.split(".")[0] in {"dask", "distributed"}
     }
-    assert {user for user in users if not user.startswith("engine/cluster/")} <= {
-        "engine/graph.py",
-        "simulation/__init__.py",
-    }
+    assert {user for user in users if not user.startswith("engine/cluster/")} == {"forks.py"}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from streameval.evaluation.families import planned
 from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
+from streameval.forks import new_lock
 from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
@@ -90,7 +91,7 @@ class Accumulator:
             raise OptionError(msg)
         self._given = options
         self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in RUN_OPTIONS})
-        self._lock = threading.RLock()
+        self._lock = new_lock(threading.RLock, self._cut_off)
         self._failed: str | None = None
         self._schema: pa.Schema | None = None
         self._wanted: list[MetricRequest] = []
@@ -329,6 +330,9 @@ class Accumulator:
     def __repr__(self) -> str:
         """The options that affect results."""
         return f"Accumulator({', '.join(f'{k}={v!r}' for k, v in recorded(self._request.options).items())})"
+
+    def _cut_off(self) -> None:
+        self._failed = "another thread was using the accumulator when this process was forked"
 
     def _check(self) -> None:
         if self._failed:

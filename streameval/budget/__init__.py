@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-import threading
+import os
 import weakref
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -40,10 +40,10 @@ from streameval.budget.machine import (
     spill_directory,
 )
 from streameval.errors import SpillError
+from streameval.forks import new_lock
 from streameval.kernels.jit import COMPILING, tell_before_compiling
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from streameval.typing import Array
@@ -107,7 +107,7 @@ class Budget:
         self._keys = itertools.count()
         self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
         self._spare_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._file: SpillFile | None = None
         self._base = process_memory()
         self._relieved = self._base  # bytes of the process when freed memory was last returned
@@ -277,7 +277,7 @@ class Budget:
                 self._forget_dead()
 
     def _spill(self, buffer: Buffer, key: int) -> None:
-        if self._file is None:
+        if self._file is None or self._file.process != os.getpid():
             self._file = SpillFile(self.directory)
         buffer.spill(self._file)
         del self._held[key]

@@ -10,13 +10,13 @@ import errno
 import math
 import os
 import tempfile
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import SpillError
+from streameval.forks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,8 @@ class SpillFile:
             raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)
         self._end = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        self.process = os.getpid()  # a forked child must not append, because it has the same end
 
     def _failure(self, error: OSError, done: str) -> SpillError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

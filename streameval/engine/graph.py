@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.budget import available_threads
+from streameval.forks import compute
 from streameval.options.kinds import whole
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads
     if len(items) < 2 or threads == 1:  # nothing to schedule, so a small night need not wait for Dask's import
         return [function(item) for item in items]
     graph = _calls(function, items, name)
-    return _compute(graph, list(graph), threads)
+    return compute(graph, list(graph), threads)
 
 
 def tree(
@@ -81,7 +82,7 @@ def tree(
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [f"merge-{depth}-{i}" for i in range(len(groups))]
         graph |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
-    merged: R = _compute(graph, level, threads)[0]
+    merged: R = compute(graph, level, threads)[0]
     return merged
 
 
@@ -92,10 +93,3 @@ def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[st
         return function(items[i])
 
     return {f"{name}-{i}": (call, i) for i in range(len(items))}
-
-
-def _compute(graph: dict[str, Any], keys: list[str], threads: int) -> list[Any]:
-    """Results of some tasks; schedulers are called directly, since Dask imports `distributed` to find one by name."""
-    from dask import local, threaded
-
-    return list(threaded.get(graph, keys, num_workers=threads) if threads > 1 else local.get_sync(graph, keys))

@@ -25,6 +25,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from streameval.errors import StreamevalError
+from streameval.forks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,6 @@ COMPILING = 200 << 20  # bytes, about, that compiling all loops of one run takes
 _COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a compiled loop
 _PATIENCE, _POLL = 30.0, 0.02  # seconds to wait for another process, and between two checks
 _UNCACHED: list[str] = []  # loops without a writable cache
-_MAKING = threading.RLock()
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "no_cfunc_wrapper": True}
 
@@ -59,8 +59,10 @@ class MemoryKeeper(Protocol):
 
 
 _KEEPERS: WeakSet[MemoryKeeper] = WeakSet()
-_KEEPERS_LOCK = threading.Lock()  # a set must not grow while another thread iterates over it
+_KEEPERS_LOCK = new_lock()  # a set must not grow while another thread iterates over it
 _COMPILED: list[str] = []  # loops that this process compiled itself
+_CUT_OFF: list[bool] = []  # not empty if a fork cut off the thread that was compiling
+_MAKING = new_lock(threading.RLock, lambda: _CUT_OFF.append(True), wait=True)
 
 
 def tell_before_compiling(keeper: MemoryKeeper) -> None:
@@ -110,6 +112,7 @@ class Deferred:
         """Numba's form of the function, in whose globals every deferred function is replaced by its own form."""
         with _MAKING:
             if self._made is None:
+                _check_fork()
                 _check_settings()
                 known = dict(self._function.__globals__)
                 function = FunctionType(self._function.__code__, known, None, self._function.__defaults__)
@@ -120,6 +123,13 @@ class Deferred:
                         known[name] = known[name].made()
                 self._run = made
             return self._made
+
+
+def _check_fork() -> None:
+    """Raise `StreamevalError` in a child whose parent was compiling: numba's locks and loops are left half-changed."""
+    if _CUT_OFF:
+        msg = "another thread was compiling loops when this process was forked; start processes by spawn or forkserver"
+        raise StreamevalError(msg)
 
 
 @cache
@@ -185,10 +195,12 @@ def _with_turn(compile_loop: Callable[[Any], Any], cache: Any) -> Callable[[Any]
     """A loop's `compile_loop`, after which the turn of this process ends, even if compiling fails."""
 
     def compiled(signature: Any) -> Any:
-        try:
-            return compile_loop(signature)
-        finally:
-            cache.end_turn()
+        with _MAKING:
+            _check_fork()
+            try:
+                return compile_loop(signature)
+            finally:
+                cache.end_turn()
 
     return compiled
 
@@ -253,9 +265,10 @@ def _cache_classes() -> tuple[Any, Any]:
     """Two cache classes: numba's, with faster loading and checksums, and one that stores nothing.
 
     Before it loads anything, numba imports the compiled forms of NumPy, strings, lists and dictionaries, which takes
-    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles. Numba does not sync
-    its files, so a power cut may leave them empty, short or full of zeros, and machine code of zeros ends the process:
-    `CheckedFile` verifies what it loads, and what cannot be loaded is compiled again.
+    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles.
+
+    Numba does not sync its files, so a power cut may leave them empty, short or full of zeros, and machine code of
+    zeros ends the process: `CheckedFile` verifies what it loads, and what cannot be loaded is compiled again.
     """
     import pickle
 
@@ -293,14 +306,14 @@ def _cache_classes() -> tuple[Any, Any]:
         def _loaded(self, sig: Any, target_context: Any) -> Any:
             try:
                 return self._load_overload(sig, target_context)
-            except Exception:  # noqa: BLE001 - unpickling a damaged file raises anything
+            except Exception:
                 return None
 
         def save_overload(self, sig: Any, data: Any) -> None:
             for _ in range(2):
                 try:
                     return self._save_overload(sig, data)
-                except Exception:  # noqa: BLE001 - the index is damaged, or the folder cannot be written
+                except Exception:
                     with suppress(OSError):
                         self._cache_file.flush()
             _UNCACHED.append(self._name)

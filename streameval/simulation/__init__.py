@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from streameval.budget import available_threads
+from streameval.forks import compute
 from streameval.saving import check_local
 from streameval.simulation.files import Run, cannot_write, install, prepare
 from streameval.simulation.model import Model, check_integer
@@ -203,14 +204,12 @@ def simulate(
     return Simulation(path, rows, counts[0], partitions, counts[1], time.perf_counter() - start)
 
 
-def _write(run: Run) -> tuple[tuple[int, int], ...]:
+def _write(run: Run) -> list[tuple[int, int]]:
     """Write all nights on Dask's threads; after an error or interrupt, remove everything that was written."""
-    from dask.threaded import get
-
     graph = {("night", partition): (run.write, partition) for partition in range(run.partitions)}
     try:
         _ = run.model.ranks, run.model.keys  # cached properties, computed once before the threads need them
-        written: tuple[tuple[int, int], ...] = get(graph, list(graph), num_workers=run.threads)
+        written: list[tuple[int, int]] = compute(graph, list(graph), run.threads)
     except BaseException as error:
         run.discard()
         if isinstance(error, OSError):

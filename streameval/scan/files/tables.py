@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, OptionError
+from streameval.forks import import_deltalake
 from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
 from streameval.scan.messages import reason
@@ -128,14 +128,14 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         If the table uses an unsupported feature (column mapping, a shallow clone), or deltalake would read the log of
         another directory (see `misread`); the message names it.
     """
-    from deltalake import DeltaTable
+    deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
 
     if odd := misread(uri):
         msg = f"{name}: a Delta table, but deltalake takes {odd!r} in a path for something else; rename the directory"
         raise DataError(msg)
     try:
-        table = DeltaTable(uri, version=version, storage_options=dict(options) or None)
+        table = deltalake.DeltaTable(uri, version=version, storage_options=dict(options) or None)
         actions = pa.table(table.get_add_actions())
         schema = pa.schema(table.schema().to_arrow())
         deleted = _deleted(table)
@@ -181,8 +181,7 @@ def misread(path: str) -> str:
 
 def as_uri(table: Any) -> tuple[str, int] | None:
     """URI and version of a `deltalake.DeltaTable`; None for anything else. deltalake is not imported."""
-    loaded = sys.modules.get("deltalake")
-    if loaded is None or not isinstance(table, loaded.DeltaTable):
+    if all((kind.__module__, kind.__qualname__) != ("deltalake.table", "DeltaTable") for kind in type(table).__mro__):
         return None
     text = table.table_uri.rstrip("/")
     if text.startswith("file://"):

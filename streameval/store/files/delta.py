@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.errors import StoreError
+from streameval.forks import import_deltalake
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.store.files.published import PublishedFiles
 
@@ -72,12 +73,12 @@ def open_table(location: Location) -> DeltaTable | None:
     StoreError
         If the table cannot be read.
     """
-    from deltalake import DeltaTable
+    deltalake = import_deltalake()
     from deltalake.exceptions import TableNotFoundError
 
     with reading(location):
         try:
-            return DeltaTable(location.uri, storage_options=location.options)
+            return deltalake.DeltaTable(location.uri, storage_options=location.options)
         except TableNotFoundError:
             location.filesystem.get_file_info(location.path)  # fails where it is unknown whether there is one
             return None
@@ -166,6 +167,7 @@ def commit(
     StoreError
         If there is a newer version, or the table cannot be written.
     """
+    import_deltalake()
     from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.schema import Schema

@@ -1,0 +1,184 @@
+"""Forks: what a forked child must not inherit, reset in one place.
+
+A child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked for
+ever, and a pool waits for threads that no longer exist. So pools live no longer than a call (`compute`), and locks that
+outlive a call are made by `new_lock`, which the child releases. A fork waits for modules and loops that other threads
+are importing or compiling, since importing and compiling have locks of their own.
+
+Spill files are shared with the parent, so a child that spills begins a file of its own (`streameval.budget`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakMethod
+
+from streameval.errors import StreamevalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["compute", "import_deltalake", "is_forked", "new_lock", "on_fork"]
+
+_PATIENCE = 3.0  # seconds that a fork waits for a lock
+_LOCKS: WeakKeyDictionary[Any, tuple[Callable[[], Any], bool]] = WeakKeyDictionary()
+_RESETS: list[Callable[[], object]] = []
+_TAKEN: list[Any] = []  # locks that the forking thread holds during the fork
+_STALE = {"process": False, "deltalake": False}  # whether this process is a child, and has its parent's deltalake
+
+
+def new_lock(
+    kind: Callable[[], Any] = threading.Lock, lost: Callable[[], object] | None = None, *, wait: bool = False
+) -> Any:
+    """A lock that is free in a forked child.
+
+    Parameters
+    ----------
+    kind : `threading.Lock` or `threading.RLock`
+    lost : called in a child if another thread held the lock, so that what it guards may be half-changed
+    wait : whether a fork waits up to 3 s until no other thread holds the lock
+
+    Examples
+    --------
+    >>> with new_lock():
+    ...     pass
+    """
+    lock = kind()
+    held: Any = lost
+    _LOCKS[lock] = (WeakMethod(held) if hasattr(held, "__self__") else lambda: held), wait
+    return lock
+
+
+def on_fork(reset: Callable[[], object]) -> None:
+    """Call `reset` in every forked child."""
+    _RESETS.append(reset)
+
+
+def compute(graph: Mapping[Any, Any], keys: Sequence[Any], threads: int) -> list[Any]:
+    """Results of some tasks of a Dask graph, in threads that end with the call.
+
+    Dask's own pool outlives the call, and its threads do not survive a fork. Dask's schedulers are called directly,
+    since Dask imports `distributed` to find one by name, and `dask.threaded` takes a lock at every call.
+
+    Examples
+    --------
+    >>> compute({"a": (abs, -3), "b": (max, "a", 2)}, ["b", "a"], 2)
+    [3, 3]
+    """
+    from dask.local import get_async, get_sync
+
+    if threads == 1:
+        return list(get_sync(graph, keys))
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return list(get_async(pool.submit, threads, graph, keys, get_id=threading.get_ident, pack_exception=_packed))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _packed(error: BaseException, _dumps: Any) -> tuple[BaseException, Any]:
+    return error, error.__traceback__
+
+
+def is_forked() -> bool:
+    """Whether this process was forked after streameval had been imported.
+
+    Examples
+    --------
+    >>> is_forked()
+    False
+    """
+    return _STALE["process"]
+
+
+def _before() -> None:
+    for name, module in list(sys.modules.items()):
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            with suppress(Exception):  # the other thread reports it
+                importlib.import_module(name)  # waits for the thread that imports it
+    _TAKEN[:] = [lock for lock, (_, wait) in list(_LOCKS.items()) if wait and lock.acquire(timeout=_PATIENCE)]
+
+
+def _after() -> None:
+    while _TAKEN:
+        _TAKEN.pop().release()
+
+
+def _in_child() -> None:
+    _after()
+    _STALE.update(process=True, deltalake="deltalake" in sys.modules)
+    for lock, (lost, _) in list(_LOCKS.items()):
+        if lock.acquire(blocking=False):
+            lock.release()
+            continue
+        lock._at_fork_reinit()  # noqa: SLF001 - as `logging` and `threading` do with their locks
+        if (call := lost()) is not None:
+            call()
+    if sys.version_info < (3, 12):
+        _free_properties()
+    for reset in _RESETS:
+        reset()
+
+
+def _free_properties() -> None:
+    """Renew the locks of cached properties: before Python 3.12, all objects of a class share one."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("streameval."):
+            for kind in [value for value in vars(module).values() if isinstance(value, type)]:
+                for value in vars(kind).values():
+                    if isinstance(value, cached_property):
+                        value.lock = threading.RLock()  # type: ignore[attr-defined]  # it is gone from typeshed
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)
+
+
+def import_deltalake() -> Any:
+    """The module `deltalake`; a forked child whose parent had imported it gets a new one.
+
+    Its runtime belongs to the process that started it, and panics in any other. A runtime is a variable of the shared
+    library, so the child loads a copy of the library, which is unlinked at once.
+
+    Examples
+    --------
+    >>> import_deltalake().DeltaTable.__name__
+    'DeltaTable'
+    """
+    import deltalake
+
+    if _STALE["deltalake"]:
+        modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "deltalake"}
+        for name in modules:
+            del sys.modules[name]
+        try:
+            _import_copy("deltalake._internal", modules["deltalake._internal"].__file__ or "")
+            import deltalake
+        except (ImportError, OSError) as error:
+            sys.modules.update(modules)
+            msg = (
+                f"deltalake cannot be loaded again after a fork, from a copy in {tempfile.gettempdir()} ({error}); "
+                "name another directory by TMPDIR, or start processes by spawn or forkserver"
+            )
+            raise StreamevalError(msg) from error
+        _STALE["deltalake"] = False
+    return deltalake
+
+
+def _import_copy(name: str, library: str) -> None:
+    """Import an extension module from a temporary copy of its library."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as copy:
+        shutil.copyfile(library, copy.name)
+        loader = ExtensionFileLoader(name, copy.name)
+        sys.modules[name] = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=copy.name))
+        loader.exec_module(sys.modules[name])

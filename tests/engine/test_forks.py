@@ -1,0 +1,86 @@
+"""Forked children: every verb works in one, or is refused in one line; nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streameval import forks
+
+
+@pytest.mark.parametrize(("scenario", "children"), [("idle", 20), ("busy", 6), ("fresh", 3), ("client", 2)])
+def test_forked_children(tmp_path: Path, scenario: str, children: int) -> None:
+    """Children of a process that has run every verb, whose threads run them, begin to run them, or that has a client.
+
+    Only the last two may refuse: a child cannot use its parent's client, nor go on with what its parent was compiling.
+    """
+    words = [sys.executable, str(Path(__file__).with_name("forking.py")), str(tmp_path), scenario, str(children)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    *refusals, last = done.stdout.splitlines()
+    assert last == "ok"
+    assert len(refusals) == (children if scenario == "client" else 0), refusals
+    assert all("make another here" in line for line in refusals)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_thread_that_is_cut_off_while_it_compiles() -> None:
+    """A fork waits for the loop; if that takes too long, the child refuses to compile others."""
+    code = """
+import os, threading
+from streameval import forks, roc_auc_score
+from streameval.kernels import jit
+
+forks._PATIENCE = 0.1
+held, end = threading.Event(), threading.Event()
+def compile():
+    with jit._MAKING:
+        held.set()
+        end.wait()
+thread = threading.Thread(target=compile)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    try:
+        roc_auc_score([0, 1], [0.2, 0.3])
+    except Exception as error:
+        os.write(1, f"{type(error).__name__}: {error}\\n".encode())
+    os._exit(0)
+os.waitpid(child, 0)
+end.set()
+thread.join()
+print(roc_auc_score([0, 1], [0.2, 0.3]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    refusal, value = done.stdout.splitlines()
+    assert refusal.startswith("StreamevalError: another thread was compiling loops when this process was forked; start")
+    assert value == "1.0"
+
+
+def test_locks_are_told_when_their_holder_is_gone() -> None:
+    """Only in a child, and only if another thread held the lock."""
+    code = """
+import os, threading
+from streameval import forks
+told = []
+class Owner:
+    def __init__(self): self.lock = forks.new_lock(threading.RLock, self.lose)
+    def lose(self): told.append(self)
+free, mine, other = Owner(), Owner(), Owner()
+thread = threading.Thread(target=other.lock.acquire)
+thread.start()
+thread.join()
+with mine.lock:
+    if (child := os.fork()) == 0:
+        os._exit(0 if told == [other] and other.lock.acquire(timeout=1) else 1)
+print(os.waitpid(child, 0)[1], told)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0 []\n"
+    assert not forks.is_forked()
