@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from distributed.comm import CommClosedError
 from streameval._version import __version__
 from streameval.budget import available_memory
 from streameval.errors import ClusterError, OptionError, StreamevalError
+from streameval.forks import is_forked
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = ["Connection", "connect", "key_factory"]
 
 _POLL = 0.1  # seconds between two checks for a worker
 _CONNECT = 1.0  # least seconds to wait for the scheduler, however short the timeout
+_FORKED = 2.0  # seconds in which a client of this process answers itself
 _LOG = logging.getLogger(__name__)
 _GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
 
@@ -112,7 +114,9 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     Parameters
     ----------
     client : distributed.Client, the address of a scheduler, or None
-        None selects the active client, if there is one.
+        None selects the active client, if there is one. In a task of Dask there is none: the client that a worker
+        makes for its tasks would wait for the thread that waits for it. A task that gives a client leaves the worker's
+        thread pool (`distributed.secede`), so that the worker can run the tasks of the client.
     threads : int, optional
         Number of threads of this process to run on, even if a client is active.
     scheduler_timeout : float
@@ -124,30 +128,53 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
         If both `client` and `threads` are given, or `client` is not a client.
     ClusterError
         If the scheduler does not answer; if no worker answers in time; or if a worker has another version of
-        streameval, or so little free memory that Dask would pause it.
+        streameval, or so little free memory that Dask would pause it; if the client is that of the process that forked
+        this one, or this is the event loop of a worker (`distributed.Client.run`).
     """
     if threads is not None:
         if client is not None:
             msg = f"threads={threads!r} runs here and a client (--scheduler) elsewhere: give one of them"
             raise OptionError(msg)
         return None
+    if client is not None:
+        _leave_pool()
     if isinstance(client, str):
         return _owned(client, scheduler_timeout)
     found = _active() if client is None else client
     if found is None:
         return None
     if not isinstance(found, distributed.Client) or found.asynchronous:
-        msg = f"client={client!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
+        msg = f"client={found!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
         raise OptionError(msg)
     return _checked(found, scheduler_timeout)
 
 
 def _active() -> Any:
-    """The active client of this process, or None."""
+    """The active client of this process, or None; that of a worker serves its tasks only."""
     try:
-        return distributed.default_client()
+        client = distributed.default_client()
     except ValueError:
         return None
+    return None if _worker() is not None or client.id.startswith("Client-worker-") else client
+
+
+def _worker() -> Any:
+    """The worker that runs this task, or None."""
+    try:
+        return distributed.get_worker()
+    except ValueError:
+        return None
+
+
+def _leave_pool() -> None:
+    """Let the worker run another task in place of this one, which will wait; does nothing outside of tasks."""
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+        if any(worker.loop.asyncio_loop is loop for worker in distributed.Worker._instances):  # noqa: SLF001 - nothing public tells
+            msg = "a run on a client would block the event loop of this worker: submit a task instead of Client.run"
+            raise ClusterError(msg)
+    with suppress(ValueError, AttributeError, KeyError):  # no task, a task of an actor, or one that has left already
+        distributed.secede()
 
 
 def _owned(address: str, scheduler_timeout: float) -> Connection:
@@ -174,6 +201,8 @@ def _address(client: Any) -> str:
 def _checked(client: Any, scheduler_timeout: float) -> Connection:
     """The connection to the workers that answer, once each of them has passed `_check_worker`."""
     connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
+    if is_forked():
+        _check_thread(client)
     with connection.errors():
         workers, answers = _answers(client, scheduler_timeout)
     left = {worker: answer for worker, answer in answers.items() if isinstance(answer, BaseException)}
@@ -190,6 +219,18 @@ def _checked(client: Any, scheduler_timeout: float) -> Connection:
     return replace(
         connection, workers=len(found), threads=sum(nthreads), memory=memory, width=max(nthreads), left=tuple(left)
     )
+
+
+def _check_thread(client: Any) -> None:
+    """Raise `ClusterError` if a client was made before the fork: its threads are in the other process."""
+    try:
+        client.sync(distributed.utils.offload, int, callback_timeout=_FORKED)
+    except TimeoutError:
+        msg = (
+            f"the client of {_address(client)} is that of the process that forked this one; make another here, start "
+            "the process by spawn or forkserver, or give threads"
+        )
+        raise ClusterError(msg) from None
 
 
 def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
