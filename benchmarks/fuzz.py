@@ -1,4 +1,4 @@
-"""Random tables, options and store histories against exact fractions; damage to every kind of file of a store.
+"""Random tables, options and histories against exact fractions; damaged stores; commands and arguments without sense.
 
     python benchmarks/fuzz.py --seconds 60 --seed 1
 
@@ -14,9 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from fuzzing.arguments import arguments_case
 from fuzzing.attributions import attribution_case
 from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
+from fuzzing.command_lines import command_case
 from fuzzing.selections import client_case, close_client, selection_case, version_case
 from fuzzing.settings import settings_case
 from fuzzing.slices import mean_case, slice_case, units_case, where_case
@@ -39,6 +41,8 @@ KINDS = {  # with how many there are of each
     "selection": (selection_case, 1),
     "version": (version_case, 2),
     "client": (client_case, 3),
+    "command": (command_case, 6),
+    "arguments": (arguments_case, 12),
 }
 
 

@@ -73,7 +73,7 @@ def masked(text: str) -> str:
 
 
 class StreamevalError(Exception):
-    r"""Root of everything streameval raises on purpose; its message shows no credentials.
+    r"""Root of everything streameval raises on purpose; its message is one line and shows no credentials.
 
     Names and values from data may hold escape sequences, which a terminal or a log would obey: they are spelled out.
 

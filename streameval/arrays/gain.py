@@ -223,7 +223,7 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     method: Any = interpolation  # a literal type in NumPy's stubs; NumPy checks the name
     try:
         edges = np.quantile(score, levels, method=method)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         msg = f"interpolation={interpolation!r} is not a method of numpy.quantile: {error}"
         raise OptionError(msg) from error
     return np.unique(edges)[::-1]

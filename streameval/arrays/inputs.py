@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import DataError, MissingInputError, NullError, SchemaError, WeightError
+from streameval.errors import DataError, MissingInputError, NullError, OptionError, SchemaError, WeightError
 from streameval.states.scores.counts import fold_arrays
 from streameval.wording import plural
 
@@ -28,6 +28,7 @@ __all__ = [
     "as_arrow",
     "first",
     "fold",
+    "generator",
     "is_null",
     "joint",
     "numbers",
@@ -141,6 +142,15 @@ def is_null(value: Any) -> bool:
     """Whether a value is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
     unequal = value.is_nan() if isinstance(value, Decimal) else value != value
     return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator of random numbers from a seed or a generator; raises `OptionError` for anything else."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        msg = f"random_state={random_state!r} is not a seed; give a whole number of at least 0 or a numpy Generator"
+        raise OptionError(msg) from error
 
 
 def numbers(values: Any, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:

@@ -146,11 +146,15 @@ def _above_zero(array: Array, name: str) -> Array:
 
 def _equal(array: Array, pos_label: Any, name: str) -> Array:
     """Which labels equal `pos_label`, as uint8; it must occur unless all labels are equal and of its type."""
+    if hasattr(pos_label, "__array__") and not isinstance(pos_label, np.generic):
+        msg = f"pos_label is {type(pos_label).__name__}; name one label of {name}"
+        raise LabelError(msg)
     wanted = _as_in(array, pos_label.item() if isinstance(pos_label, np.generic) else pos_label)
     kinds = "U" if isinstance(wanted, str) else "S" if isinstance(wanted, bytes) else "biuf"
-    same_kind = array.dtype.kind in f"O{kinds}"
+    single = wanted is None or isinstance(wanted, str | bytes | Number)  # NumPy compares sequences element by element
+    same_kind = array.dtype.kind == "O" or (array.dtype.kind in kinds and single)
     positive = np.zeros(array.shape, np.uint8)
-    if same_kind:  # a tuple is wrapped, because NumPy would compare it element by element
+    if same_kind:
         positive = np.asarray(array == (_objects([wanted]) if array.dtype.kind == "O" else wanted)).astype(np.uint8)
     if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[:1]).all()):
         seen = list(dict.fromkeys(map(repr, array.ravel().tolist())))

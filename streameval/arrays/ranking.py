@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.arrays.curves import auc, roc_points, steps
-from streameval.arrays.inputs import fold, joint, without_nan
+from streameval.arrays.inputs import fold, generator, joint, without_nan
 from streameval.arrays.labels import checked, num2bool, points
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
@@ -191,7 +191,7 @@ def _score(
     pos_label: Any,
 ) -> Any:
     """A metric of a vector, or its average over a matrix."""
-    if average not in _AVERAGES:
+    if not (average is None or isinstance(average, str)) or average not in _AVERAGES:
         msg = f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None"
         raise OptionError(msg)
     if not _is_matrix(y_true):
@@ -202,7 +202,7 @@ def _score(
 def _is_matrix(values: Any) -> bool:
     try:
         return np.ndim(values) == 2
-    except ValueError:  # ragged; validation raises an error that names the argument
+    except Exception:  # whatever the container raises; validation tells it with the name of the argument
         return False
 
 
@@ -309,7 +309,7 @@ def auc_by_sampling(
     pos, neg = parts.pos.cumsum(), parts.neg.cumsum()
     if not pos[-1] or not neg[-1]:
         return math.nan, math.nan
-    random, won, tied = _generator(random_state), 0, 0
+    random, won, tied = generator(random_state), 0, 0
     for start in range(0, n, _DRAWS):
         size = min(_DRAWS, n - start)
         above, below = (_draw(random, sums, size) for sums in (pos, neg))
@@ -318,14 +318,6 @@ def auc_by_sampling(
     mean = (2 * won + tied) / (2 * n)
     variance = (won + tied / 4) / n - mean * mean
     return mean, math.sqrt(max(variance, 0.0) / (n - 1)) if n > 1 else math.nan
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        msg = f"random_state={random_state!r} is not a seed; give a whole number of at least 0 or a numpy Generator"
-        raise OptionError(msg) from error
 
 
 def _draw(random: np.random.Generator, sums: Array, size: int) -> Array:

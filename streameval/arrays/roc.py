@@ -184,7 +184,9 @@ class RocCurve:
         if self._exact is not None:
             return self._exact[1]
         return (
-            max(0.0, self.optimal_cutoff(_informedness)[1]) if not np.isnan(self.fprs + self.tprs).any() else math.nan
+            max(0.0, self.optimal_cutoff(_informedness)[1])
+            if not (np.isnan(self.fprs) | np.isnan(self.tprs)).any()
+            else math.nan
         )
 
     def plot(

@@ -14,6 +14,7 @@ from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
 from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.forecast import forecast
+from streameval.options.kinds import COLUMN
 from streameval.scan.widen import plain
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
@@ -137,9 +138,9 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
     StreamevalError
         What `quantile_sketch` raises before it reads the data.
     """
-    version = run.pop("delta_version", None)
+    version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
-    return [_Pass(data, column, 1000, version, run).forecast(one) for column, one in passes]
+    return [_Pass(data, column, compression, version, run).forecast(one) for column, one in passes]
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ class _Pass:
 
     def planned(self, label: LabelSpec | None = None) -> tuple[Engine, Scan, QuantileSpec]:
         """The engine, the scan, and the spec of the state to fold."""
+        COLUMN.check("column", self.column)
         engine = start(**self.run)
         columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
         version = self.delta_version

@@ -11,6 +11,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard
@@ -266,7 +267,9 @@ def _several(given: Any) -> Sequence[Any] | None:
     if isinstance(given, str | bytes | int | float | np.generic):
         return (given,)
     if hasattr(given, "__array__"):
-        return tuple(np.asarray(given).ravel())
+        with suppress(Exception):  # whatever the container raises
+            return tuple(np.asarray(given).ravel())
+        return None
     return given if isinstance(given, Sequence) else None
 
 
@@ -335,9 +338,9 @@ def _level(name: str, given: Any) -> float:
 
 def _bins(name: str, given: Any) -> str:
     """A number of bins, or ``exact``."""
-    if given == "exact":
-        return "exact"
     text = str(plain(given))
+    if text == "exact":
+        return "exact"
     if text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16:
         return str(int(text))
     msg = f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact"
@@ -353,6 +356,19 @@ def _flag(name: str, given: Any) -> bool:
     raise OptionError(msg)
 
 
+def _single(name: str, given: Any) -> Any:
+    """A value of any type but those that compare element by element, such as an array, or not at all."""
+    found = plain(given)
+    try:
+        compares = (found != found) in (False, True)
+    except Exception:  # whatever the type raises
+        compares = False
+    if not compares or hasattr(found, "__array__"):
+        msg = f"{name} is of type {type(given).__name__}; give a single value"
+        raise OptionError(msg)
+    return found
+
+
 def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
     if isinstance(given, str) and given in allowed:
         return str(given)
@@ -360,7 +376,7 @@ def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
     raise OptionError(msg)
 
 
-ANY = Kind(lambda _, given: plain(given))
+ANY = Kind(_single)
 BINS = Kind(_bins)
 CALLBACK = Kind(_called)
 COLUMN = Kind(_column)

@@ -222,7 +222,11 @@ def _frame_holding(item: Any, columns: Sequence[str], name: str, first_row: int)
 
 def _array_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
     """A record batch, or what exports one."""
-    batch = item if isinstance(item, pa.RecordBatch) else pa.record_batch(item)
+    try:
+        batch = item if isinstance(item, pa.RecordBatch) else pa.record_batch(item)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        msg = f"{name}: cannot be read as a record batch: {reason(error)}"
+        raise SchemaError(msg) from error
     return _table_holding(as_table(batch), columns, name, first_row)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def natural(name: str) -> list[Any]:
     ['night=9', 'night=9/hour=11', 'night=10']
     """
     parts: list[Any] = _NUMBER.split(name)
-    parts[1::2] = map(int, parts[1::2])
+    parts[1::2] = map(Decimal, parts[1::2])  # of any length, which `int` refuses
     return parts
 
 

@@ -19,9 +19,10 @@ def mergeable(one: Any, other: Any) -> None:
     >>> from streameval.states.labels import LabelSpec
     >>> mergeable(LabelSpec("label").empty(), LabelSpec("label").empty())
     """
-    theirs = getattr(other, "spec", other)
-    if one.spec != theirs:
-        msg = f"cannot merge {one.spec} with {theirs}; fold both with the same options"
+    theirs = getattr(other, "spec", None)
+    if type(theirs) is not type(one.spec) or one.spec != theirs:
+        named = type(other).__name__ if theirs is None else theirs
+        msg = f"cannot merge {one.spec} with {named}; fold both with the same options"
         raise IncompatibleStatesError(msg)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -88,7 +88,7 @@ def seconds(text: str, name: str) -> int:
     >>> seconds("90d", "keep"), seconds("12h", "grace")
     (7776000, 43200)
     """
-    found = re.fullmatch(r"(\d+)\s*([dhms])", str(text).strip())
+    found = re.fullmatch(r"(\d{1,15})\s*([dhms])", str(text).strip())
     if found is None:
         msg = f"{name}={text!r} is not a span of time; write for instance 90d or 12h"
         raise OptionError(msg)
@@ -104,8 +104,9 @@ def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
         If `keep` is not a span, or the name of a partition has no date.
     """
     dated = {entry: _date(entry.partition) for entry in entries}
-    limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep, "keep"))
-    return [entry for entry, when in dated.items() if when <= limit]
+    newest = max(dated.values(), default=date.min).toordinal()
+    days = seconds(keep, "keep") // 86_400
+    return [entry for entry, when in dated.items() if newest - when.toordinal() >= days]
 
 
 def _date(name: str) -> date:

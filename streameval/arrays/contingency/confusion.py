@@ -14,6 +14,7 @@ import numpy as np
 
 from streameval.arrays.contingency import inputs as source
 from streameval.arrays.contingency.sparse import SparseTable
+from streameval.arrays.inputs import generator
 from streameval.arrays.labels import labels_by_predicate, num2bool
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import twoway
@@ -47,7 +48,7 @@ class TwoByTwoTable(SparseTable):
             if not (TP is FN is FP is TN is None) or (rows is not None and cols is not None):
                 msg = "give either TP, FN, FP and TN, or rows, or cols"
                 raise OptionError(msg)
-            table = [list(line) for line in given]
+            table = [list(source.listed(line, "a row")) for line in source.listed(given, "rows")]
             if [len(line) for line in table] != [2, 2]:
                 msg = f"rows has lengths {[len(line) for line in table]}; give ((TP, FN), (FP, TN))"
                 raise DataError(msg)
@@ -157,9 +158,9 @@ class TwoByTwoTable(SparseTable):
         >>> ConfusionMatrix2.from_sets("abc", "bcd", universe_size=10).to_ccw()
         TwoWay(TP=2, FP=1, TN=6, FN=1)
         """
-        first, second = set(set1), set(set2)
+        first, second = _set(set1, "set1"), _set(set2, "set2")
         union = len(first | second)
-        if universe_size is not None and universe_size < union:
+        if universe_size is not None and source.exact_count(universe_size, "universe_size") < union:
             msg = f"universe_size is {universe_size}, but the two sets have {union} elements together"
             raise OptionError(msg)
         negatives = 0 if universe_size is None else universe_size - union
@@ -187,10 +188,10 @@ class TwoByTwoTable(SparseTable):
         >>> ConfusionMatrix2.from_random_counts(high=10, random_state=0).to_array().max() < 10
         np.True_
         """
-        if not 0 <= low < high:
-            msg = f"low is {low} and high is {high}; counts are drawn from [low, high), at least 0"
+        if not (isinstance(low, int) and isinstance(high, int) and 0 <= low < high <= 2**63):
+            msg = f"low is {low} and high is {high}; whole numbers are drawn from [low, high), within 0 and 2**63"
             raise OptionError(msg)
-        return cls(*np.random.default_rng(random_state).integers(low, high, size=4).tolist())
+        return cls(*generator(random_state).integers(low, high, size=4).tolist())
 
     @property
     def TP(self) -> int | float:
@@ -285,7 +286,7 @@ class TwoByTwoTable(SparseTable):
         del redraw
         counts = expected_cells(self.counts, model)
         if discrete:
-            draws = np.random.default_rng(random_state).random(4).tolist()
+            draws = generator(random_state).random(4).tolist()
             counts = TwoWay(*(int(x // 1) + (draw < x % 1) for x, draw in zip(counts, draws, strict=True)))
         return self.from_exact(counts)
 
@@ -298,11 +299,20 @@ class TwoByTwoTable(SparseTable):
         return self.from_exact(TwoWay(TP=self.counts.p2, FP=0, TN=self.counts.q2, FN=0))
 
 
+def _set(elements: Iterable[Any], name: str) -> set[Any]:
+    """The elements as a set; raises `DataError` if they are not hashable."""
+    try:
+        return set(source.listed(elements, name))
+    except TypeError as error:
+        msg = f"{name} must have hashable elements: {error}"
+        raise DataError(msg) from error
+
+
 def _two_groups(groups: Any, name: str) -> Mapping[Any, Any]:
     """Label two groups 1 and 0, in this order; a mapping is returned unchanged."""
     if isinstance(groups, Mapping):
         return groups
-    listed = list(groups)
+    listed = list(source.listed(groups, name))
     if len(listed) != 2:
         msg = f"{name} has {len(listed)} groups; give two, the positives first"
         raise DataError(msg)

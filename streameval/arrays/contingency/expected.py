@@ -9,6 +9,7 @@ import numpy as np
 
 from streameval.arrays.contingency import inputs as source
 from streameval.arrays.contingency.sparse import SparseTable
+from streameval.arrays.inputs import generator
 from streameval.metrics.contingency.null_models import margins_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class ExpectedTables(SparseTable):
         if not discrete:
             return self._counted(counts, *labels)
         whole = np.floor(counts)
-        drawn = np.random.default_rng(random_state).random(counts.shape) < counts - whole
+        drawn = generator(random_state).random(counts.shape) < counts - whole
         table = self._counted(whole + drawn, *labels)
         self._drawn[model] = random_state, table
         return table

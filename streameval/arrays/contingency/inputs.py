@@ -188,7 +188,8 @@ def checked_counts(counts: Any) -> NDArray[Any]:
     if array.dtype.kind == "b" or array.size == 0:
         array = array.astype(np.int64)
     rounded = array.dtype.kind == "f" and array.ndim == 1 and not hasattr(counts, "__array__")
-    extreme = array.dtype.kind == "f" and ((array > _MOST) | ((array > 0) & (array < 1 / _MOST))).any()
+    large = array.dtype.kind == "f" and np.isfinite(array).all() and (array > _MOST).any()
+    extreme = large or (array.dtype.kind == "f" and ((array > 0) & (array < 1 / _MOST)).any())
     mixed = rounded and any(isinstance(n, Integral) and int(n) > _EXACT for n in counts)
     if array.dtype.kind not in "iuf" or extreme or mixed:
         return _checked_objects(list(counts))

@@ -20,7 +20,7 @@ from streameval.evaluation.finalize import check_labels
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
-from streameval.options import checked, recorded
+from streameval.options import checked, honoured, recorded
 from streameval.options.kinds import of_column
 from streameval.scan.fields import without_views
 from streameval.scan.where import Where
@@ -48,6 +48,8 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     OptionError
         If an option is invalid, conflicts with another, has no effect, or nothing is named to attribute.
     """
+    columns = ("cluster", "classes", "changed_from", "label", "by")
+    given = {**given, **{name: honoured("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
     classes, earlier = given.get("classes"), given.get("changed_from")
     if classes and earlier:
         msg = "classes and changed_from exclude each other: compare with one column at a time"

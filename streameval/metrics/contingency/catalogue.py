@@ -240,7 +240,7 @@ def measure_by_name(name: str) -> Measure[..., Any]:
     OptionError
         If there is no such measure.
     """
-    if name not in TABLE_MEASURES and name not in PAIR_MEASURES:
+    if not isinstance(name, str) or (name not in TABLE_MEASURES and name not in PAIR_MEASURES):
         known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
         msg = f"{name!r} is not a measure of a contingency table; known are {known}"
         raise OptionError(msg)

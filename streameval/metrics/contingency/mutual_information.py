@@ -326,7 +326,7 @@ def adjusted_information(found: Entropies, classes: Sizes, clusters: Sizes, aver
     If one side is a single group, or consists of singletons only, every table with these margins has the same MI. The
     value is then exactly 0, or 1 if the partitions are equal; scikit-learn divides one rounding error by another.
     """
-    if average_method not in _AVERAGES:
+    if not isinstance(average_method, str) or average_method not in _AVERAGES:
         msg = f"average_method is {average_method!r}; choose one of {', '.join(_AVERAGES)}"
         raise OptionError(msg)
     _check_whole(classes, clusters)

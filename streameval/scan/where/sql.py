@@ -184,7 +184,7 @@ def column_name(node: Any) -> str:
     """The name of a column, with dots for a field of a struct; raises `OptionError` for anything else."""
     from sqlglot import exp
 
-    if not all(isinstance(part, exp.Identifier) for part in node.parts):
+    if not all(isinstance(part, exp.Identifier) and part.name for part in node.parts):
         raise _refused(node)
     return ".".join(part.name for part in node.parts)
 

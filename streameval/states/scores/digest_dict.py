@@ -46,7 +46,7 @@ def parsed(values: Mapping[str, Any]) -> Gathered:
         table = np.array(rows, np.float64).reshape(-1, 3)
         counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}
         ends = float(values.get("min", math.inf)), float(values.get("max", -math.inf))
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         msg = (
             f"this is not the dictionary of a t-digest, with 'centroids' of 'm' and 'c' "
             f"({type(error).__name__}: {error}); make it with to_dict()"

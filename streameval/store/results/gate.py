@@ -132,7 +132,7 @@ class Gate:
         self.entries = entries
         self.nightly = nightly
         self.log = log
-        self.mature = timedelta(hours=mature)
+        self.mature = mature
         self.now = now
         self.made: list[Judgement] = []
         self._columns: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -234,8 +234,8 @@ class Gate:
 
     def _judge(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> Judgement:
         """Judge a night by a rule, and keep the judgement unless it is pending because labels may still arrive."""
-        if rule.labelled and self.mature and self.now < _end(entry.partition) + self.mature:
-            until = _end(entry.partition) + self.mature
+        until = _end(entry.partition, self.mature) if rule.labelled and self.mature else self.now
+        if self.now < until:
             return self._judgement(rule, entry, "pending", f"labels are mature at {until:%Y-%m-%dT%H:%MZ}")
         if rule.slices:
             earlier = self._earlier(rule, entry) if rule.how else []
@@ -391,6 +391,9 @@ def _date(name: str) -> date:
         raise OptionError(msg) from None
 
 
-def _end(name: str) -> datetime:
-    """The end of the day of a night, UTC."""
-    return datetime.combine(_date(name), time(), UTC) + timedelta(days=1)
+def _end(name: str, hours: float = 0.0) -> datetime:
+    """So many hours after the end of the day of a night, UTC; at most the end of the calendar."""
+    try:
+        return datetime.combine(_date(name), time(), UTC) + timedelta(days=1, hours=hours)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.contingency.rows import Form, HotRows, RowBuilder
+from streameval.states.contingency.rows import RowBuilder
 from streameval.states.keyed import hot
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Layout
