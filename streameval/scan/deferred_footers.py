@@ -23,6 +23,7 @@ from pyarrow import fs
 
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.columns import Holding
+from streameval.scan.fields import column_of
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS
 from streameval.scan.parquet.ranges import footer_of
@@ -93,12 +94,16 @@ class DeferredFile:
         """
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = footer_of(handle)
-            groups = list(self._checked(footer).groups(footer)) if footer.num_rows else []
+            layout = self._checked(footer) if footer.num_rows else None
+            groups = list(layout.groups(footer)) if layout else []
+            times = [pair for pair in zip(self.columns, self.kinds, strict=True) if layout and pair[0] in layout.times]
             rows, nbytes = sum(group.rows for group in groups), sum(group.nbytes for group in groups)
             numbers = [group.number for group in groups]
             if groups:
                 given = handle, footer, numbers, nbytes, columns, batch_rows
                 for batch in row_group_batches(*given, local=False, encoded=encoded_in(groups)):
+                    if not all(fits(column_of(batch, name).type, kind) for name, kind in times):
+                        raise LayoutError(self.name)
                     rows -= batch.num_rows
                     yield batch
             if rows or sum(group.rows for group in groups) != footer.num_rows:

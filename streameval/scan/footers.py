@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from streameval.errors import DataError
+from streameval.errors import DataError, SchemaError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
+from streameval.scan.fields import column_of
 from streameval.scan.files.file import File, labels
 from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.parquet.int96 import Int96Error
 from streameval.scan.parquet.pages import Dictionary
 from streameval.scan.parquet.ranges import footer_at
 from streameval.scan.parquet.row_groups import KeptRows, RowGroups
@@ -39,6 +41,7 @@ __all__ = ["GATHER_ROWS", "holdings"]
 
 GATHER_ROWS = 1 << 20  # largest number of rows to which small row groups are combined
 BLOCK_FILES = 256  # number of footers read together
+SPARK = b"org.apache.spark."  # begins keys of the metadata that Spark writes
 SLOW_FOOTER = 2e-3  # seconds per footer above which the next blocks are read in parallel
 
 
@@ -83,12 +86,15 @@ def holdings(
             if footer.num_rows or any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
                 groups = _groups(file, footer, layout)
-                kinds = layout.kinds_where(columns, encoded_in(groups))
+                kinds = layout.kinds_where(columns, encoded_in(groups), _times(file, footer, layout, groups))
                 yield Holding(file.name, kinds, tuple(_pieces(file, footer, layout, groups, *label)))
             else:
                 yield Holding(file.name, (), ())
         except DataError:
             raise
+        except Int96Error as error:
+            msg = f"{file.name}: {error}"
+            raise SchemaError(msg) from None
         except READ_ERRORS as error:
             if not skip:
                 raise unreadable(file.name, error) from error
@@ -141,6 +147,25 @@ def _dictionary(file: File, chunk: Any) -> Dictionary:
         return Dictionary()
     with pa.OSFile(file.path) as handle:
         return Dictionary.of(handle, chunk)
+
+
+def _times(file: File, footer: Any, layout: Layout, groups: Sequence[Group]) -> dict[str, pa.DataType]:
+    """The types of INT96 timestamps that need nanoseconds, from the first rows; Spark writes microseconds.
+
+    The reader checks every value, so a file whose first rows mislead is refused, not read wrongly.
+    """
+    found: dict[str, pa.DataType] = {}
+    if not layout.times or any(key.startswith(SPARK) for key in footer.metadata or ()):
+        return found
+    rows = 0
+    source = RowGroups(file.filesystem, file.path, tuple(group.number for group in groups), (), footer=footer)
+    for batch in source.batches(layout.times, 1 << 16):
+        kinds = {name: column_of(batch, name).type for name in layout.times}
+        found |= {name: kind for name, kind in kinds.items() if kind.unit == "ns"}
+        rows += batch.num_rows
+        if rows >= GATHER_ROWS or len(found) == len(layout.times):
+            break
+    return found
 
 
 def _pieces(

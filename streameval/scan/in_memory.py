@@ -191,6 +191,10 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_
     name = place.name if place else "the dataset"
     keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
+    if hasattr(item.data, "get_fragments"):
+        from streameval.scan import datasets  # here, because it is slow to import
+
+        datasets.refuse_int96(item.data, columns)
     constants = tuple((column, keys[column]) for column in columns if is_constant(item.schema, column, keys))
     partition, origin = (place.partition, place.origin) if place else ("", "")
     source = FragmentSource(item.data)

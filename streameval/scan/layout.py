@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from streameval.errors import SchemaError
 from streameval.scan.columns import find, is_constant
+from streameval.scan.parquet.int96 import int96_columns
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
 from streameval.scan.parquet.ranges import typed
 from streameval.scan.widen import is_text, plain
@@ -60,6 +61,7 @@ class Layout:
     leaves : positions of the requested columns among the leaf columns of the file
     texts : names of the leaves with strings or binaries of variable length, also in Arrow dictionaries, by position
     absent : requested columns whose values come from the path, dataset or Delta table
+    times : requested columns of INT96 timestamps, which are in microseconds unless values need nanoseconds
     """
 
     writer: tuple[Any, ...]
@@ -67,6 +69,7 @@ class Layout:
     leaves: tuple[int, ...]
     texts: Mapping[int, str]
     absent: tuple[str, ...]
+    times: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -88,10 +91,13 @@ class Layout:
         _refuse_zones(footer, dict(zip(columns, kinds, strict=True)), name)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
         absent = tuple(column for column in columns if is_constant(schema, column, keys))
+        times = tuple(column for column in int96_columns(footer, columns) if column not in absent)
+        found = zip(columns, kinds, strict=True)
+        kinds = tuple(pa.timestamp("us", kind.tz) if column in times else kind for column, kind in found)
         leaves = tuple(i for i, path in enumerate(paths) if path in columns and path not in absent)
         kind_of = dict(zip(columns, kinds, strict=True))
         texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(plain(kind_of[paths[i]]))}
-        return cls(writer, kinds, leaves, texts, absent)
+        return cls(writer, kinds, leaves, texts, absent, times)
 
     def groups(
         self,
@@ -131,10 +137,14 @@ class Layout:
         mean = -(-texts // group.num_rows)
         return Group(number, row, group.num_rows, nbytes, encoded, mean, long, frozenset(plain))
 
-    def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
-        """The types of the requested columns; those of `encoded` columns are dictionaries."""
-        pairs = zip(columns, self.kinds, strict=True)
-        return tuple(pa.dictionary(pa.int32(), plain(kind)) if column in encoded else kind for column, kind in pairs)
+    def kinds_where(
+        self, columns: Sequence[str], encoded: AbstractSet[str], times: Mapping[str, pa.DataType]
+    ) -> tuple[pa.DataType, ...]:
+        """The types of the requested columns; those of `encoded` columns are dictionaries, those of `times` given."""
+        kinds = {**dict(zip(columns, self.kinds, strict=True)), **times}
+        return tuple(
+            pa.dictionary(pa.int32(), plain(kind)) if column in encoded else kind for column, kind in kinds.items()
+        )
 
 
 def _refuse_zones(footer: Any, kinds: Mapping[str, pa.DataType], name: str) -> None:

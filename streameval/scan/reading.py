@@ -14,6 +14,7 @@ import pyarrow as pa
 from streameval.errors import CorruptFileError, DataError, SchemaError
 from streameval.scan.fields import column_of
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.parquet.int96 import Int96Error
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
 from streameval.scan.versions import ChangedFileError
 from streameval.scan.widen import conform, is_text
@@ -72,6 +73,9 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
             yield batch
     except DataError:
         raise
+    except Int96Error as error:
+        msg = f"{piece.name}: {error}"
+        raise SchemaError(msg) from None
     except ChangedFileError as error:
         msg = f"{piece.name}: {error}; run again when nothing writes to it (on_error='skip' leaves it out)"
         raise CorruptFileError(msg) from error
@@ -87,7 +91,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
 
 
 def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant], name: str) -> pa.RecordBatch:
-    """The batch in the scan's schema, with its constant columns."""
+    """The batch in the scan's schema, with its constant columns; `name` is the file in messages."""
     arrays = [
         constants[field.name].array(field.type, batch.num_rows)
         if field.name in constants
@@ -98,14 +102,16 @@ def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Cons
 
 
 def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
-    """An array in the type of the scan; raises `SchemaError` for a time that its unit does not hold."""
+    """A column in the type of the scan; raises `SchemaError` for a time that the scan's unit does not hold."""
     try:
         return conform(array, field.type)
     except pa.ArrowInvalid as error:
         if not pa.types.is_temporal(field.type):
             raise
-        why = f"has a value that {field.type}, the type of another file, does not hold: {reason(error)}"
-        msg = f"{name}: column {field.name!r} {why}; write the column in one type in all files"
+        msg = (
+            f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
+            f"({reason(error)}); evaluate the file without the others, or write the column in the same unit everywhere"
+        )
         raise SchemaError(msg) from error
 
 

@@ -12,6 +12,8 @@ from streameval.errors import MissingInputError
 from streameval.scan.files.paths import locate_all
 from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.parquet.ranges import footer_at
+from streameval.scan.parquet.statistics import has_bounds
+from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +71,8 @@ def _columns(footer: Any) -> Iterator[tuple[str, tuple[str, int, int | None, Any
     for field in footer.schema.to_arrow_schema():
         if field.name in place:
             said = [footer.row_group(g).column(place[field.name]).statistics for g in range(footer.num_row_groups)]
-            yield field.name, (_kind(field.type), footer.num_rows, _nulls(said), *_range(said))
+            ends = _range(said) if has_bounds(footer, field.with_type(plain(field.type))) else (None, None)
+            yield field.name, (_kind(field.type), footer.num_rows, _nulls(said), *ends)
 
 
 def _kind(kind: pa.DataType) -> str:

@@ -39,7 +39,7 @@ __all__ = ["conform", "is_text", "occurring", "plain", "row_nulls", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
-_UNITS = ("s", "ms", "us", "ns")
+UNITS = ("s", "ms", "us", "ns")
 FLOATS = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}
 
 
@@ -162,17 +162,16 @@ def _widen_plain(kinds: set[pa.DataType]) -> pa.DataType | None:
         (types.is_integer, _widen_integers),
         (lambda kind: types.is_integer(kind) or types.is_floating(kind), _widen_floats),
         (types.is_decimal, _widen_decimals),
-        (types.is_time, lambda kinds: max(kinds, key=lambda kind: _UNITS.index(kind.unit))),
-        (types.is_duration, lambda kinds: max(kinds, key=lambda kind: _UNITS.index(kind.unit))),
-        (types.is_timestamp, _widen_timestamps),
+        (types.is_time, _finest),
+        (types.is_duration, _finest),
+        (types.is_timestamp, lambda kinds: _finest(kinds) if len({kind.tz for kind in kinds}) == 1 else None),
     )
     return next((common(kinds) for belongs, common in families if all(map(belongs, kinds))), None)
 
 
-def _widen_timestamps(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """The finest unit; None if time zones differ, since an hour is another one in each."""
-    finest = max(kinds, key=lambda kind: _UNITS.index(kind.unit))
-    return finest if len({kind.tz for kind in kinds}) == 1 else None
+def _finest(kinds: set[pa.DataType]) -> pa.DataType:
+    """The type of the finest unit."""
+    return max(kinds, key=lambda kind: UNITS.index(kind.unit))
 
 
 def _widen_integers(kinds: set[pa.DataType]) -> pa.DataType | None:

@@ -19,6 +19,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from streameval.scan.messages import READ_ERRORS, unreadable
+from streameval.scan.parquet.int96 import exact_batches, int96_columns
 from streameval.scan.parquet.pages import TEXT_BYTES, fitting_rows, largest_page
 from streameval.scan.parquet.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
@@ -129,20 +130,31 @@ def row_group_batches(
     if not local:
         ranges = [] if large else coalesced(chunk_ranges(footer, groups, columns))
         handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-    file = _opened(
-        handle,
-        footer,
-        read_dictionary=list(encoded),
-        buffer_size=STREAM_BUFFER if large else 0,
-        pre_buffer=False,
-        page_checksum_verification=True,
-    )
+
+    def opened_in(unit: str) -> pq.ParquetFile:
+        return _opened(
+            handle,
+            footer,
+            read_dictionary=list(encoded),
+            buffer_size=STREAM_BUFFER if large else 0,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit=unit,
+            page_checksum_verification=True,
+        )
+
+    file = opened_in("us")
     coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
     rows = fitting_rows(handle, file.metadata, groups, set(columns) - coded, batch_rows)
     longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
     rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, groups, coded))))
     rows = longest if rows // 2 < longest <= rows else rows  # batches end with row groups: dictionaries are not joined
-    yield from file.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns), use_threads=False)
+    how = {"batch_size": rows, "row_groups": list(groups), "use_threads": False}
+    batches = file.iter_batches(columns=list(columns), **how)
+    times = int96_columns(file.metadata, columns)
+    if times:
+        fine, coarse = (opened_in(unit).iter_batches(columns=times, **how) for unit in ("ns", "ms"))
+        batches = exact_batches(batches, fine, coarse, times)
+    yield from batches
 
 
 def _dictionary_bytes(footer: Any, groups: Sequence[int], coded: Collection[str]) -> int:

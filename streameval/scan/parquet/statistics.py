@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Bounds", "as_array", "comparable", "exact_bounds", "orders_columns", "statistics_bounds", "unknown_bounds"]
+__all__ = [
+    "Bounds",
+    "as_array",
+    "comparable",
+    "exact_bounds",
+    "has_bounds",
+    "orders_columns",
+    "statistics_bounds",
+    "unknown_bounds",
+]
 
 _SIGNED = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
@@ -92,14 +101,14 @@ def statistics_bounds(places: Sequence[tuple[Any, Sequence[int]]], field: pa.Fie
         if stored is None:
             ends += [None] * len(groups)
             continue
-        ordered = not stored.needs_order or orders_columns(footer)
+        ordered = stored.bounds_values(footer)
         for group in groups:
             chunk = footer.row_group(group).column(stored.leaf)
             statistics = chunk.statistics
             if statistics is not None and statistics.has_null_count:
                 nulls[len(ends)] = statistics.null_count > 0
                 values[len(ends)] = statistics.null_count < chunk.num_values
-            known = ordered and stored.read and statistics is not None and statistics.has_min_max
+            known = ordered and statistics is not None and statistics.has_min_max
             ends.append((stored.read(statistics.min_raw), stored.read(statistics.max_raw)) if known else None)
     return _bounds(field.type, ends, nulls, values)
 
@@ -126,6 +135,16 @@ class _Stored:
         stored = footer.schema.column(leaves[0])
         needs_order = stored.physical_type not in _SIGNED or types.is_unsigned_integer(field.type)
         return cls(leaves[0], _reader(stored, field.type), needs_order)
+
+    def bounds_values(self, footer: Any) -> bool:
+        """Whether the ends of the statistics bound the values of the column in a file."""
+        return self.read is not None and (not self.needs_order or orders_columns(footer))
+
+
+def has_bounds(footer: Any, field: pa.Field) -> bool:
+    """Whether the statistics of a file bound the values of a top-level column; see `statistics_bounds`."""
+    stored = _Stored.of(footer, field)
+    return stored is not None and stored.bounds_values(footer)
 
 
 def orders_columns(footer: Any) -> bool:
