@@ -39,7 +39,7 @@ __all__ = ["conform", "is_text", "occurring", "plain", "row_nulls", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
-UNITS = ("s", "ms", "us", "ns")
+_UNITS = ("s", "ms", "us", "ns")
 FLOATS = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}
 
 
@@ -171,7 +171,7 @@ def _widen_plain(kinds: set[pa.DataType]) -> pa.DataType | None:
 
 def _finest(kinds: set[pa.DataType]) -> pa.DataType:
     """The type of the finest unit."""
-    return max(kinds, key=lambda kind: UNITS.index(kind.unit))
+    return max(kinds, key=lambda kind: _UNITS.index(kind.unit))
 
 
 def _widen_integers(kinds: set[pa.DataType]) -> pa.DataType | None:
