@@ -122,6 +122,16 @@ def outcome(files: list[str], client: Any, options: dict[str, Any], expected: st
         hung.cancel()
 
 
+def settled(cluster: Any, client: Any) -> dict[str, int]:
+    """Address and process of two workers, once their nannies would start them again: not while these start them."""
+    cluster.scale(2)
+    while [nanny.status.name for nanny in cluster.workers.values()] != ["running"] * 2:
+        time.sleep(0.1)
+    while len(pids := client.run(os.getpid, on_error="ignore")) != 2:
+        time.sleep(0.1)
+    return pids
+
+
 def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str], pause: float, seed: int) -> bool:
     """Disturb some runs; returns whether all had the bits of threads."""
     rng, odds = np.random.default_rng(seed), np.array([WAYS[way] for way in ways])
@@ -136,10 +146,7 @@ def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str
         while outcomes.total() < runs:
             shape, way = str(rng.choice(shapes)), str(rng.choice(ways, p=odds / odds.sum()))
             phase = str(rng.choice([*PHASES][: 4 if shape in SCORES else None]))
-            cluster.scale(2)
-            client.wait_for_workers(2)
-            while len(pids := client.run(os.getpid, on_error="ignore")) != 2:
-                time.sleep(0.1)
+            pids = settled(cluster, client)
             victims = [(address, pids[address]) for address in rng.permutation(sorted(pids)).tolist()]
             moment = Moment(phase, rng, partial(disturb, way, cluster, client, victims, pause, rng.uniform(0, 1)))
             cluster.scheduler.add_plugin(moment, name="moment")
