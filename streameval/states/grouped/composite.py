@@ -141,20 +141,25 @@ class CompositeGroups:
         rows = int(self.keyed.items_in(first, last + 1).sum())
         capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # a power of two, so that groups can reuse buffers
         builder = SegmentBuilder.fitting(inner.layout, budget, capacity, counted=True)
-        for columns in self._unsorted(marks, (first, last + 1)):
+        for _, *columns in self.unsorted(marks):
             _add_inner(builder, inner, *columns)
         [name] = inner.empty().runs()
         state = inner.from_arrow(header, [], budget).with_runs({name: KeyedCounts.built(builder)})
         lost = {"nan_errors": np.array(_named(inner, errors)["nan_weights"])} if self.keyed.layout.weighted else {}
         return replace(state, **lost)
 
-    def _unsorted(self, marks: Array, interval: tuple[int, int]) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """Items of the marked groups: their inner keys, sides, counts and weights, none of which is summed."""
-        for codes, starts, (words, rest, counts, weights) in self.keyed.slabs(interval):
-            here = marks[self.table.places(np.column_stack((words, rest[:, 0])))]
+    def unsorted(self, marks: Array) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
+        """Items of the marked groups: the index of their group in the table, their inner keys, sides, counts, weights.
+
+        At least one group must be marked; nothing is summed.
+        """
+        first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
+        for codes, starts, (words, rest, counts, weights) in self.keyed.slabs((first, last + 1)):
+            places = self.table.places(np.column_stack((words, rest[:, 0])))
+            here = marks[places]
             side = np.repeat(codes & np.uint32(1), np.diff(starts))
             counts, weights = (column[here] if column.size else column for column in (counts, weights))
-            yield rest[here, 1:], side[here], counts, weights
+            yield places[here], rest[here, 1:], side[here], counts, weights
 
     def items(
         self, marks: Array, interval: tuple[int, int] | None = None, budget: Budget | None = None

@@ -44,6 +44,7 @@ from streameval.states.grouped.composite import CompositeGroups, inner_facts, in
 from streameval.states.grouped.interleaved.cells import InterleavedCells
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
+from streameval.states.grouped.small_tables import SmallTables
 from streameval.states.grouped.table import GroupTable, by_group, tagged
 from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Small, SplitSpec
@@ -245,6 +246,11 @@ class Grouped(Small):
         groups = [(self.spec.key.group(name), name) for name in names]
         return dict(sorted(groups, key=lambda pair: rank(pair[0])))
 
+    @property
+    def named(self) -> Mapping[Group, bytes]:
+        """The name of each group, in the order of `groups`."""
+        return self._names
+
     def groups(self) -> tuple[Group, ...]:
         """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
         return tuple(self._names)
@@ -287,15 +293,15 @@ class Grouped(Small):
         return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
 
     def tables(self, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
-        """`several` for contingency tables; interleaved ones come summarised, by one sweep over all groups."""
-        if self.apart or len(self.composite.table) or not isinstance(self.interleaved, InterleavedCells):
-            return self.several(groups, budget, each)
-        sweep = CellSweep(self.interleaved, budget)
-        if not sweep.worthwhile:
-            return self.several(groups, budget, each)
+        """`several` for contingency tables; small and interleaved ones come summarised, all groups in one sweep."""
         if "tables" not in self._found:
-            self._found["tables"] = sweep.tables(each)
-        return [self._found["tables"].get(self._names.get(group, b""), self.spec.inner.empty()) for group in groups]
+            cells = None if self.apart or len(self.composite.table) else self.interleaved
+            sweep = CellSweep(cells, budget) if isinstance(cells, InterleavedCells) else None
+            self._found["tables"] = (sweep if sweep and sweep.worthwhile else SmallTables(self, budget)).tables(each)
+        tables, names = self._found["tables"], [self._names.get(group, b"") for group in groups]
+        missing = [group for group, name in zip(groups, names, strict=True) if name not in tables]
+        others = iter(self.several(missing, budget, each) if missing else ())
+        return [tables[name] if name in tables else next(others) for name in names]
 
     @cached_property
     def _not_interleaved(self) -> Grouped:

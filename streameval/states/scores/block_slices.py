@@ -118,7 +118,7 @@ class _Builder:
         order, starts = ordered(split.codes, len(names))
         for name, (a, b) in zip(names, pairwise(starts.tolist()), strict=True):
             if name not in self._builders:
-                self._builders[name] = self._spec.inner.builder(self._budget, 1)
+                self._builders[name] = self._spec.inner.builder(self._budget, b - a)
             self._builders[name].update(batch.taken(order[a:b], self._spec.inner.columns))
 
     def _check_room(self) -> None:
@@ -214,9 +214,15 @@ class BlockSlices(Small):
         return self._union(list(self.slices))
 
     def _union(self, names: list[bytes]) -> BlockCounts:
-        """The block counts of some slices, merged in order of name so that sums of weights are reproducible."""
-        states = (self.slices[name] for name in sorted(names) if name in self.slices)
-        found: BlockCounts = reduce(BlockCounts.merge, states, self.spec.inner.empty())
+        """The block counts of some slices, merged in order of name so that sums of weights are reproducible.
+
+        They are merged in pairs: one after the other, the bins of all slices so far would be copied for each slice.
+        """
+        states = [self.slices[name] for name in sorted(names) if name in self.slices]
+        while len(states) > 1:
+            pairs = [states[i : i + 2] for i in range(0, len(states), 2)]
+            states = [reduce(BlockCounts.merge, pair) for pair in pairs]
+        found: BlockCounts = states[0] if states else self.spec.inner.empty()
         return found
 
     def totals(self) -> Totals:

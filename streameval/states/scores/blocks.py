@@ -95,8 +95,8 @@ class BlockSpec(MissingScores):
         return pa.schema(names | counts | (weights if self.weighted else {}))
 
     def builder(self, budget: Budget, capacity: int) -> _BlockBuilder:
-        """A new builder; its tables always have `bins` bins."""
-        return _BlockBuilder(self)
+        """A new builder; its tables have room for `capacity` bins at first, and for `bins` at most."""
+        return _BlockBuilder(self, max(1, min(self.bins, capacity)))
 
     def empty(self) -> BlockCounts:
         """The empty state."""
@@ -134,17 +134,32 @@ def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, A
 
 
 class _BlockBuilder:
-    def __init__(self, spec: BlockSpec) -> None:
+    def __init__(self, spec: BlockSpec, room: int) -> None:
         self.spec = spec
         self._shift = -1  # not known yet
-        self._prefixes, self._used = np.zeros(spec.bins, np.uint64), np.zeros(1, np.int64)
-        self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint8)
-        self._wide = np.zeros(self._table.shape, np.uint32)  # carries from the byte counts, multiples of 256
+        self._used = np.zeros(1, np.int64)
         self._earlier: BlockCounts | None = None  # counts taken out of the table before they exceeded 32 bits
         self._rows = 0  # counted in the table
-        self._finder = np.empty(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.min_scalar_type(spec.bins))
-        self._ends = np.empty((spec.bins + 1, 2), np.uint64)
+        self._nan_rows, self._nan_weights = _tables(spec, 0)[2:]
+        self._make_room(room)
         self._take_slots(self._ends[:0])
+
+    def _make_room(self, bins: int) -> None:
+        """New tables for this number of bins."""
+        self._prefixes = np.zeros(bins, np.uint64)
+        self._table, self._sums, *_ = _tables(self.spec, bins, np.uint8)
+        self._wide = np.zeros(self._table.shape, np.uint32)  # carries from the byte counts, multiples of 256
+        self._finder = np.empty(1 << (SLOTS_A_BIN * bins - 1).bit_length(), np.min_scalar_type(self.spec.bins))
+        self._ends = np.empty((bins + 1, 2), np.uint64)
+
+    def _grow(self) -> None:
+        """Make room for four times as many bins."""
+        used, names = int(self._used[0]), ("_prefixes", "_table", "_wide", "_sums")
+        ends, old = self._ends[:used], [getattr(self, name) for name in names]
+        self._make_room(min(self.spec.bins, 4 * len(self._prefixes)))
+        for name, column in zip(names, old, strict=True):
+            getattr(self, name)[: len(column)] = column
+        self._take_slots(ends)
 
     def update(self, batch: Batch) -> None:
         array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
@@ -174,7 +189,9 @@ class _BlockBuilder:
                 *rows, read_only(blocks), start, self._shift, self._finder, self._prefixes, self._used, self._ends,
                 self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
             )  # fmt: skip
-            if start < scores.size:
+            if start < scores.size and len(self._prefixes) < self.spec.bins:
+                self._grow()
+            elif start < scores.size:
                 self._coarsen(sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
@@ -198,7 +215,7 @@ class _BlockBuilder:
     def _take_slots(self, ends: Array) -> None:
         """Enter the current prefixes into the hash table; `ends` are the smallest and largest code of each bin."""
         self._ends[: len(ends)], self._ends[len(ends) :] = ends, (np.iinfo(np.uint64).max, 0)
-        take_slots(self._prefixes[: len(ends)], self._finder, self.spec.bins)
+        take_slots(self._prefixes[: len(ends)], self._finder, len(self._prefixes))
 
     def _fill(self, state: BlockCounts) -> None:
         """Replace the contents of the tables by the counts of a state."""

@@ -48,3 +48,21 @@ def test_runs_of_prefixes_do_not_pile_up_in_the_hash_table(scale: float) -> None
     free = np.flatnonzero(builder._finder == builder.spec.bins)
     assert builder._finder.size - free.size == builder._used[0] > 1000
     assert np.diff(free, prepend=-1, append=builder._finder.size).max() < 32
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bins", [16, 300])
+def test_the_room_of_a_builder_changes_no_count(bins: int, *, weighted: bool) -> None:
+    """A slice of few rows starts with few bins, which grow before prefixes are shortened."""
+    rng = np.random.default_rng(bins)
+    spec = BlockSpec("s", "f8", weighted, "half", "unit", 8, bins)
+    builders = [spec.builder(None, capacity) for capacity in (1, 3, bins, 1 << 20)]
+    for rows in (2, 40, 900):
+        columns = {"s": pa.array(rng.normal(size=rows)), "unit": pa.array(rng.integers(0, 50, rows))}
+        weight = rng.random(rows) if weighted else None
+        batch = Batch(rng.integers(0, 2, rows).astype(np.uint8), weight, columns)
+        for builder in builders:
+            builder.update(batch)
+    assert len(builders[0]._prefixes) == bins
+    first, *others = (builder.state() for builder in builders)
+    assert all(other == first for other in others)
