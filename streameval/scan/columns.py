@@ -112,6 +112,8 @@ def is_constant(schema: pa.Schema, column: str, keys: Mapping[str, Constant]) ->
 
 def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
     """The type of one column; raises `SchemaError` if it cannot be used."""
+    if column in keys and keys[column].refused:
+        raise SchemaError(keys[column].refused)
     if is_constant(schema, column, keys):
         return keys[column].kind
     if len(schema.get_all_field_indices(column)) > 1:

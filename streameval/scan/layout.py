@@ -82,7 +82,7 @@ class Layout:
         MissingColumnError, SchemaError
             If a column does not exist, or cannot be used; the message names the file.
         """
-        given = {key: (constant.kind, constant.fallback) for key, constant in keys.items()}
+        given = {key: (constant.kind, constant.fallback, constant.refused) for key, constant in keys.items()}
         writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), given)
         if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
             return known

@@ -37,13 +37,14 @@ class Constant:
 
     The value is a Python object until it is read, because creating an Arrow scalar imports pandas. A path gives no
     type, so a Hive key is a text whose `typed` is false. With `fallback`, the value counts only if the file lacks the
-    column; else it hides such a column.
+    column; else it hides such a column. With `refused`, the column cannot be read, for this reason.
     """
 
     value: Any
     kind: pa.DataType
     typed: bool = True
     fallback: bool = False
+    refused: str = ""
 
     def scalar(self, kind: pa.DataType) -> pa.Scalar:
         """The value, cast to `kind`; raises `UnicodeEncodeError` for a key that is not UTF-8."""

@@ -2,7 +2,7 @@
 
 The log of a Delta table names the files of each version, their partition values and their deleted rows; `deltalake`
 reads it. For a directory below a table, or a pattern that leads into one, the files are those in the log that the path
-covers. Column mapping is refused if a column has a different name in the files.
+covers. A requested column that has a different name in the files, by column mapping, is refused.
 
 Apache Iceberg and Apache Hudi tables are refused, because their catalogues and timelines determine which files are
 valid; the error says how to read them.
@@ -49,7 +49,8 @@ class LiveFile:
     path : path relative to the table
     size : size in bytes
     constants : the partition columns with their values
-    columns : the other columns of the table, all null, for a file that was written before they were added
+    columns : the other columns of the table, all null, for a file that was written before they were added, and those
+        that are refused because files have them under another name
     deleted : one bit for each row, set if it is deleted, packed by `numpy.packbits`; rows beyond are not deleted
     """
 
@@ -125,8 +126,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     CorruptFileError
         If the log cannot be read, or does not have the version.
     DataError
-        If the table uses an unsupported feature (column mapping, a shallow clone), or deltalake would read the log of
-        another directory (see `misread`); the message names it.
+        If the table uses an unsupported feature (a partition column that is mapped, a shallow clone), or deltalake
+        would read the log of another directory (see `misread`); the message names it.
     """
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
@@ -143,9 +144,8 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         which = "its log" if version is None else f"version {version} in its log"
         msg = f"{name}: a Delta table, but {which} cannot be read: {reason(error)}"
         raise CorruptFileError(msg) from error
-    _refuse_mapping(table, name)
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
-    columns = tuple((column.name, Constant(None, column.type, fallback=True)) for column in schema)
+    columns = {column.name: Constant(None, column.type, fallback=True) for column in schema} | _mapped(table, name)
     found = []
     for row in actions.to_pylist():
         values = row.get("partition") or {}
@@ -157,7 +157,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
             )
             raise DataError(msg)
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
-        found.append(LiveFile(path, row["size_bytes"], constants, columns, bits))
+        found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits))
     if deleted:
         msg = f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
         raise CorruptFileError(msg)
@@ -212,17 +212,27 @@ def _deleted(table: Any) -> dict[str, bytes]:
     }
 
 
-def _refuse_mapping(table: Any, name: str) -> None:
-    """Raise `DataError` if a column has a different name in the files than in the table."""
+def _mapped(table: Any, name: str) -> dict[str, Constant]:
+    """Columns with a different name in the files than in the table, under both names; they are refused if requested.
+
+    Raises
+    ------
+    DataError
+        If it is a partition column.
+    """
+    named, stored_as = dict[str, Constant](), dict[str, Constant]()
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
-        return
+        return named
     for column, stored in _stored_names(table.schema()):
         if stored != column:
             msg = (
                 f"{name}: a Delta table with column mapping; files call {column!r} {stored!r}; give its rows as "
                 "a reader (deltalake.QueryBuilder), or write it again without column mapping"
             )
-            raise DataError(msg)
+            if column in table.metadata().partition_columns:
+                raise DataError(msg)
+            named[column] = stored_as[stored] = Constant(None, pa.null(), fallback=True, refused=msg)
+    return stored_as | named
 
 
 def _stored_names(struct: Any, above: str = "") -> Iterator[tuple[str, str]]:
