@@ -16,7 +16,8 @@ _UNSUPPORTED = re.compile(
     r"not (currently )?supported|[Uu]nsupported|[Nn]ot.implemented|[Uu]nknown encoding|only support"
 )
 _DENIED = "permission denied; grant read access to it"
-_SIGNS = ("ACCESS_DENIED", "errno 13", "os error 13")
+_SIGNS = ("Error ACCESS_DENIED", "[errno 13]", "(os error 13)")
+_NAMES = re.compile(r"'[^']*'|\S*/\S*")  # in a message, which say nothing about its reason
 
 
 def reason(error: BaseException) -> str:
@@ -41,7 +42,8 @@ def remedied(error: BaseException, remedy: str) -> str:
 
 def _is_denied(error: BaseException) -> bool:
     """Whether permission was denied, by Python, Arrow, deltalake or an object store."""
-    return isinstance(error, PermissionError) or any(sign in str(error) for sign in _SIGNS)
+    text = _NAMES.sub("", str(error))
+    return isinstance(error, PermissionError) or any(sign in text for sign in _SIGNS)
 
 
 def unreadable(name: str, error: BaseException) -> DataError:
@@ -77,7 +79,7 @@ def mending(detail: str, them: str = "it") -> str:
     >>> mending("Corrupt snappy compressed data", "them")
     'replace or remove them'
     """
-    if _UNSUPPORTED.search(detail) is None:
+    if _UNSUPPORTED.search(_NAMES.sub("", detail)) is None:
         return f"replace or remove {them}"
     damaged = f"if {them} {'is' if them == 'it' else 'are'} damaged, replace {them}"
     return f"write {them} again with another encoding and compression, as Arrow does not read these; {damaged}"

@@ -663,3 +663,15 @@ def test_a_path_with_a_null_byte_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match="a path cannot have a null byte"):
             call()
+
+
+@pytest.mark.parametrize("name", ["unsupported", "errno 13", "(os error 13)", "Error ACCESS_DENIED", "not supported"])
+def test_the_name_of_a_file_is_not_the_reason(tmp_path: Path, name: str) -> None:
+    """Arrow's messages have names in them; what is damaged must be replaced, whatever it is called."""
+    (tmp_path / name).mkdir()
+    path, good = tmp_path / name / f"{name}.parquet", write(tmp_path / name / "good.parquet")
+    for content in (b"", b"no Parquet at all"):
+        path.write_bytes(content)
+        assert "replace or remove it" in refused(CorruptFileError, path)
+        with pytest.raises(CorruptFileError, match="; replace or remove it; "):
+            Store(tmp_path / "store").update([good, path], score="score")

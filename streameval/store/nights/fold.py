@@ -259,7 +259,7 @@ def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
     listed = "; ".join(f"{name}: {cause(why)}" for name, why in whys.items())
     them = "it" if len(files) == 1 else "them"
-    msg = f"{listed}; {mending(listed, them)}; on_error='skip' (--on-error skip) leaves {them} out"
+    msg = f"{listed}; {mending(' '.join(whys.values()), them)}; on_error='skip' (--on-error skip) leaves {them} out"
     return CorruptFileError(msg)
 
 
