@@ -159,8 +159,8 @@ def check(store: Store, data: Path, done: list[str]) -> None:
 def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_path, one, other):
     """It is refused or it counts; nothing that counts is deleted, and running both again succeeds."""
     data = begun / "data"
-    apart = (one in ALONE) != (other in ALONE) and "vacuum" not in (one, other)
-    for at in itertools.count(1, 4 if apart else 1):  # verbs that write different tables meet in few places
+    apart = ((one in ALONE) != (other in ALONE) or one == "history") and "vacuum" not in (one, other)
+    for at in [2, 99] if apart else itertools.count(1):  # verbs that write different tables meet in few places
         where = tmp_path / str(at)
         shutil.copytree(begun / "store", where)
         done = list[str]()
