@@ -11,6 +11,8 @@ import sys
 import threading
 from typing import Any
 
+from streameval.streams import open_streams
+
 __all__ = ["run"]
 
 # What libraries look for and no command uses, with the module that looks for it; half a second of every command.
@@ -47,6 +49,7 @@ def _importer() -> str:
 
 def run() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, while modules are imported as well."""
+    open_streams()
     heard = signal.getsignal(signal.SIGINT)
     if callable(heard):
         signal.signal(signal.SIGINT, signal.SIG_DFL)

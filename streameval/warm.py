@@ -17,6 +17,7 @@ import pyarrow as pa
 from streameval.evaluation import evaluate
 from streameval.evaluation.attribution import attribute
 from streameval.kernels.jit import is_cached
+from streameval.streams import open_streams
 
 __all__ = ["warm"]
 
@@ -99,6 +100,7 @@ def _clusters(table: pa.Table) -> None:
 
 def main() -> int:
     """Fill the cache; returns 1 if there is nowhere to write it."""
+    open_streams()
     start = time.perf_counter()
     warm()
     if not is_cached():

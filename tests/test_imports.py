@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_version", "errors", "forks", "saving", "typing", "unfinished", "wording"}
+BASE = {"_version", "errors", "forks", "saving", "streams", "typing", "unfinished", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "typing": set(),
     "errors": set(),
     "forks": set(),
+    "streams": set(),
     "wording": set(),
     "unfinished": set(),
     "saving": set(),

@@ -1,11 +1,15 @@
 """How a command fails: one line on stderr, in the terms of the command line, and its exit status.
 
 ======= ==================================================================
-``1``   the data or the run is at fault
+``1``   the data or the run is at fault, or results cannot be written to stdout; if its reader has closed the pipe,
+        the command ends so without a message
 ``2``   usage: an option is unknown or has an invalid value
 ``3``   a rule failed or is undecided (``check``, ``evaluate --rule``)
 ``130`` interrupted by Ctrl-C
 ======= ==================================================================
+
+A stdout that is closed from the start is no fault: nobody wants the results. What cannot be written to stderr is
+dropped and changes no status (`streameval.streams`).
 """
 
 from __future__ import annotations

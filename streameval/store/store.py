@@ -46,9 +46,9 @@ class Store(Changing, Evaluating, Judging):
         As `streameval.evaluate`.
     client : distributed.Client or str, optional
         Fold partitions in parallel on the workers of this client, or of the scheduler at this address; `evaluate` and
-        `check` run on one worker. By default the active client is used, if there is one and `threads` is not given.
-        Workers read and write the states, so the store must be on storage that they share with this process; `memory`
-        and `spill` then apply to each worker.
+        `check` run on one worker. By default the active client is used, if there is one and `threads` is not given;
+        inside a Dask task there is none. Workers read and write the states, so the store must be on storage that they
+        share with this process; `memory` and `spill` then apply to each worker.
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a worker if none answers.
 
