@@ -224,8 +224,8 @@ def evaluate(
     client : distributed.Client or str, optional
         Run on the workers of this client, or of the scheduler at this address. By default the active client is used if
         there is one and `threads` is not given; inside a Dask task there is none. `memory` is then the budget for the
-        tasks of each worker, by default a quarter of its memory limit, and `spill` a directory on its machine. Results of finished tasks are held and
-        spilled by Dask within the worker's memory limit.
+        tasks of each worker, by default a quarter of its memory limit, and `spill` a directory on its machine. Results
+        of finished tasks are held and spilled by Dask within the worker's memory limit.
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional
