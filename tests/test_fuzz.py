@@ -1,17 +1,23 @@
-"""A while of `benchmarks/fuzz.py`: random tables, store histories and damage, against exact fractions."""
+"""A while of `benchmarks/fuzz.py`: random tables, store histories and damage, against exact fractions; odd calls."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FUZZ = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
+CALLS = [("command_lines", "command", 60), ("arguments", "arguments", 400)]
+pytestmark = pytest.mark.skipif(not FUZZ.exists(), reason="needs the benchmarks of a checkout")
 
 
-@pytest.mark.skipif(not FUZZ.exists(), reason="needs the benchmarks of a checkout")
 def test_nothing_is_silently_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number is its definition or refused; every damaged file is noticed or made again."""
     monkeypatch.syspath_prepend(str(FUZZ.parent))
@@ -24,3 +30,17 @@ def test_nothing_is_silently_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = fuzz.run(60, 1)
     assert not tally.wrong, "\n".join(tally.wrong)
     assert tally.cases.total() > 0
+
+
+@pytest.mark.parametrize(("module", "case", "count"), CALLS)
+def test_only_errors_of_this_project_reach_the_user(
+    module: str, case: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statuses from 0 to 3, and one line for each refusal."""
+    monkeypatch.syspath_prepend(str(FUZZ.parent))
+    run: Callable[[int, Path, Any], None] = getattr(import_module(f"fuzzing.{module}"), f"{case}_case")
+    tally = import_module("fuzzing.cases").Tally()
+    for seed in range(count):
+        run(seed, tmp_path, tally)
+    assert not tally.wrong, "\n".join(tally.wrong)
+    assert tally.refusals.total() > count / 4

@@ -6,6 +6,7 @@ values, of which at most one is above zero and at most one is not. This can be c
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,6 +32,7 @@ _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, Ov
 _UNLABELLED = (
     "choose unlabelled='drop' (--unlabelled drop) to leave those rows out, or 'size' to count them in clusters"
 )
+_INTEGER = re.compile(r"-?\d{1,99}", re.ASCII)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
@@ -239,7 +241,10 @@ class LabelReader:
             if isinstance(given, str) and pa.types.is_binary(dtype):
                 return pa.scalar(given.encode("utf-8", "surrogateescape"), dtype)
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
-                return pa.scalar(str(given)).cast(dtype)
+                found = pa.scalar(str(given)).cast(dtype)
+                if _INTEGER.fullmatch(str(given)) and pa.types.is_floating(dtype) and found.as_py() != int(given):
+                    raise OverflowError  # Arrow has rounded it
+                return found
             large = isinstance(given, int) and given >= 1 << 63
             return pa.scalar(given, pa.uint64() if large else None).cast(dtype, safe=True)
         except _NO_VALUE as error:

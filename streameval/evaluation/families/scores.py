@@ -14,6 +14,7 @@ from streameval.metrics.scores.group_means import group_means
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
 from streameval.metrics.scores.sampling.split import SplitState
+from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 from streameval.states.grouped import GroupedSpec
 from streameval.states.grouped.rests import Rests
 from streameval.states.scores.blocks import BlockSpec
@@ -21,6 +22,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.missing import halved
+from streameval.states.scores.types import check_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,6 +85,9 @@ class Scores(_OfScores):
             if asked or behind:
                 policies = request.weight is not None, request.policy("nan", column)
                 spec = kind(column, types.score(column), *policies)
+                for metric in selection.of(self.name):
+                    if isinstance(metric, OperatingPoint) and metric.kind == "threshold":
+                        check_threshold(metric.at, spec.type, column)
                 yield MetricRequest(self, column, spec, selection.of(self.name), behind=behind)
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:

@@ -13,6 +13,7 @@ from streameval.metrics.scores.group_means import GroupMean, has_mean
 from streameval.metrics.scores.thresholds.point_table import point_table, pointed
 from streameval.metrics.scores.thresholds.threshold import ConfusionAt, TablesAt
 from streameval.metrics.selection import Selection
+from streameval.states.scores.types import check_threshold
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ class Counts:
         ConfusionMatrix2(rows=[[1, 1], [1, 1]])
         """
         engine, _, state = self._counts("score", of, "2×2 table")
-        return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
+        metric = ConfusionAt(threshold)
+        check_threshold(metric.threshold, state.spec.type, state.spec.column)
+        return ConfusionMatrix2(*engine.finalize([(state, [metric])])[0][0])
 
     def operating_points(self, of: str | None = None) -> pa.Table:
         """A table with one row for each operating point (`at`) and each metric with a threshold, such as `f1_max`.

@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import SchemaError
+from streameval.errors import OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
 
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SIGN", "compared", "decode", "enclosing", "float_limit", "floats", "numbers", "rank_keys", "score_type"]
+__all__ = [
+    "SIGN",
+    "check_threshold",
+    "compared",
+    "decode",
+    "enclosing",
+    "float_limit",
+    "floats",
+    "numbers",
+    "rank_keys",
+    "score_type",
+]
 
 SIGN = np.uint64(1 << 63)
 
@@ -111,6 +122,20 @@ def compared(thresholds: Any, kind: str) -> Array:
     found: Array = np.asarray(thresholds, np.float64)
     with np.errstate(over="ignore"):
         return found.astype(np.float32).astype(np.float64) if kind == "f4" else found
+
+
+def check_threshold(threshold: float, kind: str, column: str) -> None:
+    """Raise `OptionError` for a threshold in the range where float64 rounds scores of this type.
+
+    Examples
+    --------
+    >>> check_threshold(2.0**50, "i8", "score"), check_threshold(2.0**60, "f8", "score")
+    (None, None)
+    """
+    if float_limit(kind) < abs(threshold) < math.inf:
+        most = f"{float_limit(kind):.3g}"
+        msg = f"threshold={threshold!r}: float64 rounds scores of column {column!r} above {most}; choose a lower one"
+        raise OptionError(msg)
 
 
 def float_limit(kind: str) -> float:

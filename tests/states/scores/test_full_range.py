@@ -1,7 +1,8 @@
-"""Scores over all finite floats: no sum, midpoint or difference overflows, and the smallest numbers stay apart."""
+"""Scores over all finite floats and integers: no sum or difference overflows, and no two numbers become one."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -13,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
-from streameval.errors import DataError
+from streameval.errors import DataError, LabelError, OptionError
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
-HUGE, LEAST = 1.7e308, 5e-324
+HUGE, LEAST, WHOLE = 1.7e308, 5e-324, 2**53
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
     [HUGE, -HUGE, LEAST, -LEAST, 2 * LEAST, 0.0]
 )
@@ -89,3 +90,28 @@ def test_counts_of_every_size_are_exact_or_refused() -> None:
         assert table.mutual_info_score() == pytest.approx(ContingencyTable(rows=rows).mutual_info_score(), rel=1e-9)
         with pytest.raises(DataError, match="products leave float64; scale the counts"):
             LiftCurve.from_counts([unit], [unit])
+
+
+@pytest.mark.parametrize("pos_label", [WHOLE + 1, str(WHOLE + 1)])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_a_label_that_a_float_cannot_be_is_absent(pos_label: Any, kind: pa.DataType) -> None:
+    """As a number and as the text of the command line, which Arrow would round."""
+    data = pa.table({"label": pa.array([float(WHOLE), 0.0], kind), "score": [1, 2]})
+    with pytest.raises(LabelError, match=r"pos_label=.*9007199254740993.* is not a value of label column 'label'"):
+        evaluate(data, score="score", pos_label=pos_label, metrics="roc_auc")
+    assert evaluate(data, score="score", pos_label=str(WHOLE), metrics="roc_auc").value("roc_auc") == 0.0
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(18, 1)])
+def test_thresholds_are_refused_where_scores_are_rounded(kind: pa.DataType) -> None:
+    """2**53 + 3 would be at or above the threshold 2**53 + 4, as float64."""
+    data = pa.table({"label": [0, 1], "score": pa.array(list(map(Decimal, (WHOLE + 3, WHOLE + 4)))).cast(kind)})
+    with pytest.raises(
+        OptionError, match=r"float64 rounds scores of column 'score' above 2.25e\+1[45]; choose a lower"
+    ):
+        evaluate(data, score="score", at=f"threshold={WHOLE + 4}")
+    found = evaluate(data, score="score", at="threshold=7")
+    assert found.value("recall@threshold=7") == 1.0
+    with pytest.raises(OptionError, match="float64 rounds scores"):
+        found.confusion(WHOLE + 4)
+    assert found.confusion(7).TP == 1
