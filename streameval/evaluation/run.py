@@ -131,5 +131,5 @@ def _plan(request: Request, found: scan.Scan, wanted: Sequence[MetricRequest], w
         folded_specs(wanted, request.resampling, request.slicing),
         request.options["on_error"] == "skip",
         where=where,
-        derived=request.slicing.derived,
+        derived=request.slicing.derived(found.schema),
     )

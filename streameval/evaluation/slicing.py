@@ -6,6 +6,7 @@ is not counted separately.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
 from streameval.results import Scalar
-from streameval.scan.derived import Derived, slicing
+from streameval.scan.derived import Derived, SlicingColumn, read_from, slicing
 from streameval.scan.widen import plain
 from streameval.states.grouped import By, GroupedSpec, JointSpec
 from streameval.states.grouped.joint import side_by_side
@@ -45,8 +46,9 @@ class Slicing:
 
     Examples
     --------
-    >>> Slicing.of(("country", "country,hour(sent_at)"), 10_000).columns
-    ('country', 'sent_at')
+    >>> slicing = Slicing.of(("country", "country,hour(sent_at)"), 10_000)
+    >>> slicing.columns, slicing.derived(pa.schema({"country": pa.string(), "sent_at": pa.timestamp("us")}))[0].column
+    (('country', 'hour(sent_at)'), 'sent_at')
     """
 
     keys: tuple[By, ...] = ()
@@ -77,21 +79,23 @@ class Slicing:
         return list(dict.fromkeys(name for key in self.keys for name in key.columns))
 
     @property
-    def derived(self) -> tuple[Derived, ...]:
-        """Slicing columns that are computed from other columns."""
-        return tuple(made for name in self._names if (made := Derived.of_text(name)) is not None)
+    def columns(self) -> tuple[SlicingColumn, ...]:
+        """Columns to read; the scan computes none that the data have."""
+        return tuple(map(SlicingColumn, self._names))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        made = {each.name: each.column for each in self.derived}
-        return tuple(dict.fromkeys(made.get(name, name) for name in self._names))
+    def sources(self) -> tuple[str, ...]:
+        """Columns that may be read: those it names, or those from which these are computed if the data lack them."""
+        found = list[str]()
+        for name in self.columns:
+            with suppress(OptionError):
+                found.append(read_from(name))
+        return tuple(dict.fromkeys((*found, *self._names)))
 
-    @property
-    def plain(self) -> tuple[str, ...]:
-        """Slicing columns whose own values are the slices."""
-        made = {each.name for each in self.derived}
-        return tuple(name for name in self._names if name not in made)
+    def derived(self, schema: pa.Schema) -> tuple[Derived, ...]:
+        """The slicing columns that are computed from the columns of a scan, which has no columns of their names."""
+        names = (name for name in self._names if name not in schema.names)
+        return tuple(made for name in names if (made := Derived.of_text(name)) is not None)
 
     def check_apart(self, scores: Sequence[str]) -> None:
         """Raise `OptionError` if the values of a score are slices: each would hold equal scores."""
@@ -102,9 +106,10 @@ class Slicing:
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
-        for column in self.columns:
-            _refuse_unknown_zone(schema.field(column), name)
-        for each in self.derived:
+        for column in self.sources:
+            if column in schema.names:
+                _refuse_unknown_zone(schema.field(column), name)
+        for each in self.derived(schema):
             each.check(schema.field(each.column), name)
 
     def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:

@@ -54,6 +54,7 @@ def find(
     name: str,
     keys: Mapping[str, Constant] | None = None,
     also: Sequence[str] | None = None,
+    computed: Sequence[str] = (),
 ) -> tuple[pa.DataType, ...]:
     """Types of the requested columns.
 
@@ -69,6 +70,8 @@ def find(
         Columns whose values come from the path.
     also : sequence of str, optional
         All existing columns, for messages, if `schema` has only the requested ones.
+    computed : sequence of str
+        Columns that are computed, because other inputs lack them.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def find(
     MissingColumnError
         If a column does not exist.
     SchemaError
-        If two columns have the requested name, or a column is nested.
+        If two columns have the requested name, a column is nested, or one that is computed exists.
 
     Examples
     --------
@@ -89,6 +92,10 @@ def find(
     streameval.errors.MissingColumnError: night.parquet: no column 'scroe'; did you mean 'score'? It has: label, score
     """
     keys = keys or {}
+    taken = next((column for column in computed if column in schema.names or column in keys), None)
+    if taken is not None:
+        msg = f"{name}: it has a column {taken!r}, which other files lack, where it is computed; rename the column"
+        raise SchemaError(msg)
     absent = [column for column in columns if not (nested_path(schema, column) or column in keys)]
     if absent:
         raise _missing(

@@ -71,6 +71,7 @@ class DeferredFile:
     absent : requested columns that are not in the file, so must be keys of its path
     keys : keys of the path, with their values
     planned : size and modification time of the file, as listed
+    computed : columns that are computed, so must not be in the file
     """
 
     filesystem: Any
@@ -81,6 +82,7 @@ class DeferredFile:
     absent: tuple[str, ...]
     keys: tuple[tuple[str, Constant], ...]
     planned: tuple[int | None, int | None]
+    computed: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the file's rows; the file is closed with the iterator.
@@ -113,7 +115,7 @@ class DeferredFile:
     def _checked(self, footer: Any) -> Layout:
         """The file's layout; raises `LayoutError` if it does not agree with the plan."""
         try:
-            layout = Layout.of(footer, self.columns, self.name, dict(self.keys))
+            layout = Layout.of(footer, self.columns, self.name, dict(self.keys), computed=self.computed)
         except (MissingColumnError, SchemaError) as error:
             raise LayoutError(str(error)) from None
         if layout.absent != self.absent or not all(map(fits, layout.kinds, self.kinds)):
@@ -131,6 +133,7 @@ class Sample:
     layout : layout of the file
     rows, nbytes : rows, and bytes of the requested columns, per byte of the file
     most : largest number of rows of a file that is one piece
+    computed : columns that are computed
     """
 
     columns: tuple[str, ...]
@@ -138,9 +141,12 @@ class Sample:
     rows: float
     nbytes: float
     most: int
+    computed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, files: Sequence[File], columns: Sequence[str], most: int) -> Sample | None:
+    def of(
+        cls, files: Sequence[File], columns: Sequence[str], most: int, computed: Sequence[str] = ()
+    ) -> Sample | None:
         """The largest file with rows among those whose footers can be deferred; None if there is none."""
         listed = sorted((file for file in files if _listed(file)), key=lambda file: -(file.size or 0))
         for file in listed[:ASKED]:
@@ -152,7 +158,9 @@ class Sample:
             if footer.num_rows and file.size:
                 layout = Layout.of(footer, columns, file.name, file.keys)
                 nbytes = sum(group.nbytes for group in layout.groups(footer))
-                return cls(tuple(columns), layout, footer.num_rows / file.size, nbytes / file.size, most)
+                return cls(
+                    tuple(columns), layout, footer.num_rows / file.size, nbytes / file.size, most, tuple(computed)
+                )
         return None
 
     def covers(self, file: File) -> bool:
@@ -173,6 +181,7 @@ class Sample:
             absent,
             given,
             (file.size, file.mtime),
+            self.computed,
         )
         nbytes = round((file.size or 0) * self.nbytes)
         constants = tuple((column, keys[column]) for column in absent if column in keys)

@@ -8,8 +8,8 @@
 ``length=0,20,80``           ``<0``, ``[0, 20)``, ``[20, 80)``, ``>=80``; ``nan`` for a NaN
 ===========================  =====================================================================
 
-Times with a time zone are interpreted in their zone. A null stays null. A Hive key whose values are all dates is read
-as a column of dates.
+A column of the data that has exactly such a name is read instead. Times with a time zone are interpreted in their zone.
+A null stays null. A Hive key whose values are all dates is read as a column of dates.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ from streameval.scan.marked_keys import is_date_key, is_integer_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Derived", "slicing"]
+__all__ = ["Derived", "SlicingColumn", "read_from", "slicing"]
 
 _PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _CALL = re.compile(r"(\w+)\((.+)\)")
+
+
+class SlicingColumn(str):
+    """The name of a slicing column, which is computed if the data have no column of exactly this name."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,12 @@ class Derived:
 
     @classmethod
     def of_text(cls, text: str) -> Derived | None:
-        """The derived column that a text describes; None if the text is the name of a column.
+        """The derived column that a text describes; None if the text can only be the name of a column.
 
         Raises
         ------
         OptionError
-            If the part of a time is unknown, or the edges are not ascending numbers.
+            If the part of a time is unknown, or the edges are not ascending numbers; the data may have such a column.
         """
         call = _CALL.fullmatch(text)
         if call:
@@ -126,6 +132,23 @@ class Derived:
             at[pc.fill_null(pc.is_nan(array), False).to_numpy(zero_copy_only=False)] = len(names) - 1
         mask = array.is_null().to_numpy(zero_copy_only=False)
         return pa.DictionaryArray.from_arrays(pa.array(at, mask=mask), pa.array(names))
+
+
+def read_from(column: SlicingColumn) -> str:
+    """The column to read for a slicing column that the data lack: the one it is computed from, or itself.
+
+    Raises
+    ------
+    OptionError
+        If it looks computed, and cannot be.
+
+    Examples
+    --------
+    >>> read_from(SlicingColumn("hour(sent_at)")), read_from(SlicingColumn("country"))
+    ('sent_at', 'country')
+    """
+    made = Derived.of_text(column)
+    return column if made is None else made.column
 
 
 def _formatted(array: pa.Array, layout: str) -> pa.Array:

@@ -46,7 +46,13 @@ SLOW_FOOTER = 2e-3  # seconds per footer above which the next blocks are read in
 
 
 def holdings(
-    files: Sequence[File], columns: Sequence[str], *, skip: bool, parallel: bool = True, estimate: bool = False
+    files: Sequence[File],
+    columns: Sequence[str],
+    *,
+    skip: bool,
+    parallel: bool = True,
+    estimate: bool = False,
+    computed: Sequence[str] = (),
 ) -> Iterator[Holding | tuple[str, str]]:
     """The holding of every file (without pieces if it has no rows), or its name and the reason why it is left out.
 
@@ -62,6 +68,8 @@ def holdings(
         Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
         Whether the footers of small objects may be deferred; see `streameval.scan.deferred_footers`.
+    computed : sequence of str
+        Columns that are computed; a file must not have them.
 
     Raises
     ------
@@ -71,7 +79,7 @@ def holdings(
         If a footer cannot be read and `skip` is false; the message names the file.
     """
     layout: Layout | None = None
-    sample = Sample.of(files, columns, GATHER_ROWS) if estimate else None
+    sample = Sample.of(files, columns, GATHER_ROWS, computed) if estimate else None
     unasked = [sample is not None and sample.covers(file) for file in files]
     footers = _footers([file for file, known in zip(files, unasked, strict=True) if not known], parallel=parallel)
     for at, known, label in zip(files, unasked, labels(files), strict=True):
@@ -84,7 +92,7 @@ def holdings(
                 raise footer
             # a damaged footer may give 0 rows although its row groups have some
             if footer.num_rows or any(footer.row_group(i).num_rows for i in range(footer.num_row_groups)):
-                layout = Layout.of(footer, columns, file.name, file.keys, layout)
+                layout = Layout.of(footer, columns, file.name, file.keys, layout, computed)
                 groups = _groups(file, footer, layout)
                 kinds = layout.kinds_where(columns, encoded_in(groups), _times(file, footer, layout, groups))
                 yield Holding(file.name, kinds, tuple(_pieces(file, footer, layout, groups, *label)))

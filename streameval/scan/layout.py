@@ -73,9 +73,15 @@ class Layout:
 
     @classmethod
     def of(
-        cls, footer: Any, columns: Sequence[str], name: str, keys: Mapping[str, Constant], known: Layout | None = None
+        cls,
+        footer: Any,
+        columns: Sequence[str],
+        name: str,
+        keys: Mapping[str, Constant],
+        known: Layout | None = None,
+        computed: Sequence[str] = (),
     ) -> Layout:
-        """The layout of a file; `known` itself if the same writer wrote the file.
+        """The layout of a file; `known` itself if the same writer wrote the file. For `computed`, see `find`.
 
         Raises
         ------
@@ -87,7 +93,7 @@ class Layout:
         if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
             return known
         schema = footer.schema.to_arrow_schema()
-        kinds = find(schema, columns, name, keys)
+        kinds = find(schema, columns, name, keys, computed=computed)
         _refuse_zones(footer, dict(zip(columns, kinds, strict=True)), name)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
         absent = tuple(column for column in columns if is_constant(schema, column, keys))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
+from streameval.scan.derived import SlicingColumn, read_from
 from streameval.scan.files.file import File, distinct
 from streameval.scan.files.paths import locate
 from streameval.scan.files.tables import Tables, as_uri
@@ -49,7 +51,8 @@ def plan(
         `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a pandas frame, and any object with
         ``__arrow_c_stream__``. Computed by Dask: a `dask.dataframe`, or a list of delayed Arrow tables.
     columns : sequence of str
-        The requested columns; duplicates are ignored.
+        The requested columns; duplicates are ignored. For a `SlicingColumn` that is computed, the scan has the column
+        that it is computed from.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
@@ -91,10 +94,15 @@ def plan(
         raise OptionError(msg)
     tables = Tables(delta_version)
     if lazy.is_frame(data) or lazy.are_delayed(data):
+        computed = _computed(columns, [lambda names: next(lazy.holdings(data, names, compute))])
+        columns = list(dict.fromkeys(computed.get(column, column) for column in columns))
         found: list[Any] = list(lazy.holdings(data, columns, compute))
     else:
         items = distinct(_items(data, tables))
-        found = list(_holdings(items, columns, skip=on_error == "skip", parallel=threads != 1, estimate=estimate))
+        computed = _computed(columns, [partial(_holding_of, item) for item in items])
+        columns = list(dict.fromkeys(computed.get(column, column) for column in columns))
+        how = {"skip": on_error == "skip", "parallel": threads != 1}
+        found = list(_holdings(items, columns, estimate=estimate, computed=tuple(computed), **how))
     tables.refuse_idle_version()
     skipped = (*(item for item in found if isinstance(item, tuple)), *tables.others.items())
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
@@ -116,14 +124,16 @@ def plan(
 
 
 def _holdings(
-    items: Sequence[Any], columns: Sequence[str], *, estimate: bool, **how: bool
+    items: Sequence[Any], columns: Sequence[str], *, estimate: bool, computed: Sequence[str], **how: bool
 ) -> Iterator[Holding | tuple[str, str]]:
     """The holding of every input, in order. Files are planned together; rows are numbered across all tables.
 
     Estimates are allowed only if all inputs are files, because a second plan must be able to read all of them again.
     """
     files = [item for item in items if isinstance(item, File)]
-    from_files = footers.holdings(files, columns, estimate=estimate and len(files) == len(items), **how)
+    from_files = footers.holdings(
+        files, columns, estimate=estimate and len(files) == len(items), computed=computed, **how
+    )
     row = 0
     for item in items:
         if isinstance(item, File):
@@ -132,6 +142,44 @@ def _holdings(
             holding = memory.holding(item, columns, row)
             row += sum(max(piece.rows, 0) for piece in holding.pieces)
             yield holding
+
+
+def _computed(columns: Sequence[str], inputs: Sequence[Callable[[list[str]], Holding]]) -> dict[str, str]:
+    """The slicing columns that are computed, because the data lack columns of their names, and what they are read from.
+
+    The first input with rows decides; further files must agree. Each of `inputs` gives the holding of some columns.
+
+    Raises
+    ------
+    OptionError
+        If a column can neither be found nor computed.
+    """
+    computed: dict[str, str] = {}
+    for name in columns:
+        if isinstance(name, SlicingColumn) and ("(" in name or "=" in name) and not _have_column(inputs, name):
+            computed[name] = read_from(name)
+    return computed
+
+
+def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) -> bool:
+    """Whether the first input with rows has a column of exactly this name."""
+    for holding_of in inputs:
+        try:
+            if holding_of([name]).pieces:
+                return True
+        except MissingColumnError:
+            return False
+        except CorruptFileError:  # reported or skipped when the file is planned
+            continue
+    return False
+
+
+def _holding_of(item: Any, columns: list[str]) -> Holding:
+    """The holding of one input."""
+    if not isinstance(item, File):
+        return memory.holding(item, columns, 0)
+    (holding,) = footers.holdings([item], columns, skip=False, parallel=False)
+    return holding if isinstance(holding, Holding) else Holding(item.name, (), ())
 
 
 def _items(data: Any, tables: Tables) -> Iterator[Any]:

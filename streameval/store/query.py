@@ -175,7 +175,7 @@ def check(
     if not failing:
         return found
     usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
-    return replace(found, odd=odd(failing[-1], usual, configuration.folding.columns))
+    return replace(found, odd=odd(failing[-1], usual, configuration.readable))
 
 
 def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis, ...]:
@@ -195,7 +195,7 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
         found = diagnosed(
             entry,
             usual,
-            configuration.folding.columns,
+            configuration.readable,
             log.closing(entry, last),
             lambda night: nightly.grouped([[night]], {})[0] if configuration.options["unit"] else (),
             shapes,

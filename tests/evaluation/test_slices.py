@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streameval import Store, evaluate, plot_curve
 from streameval.engine import fold
-from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.errors import DataError, MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
 from streameval.states.grouped import builder, cluster_sweep
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
@@ -469,6 +469,57 @@ def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: 
     data = pa.table({"label": [0, 1], "score": [0.1, 0.2], "country": ["DE", "FR"], "length": [1, 2], "rows": [1, 2]})
     with pytest.raises(error, match=message):
         evaluate(data, score="score", by=by)
+
+
+NAMED = ["hour(sent_at)", "month(sent_at)", "length=0,20", "lower(country)", "utm=source", "count(1)", "a.b"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_column_with_exactly_the_name_of_a_slice_is_the_slice(tmp_path: Path, name: str, *, beside: bool) -> None:
+    """As Spark names columns; in files, tables, readers and filters."""
+    values = ["x", "x", "y", "y"]
+    columns: dict[str, Any] = {"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35], name: values}
+    if beside:
+        times = pa.array([0, 0, 0, 0], pa.timestamp("us"))
+        nested = pa.array([{"b": 1}] * 4)
+        columns |= {"sent_at": times, "length": [1, 2, 3, 4], "country": ["DE"] * 4, "utm": values, "a": nested}
+    data = pa.table(columns)
+    pq.write_table(data, tmp_path / "part.parquet")
+    for source in (data, tmp_path, data.to_reader(), [data, tmp_path]):
+        found = evaluate(source, score="score", by=name)
+        groups = {one.slice[name]: one.rows for one in found.results if one.slice}
+        assert groups in ({"x": 2, "y": 2}, {"x": 4, "y": 4})
+    assert evaluate(tmp_path, score="score", where=f"\"{name}\" = 'x'").rows == 2
+
+
+def test_a_name_that_only_some_files_have_is_refused(tmp_path: Path) -> None:
+    """Whichever comes first: computed slices are not mixed with those of a column."""
+    base = {"label": [0, 1], "score": [0.1, 0.8], "sent_at": pa.array([0, 1], pa.timestamp("us"))}
+    for first, second in (("a", "b"), ("b", "a")):
+        pq.write_table(pa.table(base), tmp_path / f"{first}.parquet")
+        pq.write_table(pa.table(base | {"hour(sent_at)": [7, 8]}), tmp_path / f"{second}.parquet")
+        with pytest.raises((SchemaError, MissingColumnError), match=r"column 'hour\(sent_at\)'"):
+            evaluate(tmp_path, score="score", by="hour(sent_at)")
+
+
+def test_a_store_does_not_mix_computed_slices_with_columns(tmp_path: Path) -> None:
+    """A night with a column of the slice's name, after nights without it, and the other way round."""
+    base = {"label": [0, 1], "score": [0.1, 0.8], "sent_at": pa.array([0, 1], pa.timestamp("us"))}
+    named = base | {"hour(sent_at)": [7, 8]}
+    for name, nights in (("has", (base, named)), ("lacks", (named, base))):
+        store = Store(tmp_path / f"store-{name}")
+        for day, night in enumerate(nights):
+            path = tmp_path / name / f"night={day}"
+            path.mkdir(parents=True)
+            pq.write_table(pa.table(night), path / "part.parquet")
+            if day:
+                with pytest.raises(DataError, match=r"column 'hour\(sent_at\)'"):
+                    store.update(tmp_path / name)
+            else:
+                store.update(tmp_path / name, score="score", by="hour(sent_at)")
+        groups = {one.slice["hour(sent_at)"] for one in store.evaluate(by="hour(sent_at)").results if one.slice}
+        assert groups == ({0} if name == "has" else {7, 8})
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,11 @@ def without(before: Configuration, column: str) -> Configuration:
         msg = f"{column} is the {single[0]} column, on which all states depend; create another store"
         raise OptionError(msg)
     known = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
-    known = tuple(dict.fromkeys((*known, *before.slicing.columns)))
+    known = tuple(dict.fromkeys((*known, *before.slicing.sources)))
     if column not in known:
         raise OptionError(unknown_column(column, known, "the store keeps"))
     options = dict(before.options)
-    options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).columns)
+    options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).sources)
     for name in (*SUBSETS, "classes"):
         own = options[name]
         options[name] = tuple(c for c in own if c != column) if isinstance(own, tuple) else own

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.errors import FormatError, OptionError
+from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
@@ -27,7 +27,7 @@ from streameval.states.grouped.names import slice_type
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
-from streameval.store.nights.key_types import arrow_type, conformed, key_type, slices_arrow_type
+from streameval.store.nights.key_types import COMPUTED, arrow_type, conformed, key_type, slices_arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,6 +111,8 @@ class Configuration:
         made = cls({name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {})
         made = made.with_(kept["types"])
         for name, kind in made.types.items():
+            if kind == COMPUTED and name not in made.key_columns:
+                continue
             (arrow_type if name in made.key_columns else slices_arrow_type)(kind)
         return made
 
@@ -181,6 +183,11 @@ class Configuration:
         return replace(self.request(**self._all_states), slicing=self.slicing, where=where)
 
     @property
+    def readable(self) -> tuple[str, ...]:
+        """Columns that nights may have, by name: those to read, and those from which slicing columns are computed."""
+        return tuple(dict.fromkeys((*self.folding.columns, *self.slicing.sources)))
+
+    @property
     def slicing(self) -> Slicing:
         """The slicings of every night."""
         return Slicing.of(self.options["by"], self.options["max_slices"], _MANY_SLICES)
@@ -216,9 +223,7 @@ class Configuration:
             name: self.types.get(name) or key_type(found.schema.field(name), self.numbers) for name in self.key_columns
         }
         for column, name in self._slices.items():
-            if made := self.types.get(name) or slice_type(
-                found.schema.field(column).type, column, found.pieces[0].name
-            ):
+            if made := self.types.get(name) or _slice_type(found, column):
                 types[name] = made
         return replace(self, types=types)
 
@@ -249,11 +254,19 @@ class Configuration:
     @property
     def _slices(self) -> dict[str, str]:
         """The slicing columns, with the keys of their types in `types`."""
-        return {column: f"by {column}" for column in self.slicing.plain}
+        return {column: f"by {column}" for column in self.slicing.columns}
 
     def conformed(self, found: Scan) -> Scan:
         """Widen the columns of a scan to the store's key types; raises `SchemaError` if a type is wider."""
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
+        for column, kind in slices.items():
+            if (kind == COMPUTED) == (column in found.schema.names):
+                have = "has" if kind == COMPUTED else "lacks"
+                msg = (
+                    f"{found.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
+                    "rename the column, or create another store"
+                )
+                raise SchemaError(msg)
         return conformed(found, self.types, self.numbers, slices)
 
     @property
@@ -328,3 +341,10 @@ def _clips(metrics: Sequence[Any]) -> bool:
     """Whether one of these metrics depends on `clip`."""
     names = [metric for metric in metrics if isinstance(metric, str)]
     return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
+
+
+def _slice_type(found: Scan, column: str) -> str:
+    """The type of a slicing column in a scan; see `slice_type`."""
+    if column not in found.schema.names:
+        return COMPUTED
+    return slice_type(found.schema.field(column).type, column, found.pieces[0].name)

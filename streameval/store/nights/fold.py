@@ -338,7 +338,7 @@ class _Folding:
         ]
         wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
         specs = tuple({w.spec: None for w in kept})
-        label, derived = request.label, request.slicing.derived
+        label, derived = request.label, request.slicing.derived(found.schema)
         plan = Plan(found.schema, label, request.weight, specs, skip, where=where, derived=derived)
         needed = _pruned(found, where)
         folded = engine.read(needed.pieces, needed.rows, plan)

@@ -20,7 +20,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["arrow_type", "conformed", "key_type", "slices_arrow_type"]
+__all__ = ["COMPUTED", "arrow_type", "conformed", "key_type", "slices_arrow_type"]
 
 _ARROW = {
     "f4": pa.float32(),
@@ -34,6 +34,7 @@ _ARROW = {
 }
 
 
+COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it
 _SLICES = {"b": pa.bool_(), "i": pa.int64(), "s": pa.large_string(), "x": pa.large_binary()}
 
 

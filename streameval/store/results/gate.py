@@ -193,7 +193,7 @@ class Gate:
 
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
-        columns = self.nightly.configuration.folding.columns
+        columns = self.nightly.configuration.readable
         if rule.level is not None and self._needs_unit(rule) and not self.nightly.configuration.options["unit"]:
             msg = (
                 f"{rule.text!r}: the store keeps no blocks of units, which intervals need: add the unit to the "
