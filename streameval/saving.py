@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, StreamevalError
-from streameval.unfinished import unfinished
+from streameval.unfinished import publish, unfinished
 from streameval.wording import few, text_of_bytes
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
             if not special:
                 if target.exists():
                     shutil.copymode(target, part)
-                part.replace(target)
+                publish(part, target)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -1,12 +1,18 @@
 """Unfinished files: temporary files that get their name once they are complete, and are deleted otherwise.
 
+A file that has its name survives a power cut: `publish` writes its content to the disk, renames it, and then writes
+its directory. Without the first, the name may lead to an empty file after a cut; without the last, to none.
+
 An interrupted command ends without waiting for its threads, so the files that they were writing are deleted by
 `delete_all`. A killed process leaves its unfinished files, whose names end in ``.part``.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from streameval.forks import on_fork
@@ -15,10 +21,50 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["delete_all", "unfinished"]
+__all__ = ["delete_all", "make_folder", "publish", "sync", "unfinished"]
 
 _FILES: set[Path] = set()
 on_fork(_FILES.clear)  # those of the parent are not for a child to delete
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # of file systems that write directories at once, or never
+
+
+def publish(part: Path, path: Path) -> None:
+    """Give a complete file its name, durably.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with unfinished(Path(folder, "part")) as part:
+    ...         size = part.write_bytes(b"whole")
+    ...         publish(part, Path(folder, "file"))
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['file']
+    """
+    sync(part)
+    part.replace(path)
+    sync(path.parent)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a directory and its missing parents, durably."""
+    missing = list(takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
 
 
 @contextmanager

@@ -84,6 +84,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "dry_run": True,
     "keep": "1d",
     "grace": "2d",
+    "versions": "90d",
     "metric": "aul",
     "of": "id",
     "rules": "aul[id] >= 0",

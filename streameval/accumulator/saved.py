@@ -17,6 +17,7 @@ from streameval.errors import FormatError, OptionError, SpillError, StoreError
 from streameval.store.files.location import Location
 from streameval.store.files.published import content_of, sealed, unsealed
 from streameval.store.files.states import StateFiles
+from streameval.unfinished import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +51,7 @@ def write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, state
 
 
 def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     held = {entry.name for entry in folder.iterdir()}
     if held and _INDEX not in held:
         msg = f"{folder}: holds something else than an accumulator; choose another directory"
@@ -61,9 +62,8 @@ def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, stat
     files = StateFiles(Location.of(str(folder)))
     names = [files.write(state)[0] for state in states]
     text = None if schema is None else base64.b64encode(schema.serialize()).decode()
-    new = folder / f"{_INDEX}.new"
-    new.write_text(sealed({"format": _FORMAT, "options": options, "schema": text, "states": names}))
-    new.replace(folder / _INDEX)
+    record = {"format": _FORMAT, "options": options, "schema": text, "states": names}
+    Location.of(str(folder)).child(_INDEX).write(sealed(record).encode())
     for name in before - set(names):
         (folder / name).unlink(missing_ok=True)
 

@@ -287,6 +287,8 @@ OPTIONS = (
     Option("keep", ANY, None, ("vacuum",), "state", metavar="SPAN",
            help="Turn exact scores of nights older than this, such as 90d, into histograms; "
            "earlier versions lose them."),
+    Option("versions", ANY, None, ("vacuum",), "nothing", metavar="SPAN",
+           help="Forget versions of STORE that were replaced longer ago than this, such as 90d."),
     Option("grace", ANY, "1d", ("vacuum",), "nothing", "Keep files younger than this.", metavar="SPAN"),
     Option("metric", NAMES, None, ("history",), "value", required=True,
            help="Metric, such as roc_auc or agc@0.01; repeat for several."),

@@ -3,7 +3,8 @@
 Killed updates leave files that no version of the ledger refers to; these are deleted once they are older than a grace
 period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take at most a few
 megabytes per night. The exact files are deleted, so that earlier versions of the ledger can no longer be evaluated over
-those nights.
+those nights. With ``versions``, versions of the ledger that were replaced longer ago are forgotten, and what only they
+need is deleted.
 
 No update can lose a file to a vacuum that runs at the same time. Files are listed first, then a version is committed,
 then the listed files are deleted. An update that published one of them read an earlier version, so its commit is
@@ -22,6 +23,7 @@ from streameval.errors import OptionError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
+from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.partitions import moment, undated
 from streameval.wording import plural, size, visible
 
@@ -49,6 +51,7 @@ class Vacuumed:
     deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
     merged : number of files of merged nights
+    forgotten : number of versions of the ledger that were forgotten
     dry_run : whether this is only a forecast
     """
 
@@ -57,6 +60,7 @@ class Vacuumed:
     bytes: int
     bounded: tuple[str, ...]
     merged: int
+    forgotten: int = 0
     dry_run: bool = False
 
     def __str__(self) -> str:
@@ -70,6 +74,9 @@ class Vacuumed:
                 if self.dry_run
                 else f"{nights} turned into histograms ({span}); metrics of them are intervals now"
             )
+        if self.forgotten:
+            versions = plural(self.forgotten, "version")
+            parts.append(f"would forget {versions}" if self.dry_run else f"{versions} forgotten")
         if self.merged:
             parts.append(f"{plural(self.merged, 'file')} of merged nights")
         return visible(", ".join(parts))
@@ -140,32 +147,42 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     return replace(entry, states=tuple(states))
 
 
-def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool = False) -> Vacuumed:
-    """Delete files, turn old scores into histograms, and merge states; see `Store.vacuum`."""
-    oldest, engine = time.time() - seconds(grace, "grace"), context.engine()
-    snapshot, configuration = context.begun()
-    old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
+def vacuum(
+    context: StoreContext, keep: str | None, grace: str, versions: str | None = None, *, dry_run: bool = False
+) -> Vacuumed:
+    """Delete files, turn old scores into histograms, forget versions and merge states; see `Store.vacuum`."""
+    now, engine = time.time(), context.engine()
+    oldest = now - seconds(grace, "grace")
+    before, configuration = context.begun()
+    old = {entry.partition for entry in older(before.entries.values(), keep)} if keep else set()
+    snapshot = before
+    if versions is not None:
+        snapshot = context.ledger.without_versions(before, versions, now - seconds(versions, "versions"))
+    forgotten = snapshot.oldest - before.oldest
     if dry_run:
-        return _forecast(context, snapshot, old, oldest)
+        return _forecast(context, snapshot, old, oldest, forgotten)
     specs = configuration.specs(list(snapshot.entries))
     entries = [
         bound(entry, specs, context.files, engine.budget) if entry.partition in old else entry
         for entry in snapshot.entries.values()
     ]
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
-    needed = _needed(context, old) | {state.file for entry in entries for state in entry.states}
-    dead = context.files.unneeded(needed, oldest)
-    if turned or dead:
+    runs, needed = _needed(context, snapshot, old)
+    dead = context.files.unneeded(needed | {state.file for entry in entries for state in entry.states}, oldest)
+    dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
+    if turned or dead or dead_runs or snapshot != before:
         action = f"vacuum: {plural(len(dead), 'file')} deleted, {plural(len(turned), 'night')} turned into histograms"
+        action += f", {plural(forgotten, 'version')} forgotten" if forgotten else ""
         snapshot = context.commit(snapshot, configuration, entries, action)
         context.files.delete(dead)
+        context.ledger.forget(snapshot, dead_runs)
     merged = context.compact(snapshot, configuration, engine, exact=True)
     context.cache().vacuum(oldest)
     context.judgements().vacuum(oldest)
-    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged)
+    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged, forgotten)
 
 
-def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float) -> Vacuumed:
+def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float, forgotten: int) -> Vacuumed:
     """Forecast a vacuum."""
     exact = {
         state.file: entry.partition
@@ -174,17 +191,13 @@ def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: 
         if entry.partition in old and state.kind == ScoreSpec.kind
     }
     kept = {state.file for entry in snapshot.entries.values() for state in entry.states} - set(exact)
-    needed = _needed(context, old) | kept
-    dead = context.files.unneeded(needed, oldest)
-    return Vacuumed(
-        snapshot.version, len(dead), sum(dead.values()), tuple(dict.fromkeys(exact.values())), 0, dry_run=True
-    )
+    dead = context.files.unneeded(_needed(context, snapshot, old)[1] | kept, oldest)
+    turned = tuple(dict.fromkeys(exact.values()))
+    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
 
 
-def _needed(context: StoreContext, old: set[str]) -> set[str]:
-    """State files that any version of the ledger refers to, except the exact scores of old nights."""
-    needed = set()
-    for fact in context.ledger.versions():
-        for name, entry in context.ledger.read(fact["version"]).entries.items():
-            needed |= {s.file for s in entry.states if not (name in old and s.kind == ScoreSpec.kind)}
-    return needed
+def _needed(context: StoreContext, snapshot: Snapshot, old: set[str]) -> tuple[set[str], set[str]]:
+    """Runs and state files of all versions that are kept, except the exact scores of old nights."""
+    runs, entries = context.ledger.kept(snapshot)
+    states = ((entry.partition in old, state) for entry in entries for state in entry.states)
+    return runs, {state.file for aged, state in states if not (aged and state.kind == ScoreSpec.kind)}

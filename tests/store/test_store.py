@@ -18,7 +18,6 @@ from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
-from streameval.store.files.delta import commits, open_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -269,13 +268,14 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
 
 
 def test_versions_keep_their_numbers_while_others_commit(data, tmp_path):
-    """A table that was opened before another commit lists it too, with the right numbers."""
+    """A version that was read before another commit keeps its number, its nights and its time."""
     store = Store(tmp_path / "store")
     store.update(data / NIGHTS[0], **FEW)
-    place = store._context.ledger.location
-    table = open_table(place)
+    [first] = store.versions()
     store.update(data / NIGHTS[1])
-    assert [fact["version"] for fact in commits(table, place)] == [1, 0]
+    assert [fact["version"] for fact in store.versions()] == [1, 0]
+    assert store.versions()[-1] == first
+    assert [entry.partition for entry in store.partitions(as_of=0)] == [NIGHTS[0]]
 
 
 def test_all_nights_can_be_removed_and_come_back(data, tmp_path):

@@ -1,24 +1,37 @@
-"""Delta tables of a store: the rows of each commit are one published file, and commits are never retried.
+"""Delta tables of a store: data files are published files, and commits are durable and never retried.
 
 This module writes the data files, so that they are named and verified like all published files; deltalake only makes
-the commit. A commit is based on the version that was read and is refused if there is a newer one. A table is created to
-keep its versions forever (`KEEP`), or only until the next checkpoint (`FORGET`).
+the commit. A commit is based on the version that was read and is refused if there is a newer one. On a local disk, it
+counts once its file and the directories above are on the disk (`streameval.unfinished.sync`); an object store keeps
+what it has accepted. A checkpoint is derived: if it cannot be written, the commit stands.
+
+A power cut may leave the newest commits empty or cut off. None of them was acknowledged. They are named in a warning
+and passed over, and the next commit replaces them.
+
+A table is created to keep its versions (`KEEP`), or only until the next checkpoint (`FORGET`).
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import re
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from streameval.errors import StoreError
 from streameval.forks import import_deltalake
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.store.files.published import PublishedFiles
+from streameval.unfinished import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,79 +43,135 @@ if TYPE_CHECKING:
 __all__ = [
     "FORGET",
     "KEEP",
+    "LOG",
+    "Commit",
     "commit",
+    "commit_numbers",
     "commit_past_vacuums",
-    "commits",
     "data_files",
+    "forget_commits",
+    "newer_version",
+    "newest_commit",
     "open_table",
     "publish_rows",
+    "read_commit",
     "read_rows",
     "reading",
+    "table_at",
 ]
 
-_LIGHT = {
-    "delta.checkpointInterval": "10",  # opening a table reads every commit since its last checkpoint
-}
-KEEP = _LIGHT | {
+LOG = "_delta_log"
+INTERVAL = 10  # commits to a checkpoint; opening a table for a commit reads every commit since its last checkpoint
+KEEP = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
+    "delta.deletedFileRetentionDuration": "interval 0 days",  # of the names of removed files in checkpoints
 }
-FORGET = _LIGHT | {  # short logs are fast: opening or writing a table lists all kept commits
+FORGET = {  # short logs are fast: opening or writing a table lists all kept commits
     "delta.logRetentionDuration": "interval 0 days",
     "delta.enableExpiredLogCleanup": "true",
+    "delta.deletedFileRetentionDuration": "interval 0 days",
 }
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_LOGGER = logging.getLogger(__name__)
+
+
+class Commit(NamedTuple):
+    """A commit of a table.
+
+    Attributes
+    ----------
+    version : version of the table that it made; −1 if there is no commit yet
+    facts : its metadata
+    added : names of the data files that it added
+    """
+
+    version: int
+    facts: dict[str, Any]
+    added: tuple[str, ...] = ()
 
 
 @contextmanager
 def reading(location: Location) -> Iterator[None]:
     """Turn exceptions of deltalake, Arrow or Python while reading a table's log or rows into `StoreError`."""
+    import_deltalake()
     from deltalake.exceptions import DeltaError
 
     try:
         yield
-    except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError) as error:
+    except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError, RecursionError) as error:
         msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
         raise StoreError(msg) from error
 
 
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def commit_numbers(location: Location) -> list[int]:
+    """The numbers of the commits in a table's log, ascending; empty if there is no table."""
+    return sorted(int(match[1]) for name in _names(location) if (match := _COMMIT.fullmatch(name)))
+
+
+def read_commit(location: Location, version: int) -> Commit | None:
+    """A commit; None if it is empty or cut off.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+        If it cannot be read, or is damaged in another way.
+    """
+    *lines, last = _file(location, version).read().rstrip(b"\0\r\n ").split(b"\n")
+    try:
+        end = json.loads(last)
+    except ValueError:
+        return None
+    actions = [*map(json.loads, lines), end]
+    facts: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return Commit(version, facts, tuple(action["add"]["path"] for action in actions if "add" in action))
+
+
+def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
+    """The newest of these commits that is whole; later ones are named in a warning, once.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    with reading(location):
+        for number in sorted(numbers, reverse=True):
+            found = read_commit(location, number)
+            if found is not None:
+                return found
+            _warn_of_cut(_file(location, number).name)
+    return Commit(-1, {})
+
+
 def open_table(location: Location) -> DeltaTable | None:
-    """The Delta table of a directory; None if there is none.
+    """The Delta table of a directory, at its newest whole commit; None if there is none.
 
     Raises
     ------
     StoreError
         If the table cannot be read.
     """
+    with reading(location):
+        newest = newest_commit(location, commit_numbers(location))
+        return None if newest.version < 0 else table_at(location, newest.version)
+
+
+def table_at(location: Location, version: int) -> DeltaTable:
+    """A version of a table; checkpoints that a power cut has damaged are deleted, because commits replace them."""
     deltalake = import_deltalake()
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import DeltaError
 
-    with reading(location):
-        try:
-            return deltalake.DeltaTable(location.uri, storage_options=location.options)
-        except TableNotFoundError:
-            location.filesystem.get_file_info(location.path)  # fails where it is unknown whether there is one
-            return None
-
-
-def commits(table: DeltaTable, location: Location, limit: int | None = None) -> list[dict[str, Any]]:
-    """The metadata of a table's commits, newest first.
-
-    Versions are numbered from the oldest commit, which is never deleted: deltalake numbers them down from the version
-    that it has loaded, even if there are newer ones.
-
-    Raises
-    ------
-    StoreError
-        If the log cannot be read, or has no commits.
-    """
-    with reading(location):
-        facts = list(table.history(limit))
-    if not facts:
-        msg = f"{location.name}: its log holds no commit that can be read; restore it from a copy"
-        raise StoreError(msg)
-    if limit is None:
-        facts = [fact | {"version": len(facts) - 1 - i} for i, fact in enumerate(facts)]
-    return facts
+    try:
+        return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
+    except DeltaError:
+        if not _delete_damaged_checkpoints(location):
+            raise
+        return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
 
 
 def data_files(table: DeltaTable) -> list[str]:
@@ -127,9 +196,48 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None
     )
 
 
+def _file(location: Location, version: int) -> Location:
+    """The file of a commit."""
+    return location.child(f"{LOG}/{version:020}.json")
+
+
+def _names(location: Location) -> list[str]:
+    """The names of all files in a table's log."""
+    log = location.child(LOG)
+    if not log.local:
+        return [
+            info.base_name for info in log.filesystem.get_file_info(fs.FileSelector(log.path, allow_not_found=True))
+        ]
+    with suppress(FileNotFoundError):  # unlike Arrow's, this listing does not look at every file
+        return os.listdir(log.path)  # noqa: PTH208 - names only
+    return []
+
+
+@cache
+def _warn_of_cut(name: str) -> None:
+    _LOGGER.warning("%s: is empty or cut off, as after a power cut; it is passed over, for the version before it", name)
+
+
+def _delete_damaged_checkpoints(location: Location) -> bool:
+    """Delete the checkpoints that cannot be read; whether there were any."""
+    log, damaged = location.child(LOG), list[str]()
+    for name in filter(_CHECKPOINT.fullmatch, _names(location)):
+        try:
+            pq.ParquetFile(pa.BufferReader(log.child(name).read()))
+        except READ_ERRORS:
+            damaged.append(name)
+    if damaged:
+        PublishedFiles(log).delete([*damaged, "_last_checkpoint"])
+    return bool(damaged)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
 def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
     """Publish rows; returns the description of their file for a commit."""
-    name, size = PublishedFiles(location).publish(lambda sink: pq.write_table(rows, sink))
+    light = {"use_dictionary": False, "write_statistics": False, "store_schema": False, "compression": "zstd"}
+    name, size = PublishedFiles(location).publish(lambda sink: pq.write_table(rows, sink, **light))
     when, stats = int(time.time() * 1000), json.dumps({"numRecords": rows.num_rows})
     return {"path": name, "size": size, "modification_time": when, "stats": stats}
 
@@ -142,8 +250,9 @@ def commit(
     facts: dict[str, str],
     versions: dict[str, str],
     mode: Literal["overwrite", "append", "error"],
+    removed: Iterable[str] = (),
 ) -> None:
-    """Replace the rows of a Delta table, or append to them, in one commit, without retries.
+    """Replace the rows of a Delta table, or append to them, in one durable commit, without retries.
 
     Parameters
     ----------
@@ -161,6 +270,8 @@ def commit(
         `KEEP` or `FORGET`, for a table that is created.
     mode : str
         ``error`` refuses to create a table where one exists.
+    removed : iterable of str
+        Names of data files that the table loses, with ``append``.
 
     Raises
     ------
@@ -168,35 +279,26 @@ def commit(
         If there is a newer version, or the table cannot be written.
     """
     import_deltalake()
-    from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError, DeltaError
-    from deltalake.schema import Schema
-    from deltalake.transaction import AddAction, create_table_with_add_actions
 
-    properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
-    actions = [AddAction(**added, partition_values={}, data_change=True)]
+    with reading(location):
+        last = newest_commit(location, commit_numbers(location)).version if base is None else base.version()
+    number = 0 if mode == "error" else last + 1
     try:
-        if base is not None:
-            base.create_write_transaction(actions, mode, schema, commit_properties=properties)
-            return
-        create_table_with_add_actions(
-            location.uri,
-            Schema.from_arrow(schema),
-            actions,
-            mode,
-            configuration=versions,
-            storage_options=location.options,
-            commit_properties=properties,
-        )
-    except CommitFailedError as error:
-        msg = f"{location.name}: another update was committed meanwhile; this update was not applied: run it again"
-        raise StoreError(msg) from error
+        _delete_cut(location, number)
+        _write(location, base, added, schema, facts, versions, mode, removed)
     except (DeltaError, *READ_ERRORS) as error:
-        why = f"cannot be written: {reason(error)}; nothing was committed"
-        if mode == "error" and open_table(location) is not None:
-            why = "another update created this store meanwhile; this update was not applied: run it again"
-        msg = f"{location.name}: {why}"
-        raise StoreError(msg) from error
+        if not _stands(location, number, added["path"]):
+            if isinstance(error, CommitFailedError):
+                raise newer_version(location) from error
+            why = f"cannot be written: {reason(error)}; nothing was committed"
+            if mode == "error" and open_table(location) is not None:
+                why = "another update created this store meanwhile; this update was not applied: run it again"
+            msg = f"{location.name}: {why}"
+            raise StoreError(msg) from error
+    _settle(location, number)
+    if (number + 1) % INTERVAL == 0:
+        _write_checkpoint(location, number)
 
 
 ATTEMPTS = 8  # more vacuums than that while one commit is written are a command in a loop
@@ -225,3 +327,138 @@ def commit_past_vacuums(
             base, added = newest, publish_rows(location, rows)
         else:
             return
+
+
+def newer_version(location: Location) -> StoreError:
+    """The error of a commit that does not follow the newest version."""
+    return StoreError(
+        f"{location.name}: another update was committed meanwhile; this update was not applied: run it again"
+    )
+
+
+def forget_commits(location: Location, oldest: int) -> None:
+    """Delete the commits before a version, and the checkpoints before the newest commit."""
+    newest = commit_numbers(location)[-1]
+    _write_checkpoint(location, newest)
+    names = _names(location)
+    if f"{newest:020}.checkpoint.parquet" not in names:
+        return
+    old = [name for name in names if (match := _COMMIT.fullmatch(name)) and int(match[1]) < oldest]
+    old += [name for name in names if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) < newest]
+    PublishedFiles(location.child(LOG)).delete(old)
+
+
+def _write(
+    location: Location,
+    base: DeltaTable | None,
+    added: dict[str, Any],
+    schema: pa.Schema,
+    facts: dict[str, str],
+    versions: dict[str, str],
+    mode: Literal["overwrite", "append", "error"],
+    removed: Iterable[str],
+) -> None:
+    """Write a commit with deltalake, without a checkpoint."""
+    from deltalake import CommitProperties, PostCommitHookProperties
+    from deltalake.schema import Schema
+    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+    how: dict[str, Any] = {
+        "commit_properties": CommitProperties(custom_metadata=facts, max_commit_retries=0),
+        "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+    }
+    actions: list[Any] = [AddAction(**added, partition_values={}, data_change=True)]
+    if base is not None:
+        now = added["modification_time"]
+        actions += [
+            RemoveAction(name, data_change=True, deletion_timestamp=now, partition_values={}) for name in removed
+        ]
+        base.create_write_transaction(actions, mode, schema, **how)
+        return
+    create_table_with_add_actions(
+        location.uri,
+        Schema.from_arrow(schema),
+        actions,
+        mode,
+        configuration=versions,
+        storage_options=location.options,
+        **how,
+    )
+
+
+def _stands(location: Location, number: int, path: str) -> bool:
+    """Whether a commit that has failed is there all the same, because only its confirmation was lost."""
+    with suppress(*READ_ERRORS):
+        found = read_commit(location, number)
+        return found is not None and path in found.added
+    return False
+
+
+def _delete_cut(location: Location, number: int) -> None:
+    """Delete the commits from a number on that are cut off, so that the next can have their number.
+
+    Two processes must not both do so, as the second would delete what the first has committed: under a lock, each looks
+    again. Local commits get their name once they are complete, so one that is cut is never still being written.
+    """
+    cut = [later for later in commit_numbers(location) if later >= number and read_commit(location, later) is None]
+    if cut and not location.local:
+        msg = f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again"
+        raise OSError(msg)
+    for later in cut:
+        with _locked(location.child(LOG).path), suppress(FileNotFoundError):
+            if read_commit(location, later) is None:
+                Path(_file(location, later).path).unlink()
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold the lock of a local directory."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _settle(location: Location, number: int) -> None:
+    """Wait until a local commit is on the disk: its file, the log, the table, and the directories above.
+
+    Raises
+    ------
+    StoreError
+        If the disk does not confirm it.
+    """
+    if not location.local:
+        return
+    log = Path(location.path, LOG)
+    try:
+        with suppress(FileNotFoundError):  # a table that forgets its versions may have deleted it by now
+            sync(_file(location, number).path)
+        for folder in (log, *list(log.parents)[:3]):
+            sync(folder)
+    except OSError as error:
+        msg = f"{location.name}: version {number} was committed, but the disk does not confirm it: {reason(error)}"
+        raise StoreError(msg) from error
+
+
+def _write_checkpoint(location: Location, number: int) -> None:
+    """Write the checkpoint of a commit, and delete what the table need not remember; warn if that fails."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = table_at(location, number)
+        table.create_checkpoint()
+        if location.local:
+            for name in (f"{number:020}.checkpoint.parquet", "_last_checkpoint", ""):
+                sync(f"{location.path}/{LOG}/{name}")
+        table.cleanup_metadata()
+    except (DeltaError, *READ_ERRORS) as error:
+        _LOGGER.warning(
+            "%s: version %d was committed, but not its checkpoint: %s; commands take longer until one can be written",
+            location.name,
+            number,
+            reason(error),
+        )

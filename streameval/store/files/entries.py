@@ -1,4 +1,7 @@
-"""Entries: the rows of the ledger, one per partition, each with its states and facts.
+"""Entries: the partitions of the ledger, each with its states and facts.
+
+The ledger is in runs of rows (`SCHEMA`), oldest first. The newest row of a partition counts, and a row with `removed`
+takes it out of the store.
 
 An entry keeps its label counts and facts as JSON. They are parsed when they are needed, and checked then, so that a
 forged ledger is refused by the name of the partition.
@@ -18,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import FormatError
+from streameval.scan import natural
 from streameval.store.files.published import content_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["SCHEMA", "Entry", "StoredState", "entries_of", "row_of"]
+__all__ = ["SCHEMA", "Entry", "StoredState", "entries_of", "merge_rows", "row_of"]
 
 _STATE = pa.struct([*((name, pa.string()) for name in ("group", "of", "kind", "file")), ("bytes", pa.int64())])
 SCHEMA = pa.schema(
@@ -38,6 +42,7 @@ SCHEMA = pa.schema(
         "states": pa.list_(_STATE),
         "updated": pa.timestamp("us", "UTC"),
         "facts": pa.string(),
+        "removed": pa.bool_(),
     }
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +81,7 @@ class StoredState:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger: one partition.
+    """A partition of the ledger.
 
     Attributes
     ----------
@@ -196,13 +201,39 @@ def _are_counts(found: Any) -> bool:
     return isinstance(found, dict) and all(type(count) is int and 0 <= count < _MOST for count in found.values())
 
 
-def row_of(entry: Entry) -> dict[str, Any]:
-    """The row of an entry."""
-    return {name: getattr(entry, name) for name in SCHEMA.names} | {"states": [vars(state) for state in entry.states]}
+def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
+    """The row of an entry, or the one that removes it."""
+    facts = {name: getattr(entry, name) for name in SCHEMA.names if name != "removed"}
+    return facts | {"states": [] if removed else [vars(state) for state in entry.states], "removed": removed}
 
 
-def entries_of(rows: pa.Table) -> dict[str, Entry]:
-    """The entries of rows, by name; built column by column for speed, because every verb reads the ledger."""
+def merge_rows(runs: Sequence[pa.Table], *, whole: bool) -> pa.Table:
+    """The newest row of each partition in some runs, oldest first; without removed ones if these are all runs.
+
+    Raises
+    ------
+    FormatError
+        If a run has two rows of a partition.
+    """
+    for run in runs:
+        _check_unique(run["partition"].to_pylist())
+    rows = pa.concat_tables([SCHEMA.empty_table(), *runs])
+    newest = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
+    rows = rows.take(pa.array(newest.values(), pa.int64()))
+    return rows.filter(pc.invert(pc.fill_null(rows["removed"], False))) if whole else rows
+
+
+def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
+    """The entries of all runs, by name, in the natural order of names.
+
+    They are built column by column for speed, because every verb reads the ledger.
+
+    Raises
+    ------
+    FormatError
+        If a row is not one of the ledger.
+    """
+    rows = merge_rows(runs, whole=True)
     columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
     lists = rows["states"].combine_chunks()
     facts = lists.values.flatten()
@@ -211,12 +242,17 @@ def entries_of(rows: pa.Table) -> dict[str, Entry]:
     columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
     since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
     columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
-    found = {entry.partition: entry for entry in map(Entry, *(columns[name] for name in rows.column_names))}
-    if len(found) < rows.num_rows:
-        name, _ = Counter(columns["partition"]).most_common(1)[0]
+    names = [name for name in rows.column_names if name != "removed"]
+    found = {entry.partition: entry for entry in map(Entry, *(columns[name] for name in names))}
+    return {name: found[name] for name in sorted(found, key=natural)}
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    """Raise `FormatError` if a name occurs twice."""
+    if len(set(names)) < len(names):
+        name, _ = Counter(names).most_common(1)[0]
         msg = f"two rows are of partition {name!r}"
         raise FormatError(msg)
-    return found
 
 
 def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> None:

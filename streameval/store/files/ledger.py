@@ -1,46 +1,73 @@
 """The ledger: the partitions of a store, each with its state files.
 
-It is a Delta table with one row per partition. Every update overwrites the rows in one commit, so that version N of the
-table lists the partitions after update N, and any version can be evaluated later. A commit is based on the version that
-was read, without retries: of two concurrent updates, one is refused and can be run again.
+It is a Delta table whose version N lists the partitions after commit N, and any version can be evaluated later. A
+commit is based on the version that was read, without retries: of two concurrent updates, one is refused and can be run
+again.
 
-The metadata of a commit hold a sealed record: the format, the configuration (columns, policies, key types) and the name
-of the published file with the rows. So a checksum covers everything that affects results. Commits of early stores have
-neither checksum nor published file; they are read without verification until the next update.
+**A commit writes what it touches.** The rows of a version are in *runs*, each a published file (`entries.SCHEMA`): a
+commit adds a run with the partitions that it changes or removes, and the newest row of a partition counts. As in a
+log-structured merge tree, the `FAN` newest runs of one order of magnitude are merged in the commit that completes them.
+A store of n partitions has at most ``(FAN − 1) · (log n / log FAN + 1)`` runs, a row is written about
+``log n / log FAN`` times in all, and reading takes time proportional to the partitions, not to the commits.
 
-Old versions take a few kilobytes each; Delta's retention never removes them.
+The metadata of a commit hold a sealed record: the format, the configuration (columns, policies, key types), the runs of
+the version, its time, and the oldest version that is kept. So a checksum covers everything that affects results. Times
+increase with versions, whatever the clocks say, so that a time is found by bisection.
+
+Versions are kept until ``vacuum --versions`` forgets those that were replaced longer ago than its span.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import re
-from dataclasses import dataclass, field
+import time as clock
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import PurePosixPath
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streameval._version import __version__
 from streameval.errors import FormatError, OptionError, StoreError
 from streameval.scan import READ_ERRORS
-from streameval.store.files.delta import KEEP, commit, commits, data_files, open_table, publish_rows, read_rows, reading
-from streameval.store.files.entries import SCHEMA, Entry, entries_of, row_of
-from streameval.store.files.published import sealed, unsealed
+from streameval.store.files.delta import (
+    KEEP,
+    LOG,
+    Commit,
+    commit,
+    commit_numbers,
+    forget_commits,
+    newer_version,
+    newest_commit,
+    publish_rows,
+    read_commit,
+    read_rows,
+    reading,
+    table_at,
+)
+from streameval.store.files.entries import SCHEMA, Entry, entries_of, merge_rows, row_of
+from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from deltalake import DeltaTable
+    from collections.abc import Iterable, Iterator
 
     from streameval.store.files.location import Location
 
 __all__ = ["FORMAT", "Ledger", "Snapshot"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
-_LATER = {"facts": "{}"}  # columns that early ledgers lack, with default values
+FAN = 4  # number of runs that are merged into one
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of one or several commits, in a published file."""
+
+    file: str
+    rows: pa.Table = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -52,15 +79,25 @@ class Snapshot:
     version : version number; −1 before the first commit
     configuration : configuration of the store, see `streameval.store.nights.configuration`
     entries : the partitions, by name
-    rows : the partitions as a table
-    table : the Delta table at this version; None before the first commit, and for a snapshot just committed
+    runs : the runs of rows, oldest first
+    when : time of the commit, in milliseconds since 1970
+    oldest : number of the oldest version that is kept
+    retention : the span of the last ``vacuum --versions``; None if all versions are kept
     """
 
     version: int = -1
     configuration: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
-    rows: pa.Table = field(default_factory=SCHEMA.empty_table, repr=False)
-    table: Any = field(default=None, repr=False)
+    runs: tuple[Run, ...] = field(default=(), repr=False)
+    when: int = 0
+    oldest: int = 0
+    retention: str | None = None
+
+    @property
+    def span(self) -> str:
+        """The versions that are kept, in words."""
+        kept = "all kept" if self.retention is None else f"kept for {self.retention} once replaced"
+        return f"{self.oldest} to {self.version}, {kept}"
 
 
 class Ledger:
@@ -89,7 +126,7 @@ class Ledger:
         """Whether there is a ledger; False if that cannot be determined."""
         from pyarrow import fs
 
-        log = self.location.child("_delta_log")
+        log = self.location.child(LOG)
         try:
             return bool(log.filesystem.get_file_info(log.path).type == fs.FileType.Directory)
         except READ_ERRORS:
@@ -106,25 +143,26 @@ class Ledger:
         Raises
         ------
         OptionError
-            If there was no such version.
+            If there was no such version, or it is no longer kept.
         StoreError
             If the ledger cannot be read, is damaged, or was written by a later version of streameval.
         """
-        table = open_table(self.location)
-        if table is None:
+        newest = self._newest()
+        if newest.version < 0:
             if as_of is not None:
                 msg = f"as_of={as_of!r}: {self.location.name} does not exist yet"
                 raise OptionError(msg)
             return Snapshot()
+        record = self._record(newest)
+        version = newest.version
         if as_of is not None:
-            version = self._version(table, as_of)
-            with reading(self.location):
-                table.load_as_version(version)
-        record = self._record(commits(table, self.location, 1)[-1])  # deltalake begins at the newest
+            version = self._version(version, record["oldest"], as_of)
+            record = self._record(self._commit(version))
         try:
             with reading(self.location):
-                rows = self._rows(table, record.get("rows"))
-                return Snapshot(table.version(), record["keeps"], entries_of(rows), rows, table)
+                runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in record["runs"])
+                facts = {name: record[name] for name in ("when", "oldest", "retention")}
+                return Snapshot(version, record["keeps"], entries_of([run.rows for run in runs]), runs, **facts)
         except FormatError as error:
             msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
             raise StoreError(msg) from error
@@ -148,23 +186,88 @@ class Ledger:
             If another update was committed meanwhile, or the ledger cannot be written.
         """
         found = {entry.partition: entry for entry in entries}
-        rows = _changed(base, found)
+        kept, rows = _merged(base, _touched(base, found), len(found))
         added = publish_rows(self.location, rows)
-        record = {"format": FORMAT, "library": __version__, "keeps": keeps, "rows": added["path"]}
+        runs = (*kept, Run(added["path"], rows))
+        when = max(int(clock.time() * 1000), base.when + 1)
+        after = Snapshot(base.version + 1, keeps, found, runs, when, base.oldest, base.retention)
+        record = {"format": FORMAT, "library": __version__, "keeps": keeps, "runs": [run.file for run in runs]}
+        record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
         facts = {"streameval": sealed(record), "action": action}
-        commit(self.location, base.table, added, SCHEMA, facts, KEEP, "error" if base.version < 0 else "overwrite")
-        return Snapshot(base.version + 1, keeps, found, rows)
+        removed = [run.file for run in base.runs if run not in kept]
+        table, mode = self._at(base)
+        commit(self.location, table, added, SCHEMA, facts, KEEP, mode, removed)
+        return after
 
     def versions(self) -> list[dict[str, Any]]:
-        """All versions, newest first: number, time of the commit, and description of the change."""
-        table = open_table(self.location)
-        with reading(self.location):
-            return [
-                {"version": fact["version"], "when": _when(fact), "action": fact.get("action", fact.get("operation"))}
-                for fact in ([] if table is None else commits(table, self.location))
-            ]
+        """All versions that are kept, newest first: number, time of the commit, and description of the change."""
+        newest = self._newest()
+        if newest.version < 0:
+            return []
+        numbers = range(newest.version, self._record(newest)["oldest"] - 1, -1)
+        commits = [(made, self._record(made)) for made in map(self._commit, numbers)]
+        return [
+            {"version": made.version, "when": _when(record), "action": made.facts.get("action")}
+            for made, record in commits
+        ]
 
-    def _record(self, fact: dict[str, Any]) -> dict[str, Any]:
+    def without_versions(self, snapshot: Snapshot, retention: str, until: float) -> Snapshot:
+        """The snapshot to commit to forget the versions that were replaced before a time, in seconds since 1970."""
+        oldest = max(snapshot.oldest, self._at_time(snapshot.version, snapshot.oldest, until * 1000))
+        return replace(snapshot, oldest=oldest, retention=retention)
+
+    def kept(self, snapshot: Snapshot) -> tuple[set[str], Iterator[Entry]]:
+        """The runs of all versions from the oldest of a snapshot on, and their entries; some come several times.
+
+        What a version has and the one before it has not is in its newest run.
+        """
+        numbers = range(snapshot.oldest, snapshot.version + 1)
+        runs = [self._record(self._commit(number))["runs"] for number in numbers]
+        newer = (entry for names in runs[1:] for entry in self._entries_in(names[-1]))
+        return {name for names in runs for name in names}, chain(self.read(snapshot.oldest).entries.values(), newer)
+
+    def forget(self, snapshot: Snapshot, files: Iterable[str]) -> None:
+        """Delete files, and the commits before the oldest version of a snapshot; it must have been committed."""
+        PublishedFiles(self.location).delete(files)
+        with reading(self.location):
+            if commit_numbers(self.location)[0] < snapshot.oldest:
+                forget_commits(self.location, snapshot.oldest)
+
+    def _entries_in(self, name: str) -> Iterable[Entry]:
+        """The entries of a run."""
+        with reading(self.location):
+            return entries_of([read_rows(self.location, [name], SCHEMA)]).values()
+
+    def _newest(self) -> Commit:
+        """The newest commit that can be read."""
+        with reading(self.location):
+            return newest_commit(self.location, commit_numbers(self.location))
+
+    def _commit(self, version: int) -> Commit:
+        """The commit of a version; raises `StoreError` if it cannot be read."""
+        with reading(self.location):
+            found = read_commit(self.location, version)
+        if found is None:
+            msg = f"{self.location.name}: version {version} is empty or cut off; read another one"
+            raise StoreError(msg)
+        return found
+
+    def _at(self, base: Snapshot) -> tuple[Any, Any]:
+        """The Delta table at a snapshot, and the mode of the commit that follows it.
+
+        Raises
+        ------
+        StoreError
+            If there is a newer version.
+        """
+        if base.version < 0:
+            return None, "error"
+        if self._newest().version != base.version:
+            raise newer_version(self.location)
+        with reading(self.location):
+            return table_at(self.location, base.version), "append"
+
+    def _record(self, made: Commit) -> dict[str, Any]:
         """The verified record of a commit.
 
         Raises
@@ -172,18 +275,16 @@ class Ledger:
         StoreError
             If the record is missing, damaged, or of another format.
         """
-        said = fact.get("streameval")
+        said = made.facts.get("streameval")
         if said is None:
             msg = f"{self.location.name}: its last commit is not streameval's; restore the version before it"
             raise StoreError(msg)
         try:
-            record = json.loads(said)
-            if "sha256" in record or "rows" in record:  # the record of an early store has neither
-                record = unsealed(said)
-            number, library, kept = record["format"], record["library"], record["keeps"]
-            if number == FORMAT and not all(isinstance(kept[name], dict) for name in ("options", "types")):
-                raise TypeError
-        except (ValueError, KeyError, TypeError, RecursionError, FormatError):
+            record = unsealed(said)
+            number, library = record["format"], record["library"]
+            if number == FORMAT:
+                _check_record(record)
+        except (ValueError, KeyError, TypeError, FormatError):
             msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
             raise StoreError(msg) from None
         if number != FORMAT:
@@ -192,57 +293,77 @@ class Ledger:
                 f"streameval {__version__} reads format {FORMAT}: upgrade it"
             )
             raise StoreError(msg)
-        return dict(record)
+        return record
 
-    def _rows(self, table: DeltaTable, published: str | None) -> pa.Table:
-        """The rows of a version, from its published file, or from the files of an early store without checksums."""
-        if published is not None:
-            return _whole(read_rows(self.location, [published]))
-        names = data_files(table)
-        outside = [name for name in names if PurePosixPath(name).name != name]
-        if outside:
-            msg = f"{outside[0]!r} is outside the ledger and was not opened"
-            raise FormatError(msg)
-        contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
-        return pa.concat_tables([SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
-
-    def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
+    def _version(self, newest: int, oldest: int, as_of: str | int | date) -> int:
         """The number of the version that `as_of` names or that was the newest at that time."""
         text = str(as_of)
-        if re.fullmatch(r"\d{1,9}", text):
-            if int(text) > table.version():
-                msg = f"as_of={as_of!r}: the newest version of {self.location.name} is {table.version()}"
-                raise OptionError(msg)
-            return int(text)
-        until = _moment(text)
-        with reading(self.location):
-            known = [(_when(fact), fact["version"]) for fact in commits(table, self.location)]
-        before = [version for when, version in known if when < until]
-        if not before:
-            msg = f"as_of={as_of!r}: the store was created later, at {min(known)[0]:%Y-%m-%dT%H:%MZ}"
+        by_number = re.fullmatch(r"\d{1,9}", text)
+        found = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
+        if found > newest:
+            msg = f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}"
             raise OptionError(msg)
-        return int(max(before))
+        if found < oldest:
+            first = f"{_when(self._record(self._commit(oldest))):%Y-%m-%dT%H:%MZ}"
+            why = f"the oldest version that is kept is {oldest}, of {first}"
+            msg = f"as_of={as_of!r}: {why if oldest else f'the store was created later, at {first}'}"
+            raise OptionError(msg)
+        return found
+
+    def _at_time(self, newest: int, oldest: int, when: float) -> int:
+        """The number of the version that was the newest before a time (milliseconds since 1970)."""
+        numbers = range(oldest, newest + 1)
+        return oldest - 1 + bisect_left(numbers, when, key=lambda number: self._record(self._commit(number))["when"])
 
 
-def _whole(rows: pa.Table) -> pa.Table:
-    """Add the columns that early ledgers lack."""
-    for name, value in _LATER.items():
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    return rows.cast(SCHEMA)
+def _touched(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
+    """The rows of the entries that differ from a snapshot's, and of those that it has in excess."""
+    before = base.entries
+    new = [e for name, e in entries.items() if before.get(name) is not e and before.get(name) != e]
+    gone = [row_of(entry, removed=True) for name, entry in before.items() if name not in entries]
+    return pa.Table.from_pylist([*map(row_of, new), *gone], schema=SCHEMA)
 
 
-def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
-    """The rows of entries; unchanged ones are taken from the snapshot."""
-    new = [row_of(entry) for name, entry in entries.items() if base.entries.get(name) is not entry]
-    rows = pa.concat_tables([base.rows, pa.Table.from_pylist(new, schema=SCHEMA)])
-    place = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
-    return rows.take(pa.array([place[name] for name in entries], pa.int64()))
+def _merged(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...], pa.Table]:
+    """The runs of a snapshot that stay, and the rows of the new run: those touched, and the runs that are due to merge.
+
+    `FAN` runs are merged once none is of a higher order of magnitude than the newest; all runs, once there are as many
+    outdated rows as partitions.
+    """
+    kept, merged = base.runs, rows
+    if sum(run.rows.num_rows for run in kept) + rows.num_rows > 2 * max(live, FAN):
+        merged = merge_rows([*(run.rows for run in kept), rows], whole=True)
+        kept = ()
+    while True:
+        levels = [_level(run.rows) for run in reversed(kept)]
+        count = len(list(takewhile(_level(merged).__ge__, levels)))
+        if count + 1 < FAN:
+            return kept, merged
+        kept, due = kept[:-count], [run.rows for run in kept[-count:]]
+        merged = merge_rows([*due, merged], whole=not kept)
 
 
-def _when(fact: dict[str, Any]) -> datetime:
+def _level(rows: pa.Table) -> int:
+    """The order of magnitude of the number of rows, to the base `FAN`."""
+    return int(math.log(max(rows.num_rows, 1), FAN) + 1e-9)
+
+
+def _check_record(record: dict[str, Any]) -> None:
+    """Raise `TypeError` or `KeyError` if the record of this format lacks something."""
+    keeps, names = record["keeps"], record["runs"]
+    counts = record["when"], record["oldest"]
+    if (
+        not all(isinstance(keeps[name], dict) for name in ("options", "types"))
+        or not (isinstance(names, list) and all(isinstance(name, str) for name in names))
+        or not all(type(count) is int and count >= 0 for count in counts)
+        or not isinstance(record["retention"], str | None)
+    ):
+        raise TypeError
+
+
+def _when(record: dict[str, Any]) -> datetime:
     """The time of a commit, UTC."""
-    return datetime.fromtimestamp(fact["timestamp"] / 1000, UTC)
+    return datetime.fromtimestamp(record["when"] / 1000, UTC)
 
 
 def _moment(text: str) -> datetime:

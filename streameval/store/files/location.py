@@ -19,6 +19,7 @@ from pyarrow import fs
 from streameval.errors import OptionError
 from streameval.scan.files.tables import misread
 from streameval.scan.files.uris import Uri, local_path
+from streameval.unfinished import make_folder, publish, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,16 +99,16 @@ class Location:
         return content
 
     def write(self, content: bytes) -> None:
-        """Write a small file atomically."""
+        """Write a small file, atomically and durably."""
         if not self.local:
             with self.filesystem.open_output_stream(self.path) as target:
                 target.write(content)
             return
         path = Path(self.path)
-        part = path.with_name(f".{uuid.uuid4().hex}.part")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
+        make_folder(path.parent)
+        with unfinished(path.with_name(f".{uuid.uuid4().hex}.part")) as part:
+            part.write_bytes(content)
+            publish(part, path)
 
 
 def _s3(uri: Uri, options: dict[str, str]) -> Location:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import tempfile
 import uuid
@@ -32,7 +31,7 @@ from pyarrow import fs
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS, reason
-from streameval.unfinished import unfinished
+from streameval.unfinished import make_folder, publish, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -106,8 +105,6 @@ class PublishedFiles:
             with self._part() as part:
                 with part.open("wb") as sink:
                     write(sink)
-                    sink.flush()
-                    os.fsync(sink.fileno())
                 with part.open("rb") as written:
                     digest = hashlib.file_digest(written, "sha256").hexdigest()
                 name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
@@ -176,7 +173,7 @@ class PublishedFiles:
         """A temporary path; the file is deleted at the end if it still exists."""
         if self.location.local:
             folder = Path(self.location.path)
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         else:
             folder = Path(tempfile.gettempdir())
         with unfinished(folder / f".{uuid.uuid4().hex}.part") as part:
@@ -186,7 +183,7 @@ class PublishedFiles:
         """Give a complete file its name."""
         where = self.location.child(name)
         if where.local:
-            part.replace(where.path)
+            publish(part, Path(where.path))
             return
         with part.open("rb") as source, where.filesystem.open_output_stream(where.path) as target:
             while chunk := source.read(CHUNK):

@@ -34,10 +34,10 @@ from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import (
     FORGET,
     commit,
-    commits,
     data_files,
     open_table,
     publish_rows,
+    read_commit,
     read_rows,
     reading,
 )
@@ -115,8 +115,8 @@ class ResultCache:
             return False
         with suppress(StoreError), reading(self.location):
             columns = [field.name for field in self._table.schema().fields]
-            newest = commits(self._table, self.location, 1)[0].get("action")
-            return columns == _SCHEMA.names and newest == _action(version)
+            newest = read_commit(self.location, self._table.version())
+            return columns == _SCHEMA.names and newest is not None and newest.facts.get("action") == _action(version)
         return False
 
     def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:

@@ -32,6 +32,7 @@ class Info:
     ----------
     name : path or URI, without credentials
     version : version of the ledger; every update increments it
+    kept : the versions that are kept, and for how long, in words
     nights, first, last : number of nights, and the names of the first and the last
     rows : total number of rows
     bytes, files : size and number of the state files
@@ -47,6 +48,7 @@ class Info:
 
     name: str
     version: int
+    kept: str
     nights: int
     first: str | None
     last: str | None
@@ -77,6 +79,7 @@ class Info:
         )
         told = [
             ("store", f"{self.name}, version {self.version}"),
+            ("versions", self.kept),
             ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
             ("rows", f"{self.rows:,}"),
             ("size", f"{plural(self.files, 'file')}, {size(self.bytes)}"),
@@ -118,6 +121,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     return Info(
         context.location.name,
         snapshot.version,
+        snapshot.span,
         len(entries),
         entries[0].partition if entries else None,
         entries[-1].partition if entries else None,

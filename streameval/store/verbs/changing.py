@@ -168,7 +168,9 @@ class Changing:
                 refuse("add", name)
         return ingest.add(self._context, options, Place(data, delta_version), since)
 
-    def vacuum(self, *, keep: str | None = None, grace: str = "1d", dry_run: bool = False) -> Vacuumed:
+    def vacuum(
+        self, *, keep: str | None = None, versions: str | None = None, grace: str = "1d", dry_run: bool = False
+    ) -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.
 
         Histograms are merged by updates. An update that runs while vacuum deletes files is refused and can be run
@@ -180,6 +182,9 @@ class Changing:
             A span such as ``90d``: exact scores of nights older than the newest night by at least this span are
             permanently turned into fixed histograms. Their metrics then have bounds instead of exact values, and
             earlier versions of the ledger cannot be evaluated over these nights.
+        versions : str, optional
+            A span such as ``90d``: versions of the store that were replaced longer ago are forgotten, with the files
+            that only they need; `as_of` reaches back by this span, which `Store.info` states. By default, all are kept.
         grace : str
             Keep files younger than this span, because an update may be about to commit them.
         dry_run : bool
@@ -192,4 +197,4 @@ class Changing:
         StoreError
             If an update was committed meanwhile; nothing is deleted then.
         """
-        return vacuum(self._context, keep, grace, dry_run=dry_run)
+        return vacuum(self._context, keep, grace, versions, dry_run=dry_run)

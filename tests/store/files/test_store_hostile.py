@@ -32,8 +32,6 @@ from streameval.store.files.published import PublishedFiles, sealed, unsealed
 from streameval.store.nights import fold
 from streameval.store.results.cache import ResultCache
 
-GOLDEN = Path(__file__).parents[2] / "data" / "store-v2"  # of the time before checksums
-
 
 def reseal(store: Path, changes: dict) -> None:
     """Change the record of a ledger's last commit, with the right checksum."""
@@ -74,6 +72,14 @@ def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
     whole, draw, seen = numbers(shutil.copytree(tmp_path / "store", tmp_path / "whole")), random.Random(0), Counter()
     files = sorted(path.relative_to(tmp_path / "store") for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert {path.parts[0] for path in files} == {"ledger", "states", "history", "merged"}
+    earlier = shutil.copytree(tmp_path / "store", tmp_path / "earlier")
+    newest = max(
+        path
+        for path in files
+        if path.parts[1:2] == ("_delta_log",) and path.parts[0] == "ledger" and path.suffix == ".json"
+    )
+    (earlier / newest).unlink()
+    before = numbers(earlier)
     for file in [path for path in files for _ in range(5)]:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / "store", copy)
@@ -82,7 +88,9 @@ def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
         content[at] ^= 1 << draw.randrange(8)
         (copy / file).write_bytes(content[:at] if draw.random() < 0.3 else content)
         try:
-            assert numbers(copy) == whole, (file, at)
+            found = numbers(copy)
+            cut = file == newest and len((copy / file).read_bytes()) == at  # as a power cut may leave it
+            assert found == whole or (cut and found == before), (file, at)
             seen[file.parts[0], "same"] += 1
         except StreamevalError:
             seen[file.parts[0], "refused"] += 1
@@ -220,18 +228,12 @@ def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name)
 
 
 @pytest.mark.parametrize("path", ["../../outside.parquet", "{tmp}/outside.parquet"])
-def test_rows_outside_of_an_early_ledger_are_not_opened(tmp_path, path):
-    """Delta allows any path, a store only names."""
-    shutil.copytree(GOLDEN, tmp_path / "store")
-    log = max((tmp_path / "store" / "ledger" / "_delta_log").glob("*.json"))
-    path = path.format(tmp=tmp_path)
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    [add] = [line["add"] for line in lines if "add" in line]
-    (tmp_path / "store" / "ledger" / add["path"]).rename(tmp_path / "outside.parquet")
-    add["path"] = path
-    log.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(StoreError, match="outside the ledger and was not opened"):
-        Store(tmp_path / "store").evaluate()
+def test_rows_outside_of_a_ledger_are_not_opened(store, tmp_path, path):
+    """A record may name any path, a ledger has only names."""
+    shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / "outside.parquet")
+    reseal(tmp_path / "store", {"runs": [path.format(tmp=tmp_path)]})
+    with pytest.raises(StoreError, match="not the name of a file of a store; it was not opened"):
+        store.evaluate()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_rows_outside_of_an_early_ledger_are_not_opened(tmp_path, path):
         '{"format": 1, "library": "0.1.0", "keeps": [1]}',
         '{"format": 1, "library": "0.1.0", "keeps": {"options": {"score": 3}, "types": {}}}',
         '{"format": 1, "library": "0.1.0", "keeps": {"options": {"unheard": 3}, "types": {}}}',
-        '{"format": 1, "library": "0.1.0", "keeps": {"options": {}, "types": {}}, "rows": "x"}',
+        '{"format": 1, "library": "0.1.0", "keeps": {"options": {}, "types": {}}, "runs": "x"}',
     ],
 )
 def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
@@ -297,7 +299,7 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
             store.evaluate()
     rows = pa.table({name: pa.array([{"a": 1}]) for name in SCHEMA.names})
     name, _ = PublishedFiles(store._context.ledger.location).publish(lambda sink: pq.write_table(rows, sink))
-    reseal(tmp_path / "store", {"rows": name})
+    reseal(tmp_path / "store", {"runs": [name]})
     with pytest.raises(StoreError, match="cannot be read"):
         store.evaluate()
 
@@ -366,10 +368,12 @@ def test_forged_rows_of_a_night_are_refused(store, tmp_path, change, said):
     """They were counted, or raised a raw error."""
     ledger = store._context.ledger
     snapshot = ledger.read()
-    rows = [row | (change if row["partition"] == NIGHTS[0] else {}) for row in snapshot.rows.to_pylist()]
+    rows = [
+        row | (change if row["partition"] == NIGHTS[0] else {}) for run in snapshot.runs for row in run.rows.to_pylist()
+    ]
     table = pa.Table.from_pylist(rows, SCHEMA)
     name, _ = PublishedFiles(ledger.location).publish(lambda sink: pq.write_table(table, sink))
-    reseal(tmp_path / "store", {"rows": name})
+    reseal(tmp_path / "store", {"runs": [name]})
     judged = partial(store.check, "rows > 1", since="2026-01-01")
     for verb in (partial(store.evaluate, metrics="agc"), judged, store.info):
         with pytest.raises((StoreError, FormatError), match=said):
