@@ -30,6 +30,7 @@ from pyarrow import fs
 from streameval.errors import StoreError
 from streameval.forks import import_deltalake
 from streameval.scan import READ_ERRORS, reason, remedied
+from streameval.store.files.conditional import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
 from streameval.unfinished import sync
 
@@ -285,6 +286,7 @@ def commit(
         last = newest_commit(location, commit_numbers(location)).version if base is None else base.version()
     number = 0 if mode == "error" else last + 1
     try:
+        check_conditional_writes(location)
         _delete_cut(location, number)
         _write(location, base, added, schema, facts, versions, mode, removed)
     except (DeltaError, *READ_ERRORS) as error:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import urllib.request
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from nightly import DATA, NIGHTS, OPTIONS, correct, land
 from pyarrow import fs
 
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import FormatError, StoreError
+from streameval.store.files import conditional
 
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -107,6 +114,79 @@ def test_two_updates_at_once_in_a_bucket(bucket, monkeypatch):
     monkeypatch.setattr(other._context.ledger, "read", lambda *_: stale)
     with pytest.raises(StoreError, match="run it again"):
         other.update(f"s3://k:s@nights/data/{NIGHTS[1]}{query}")
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """Passes requests on, without their condition."""
+
+    protocol_version = "HTTP/1.1"
+    upstream = ""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def answer(self) -> None:
+        """Ask the server that knows conditions."""
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding"):
+            while size := int(self.rfile.readline(), 16):
+                content += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        drop = {"if-none-match", "content-length", "connection", "transfer-encoding"}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in drop}
+        connection = HTTPConnection(self.upstream)
+        connection.request(self.command, self.path, content, headers)
+        told = connection.getresponse()
+        found = told.read()
+        self.send_response(told.status)
+        length = told.headers["Content-Length"] if self.command == "HEAD" else str(len(found))
+        for name, value in [*told.headers.items(), ("content-length", length or "0")]:
+            if name.lower() not in {"transfer-encoding", "connection", "date", "server"} and name != "Content-Length":
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(found)
+        connection.close()
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - names of the standard library
+
+
+def test_storage_that_ignores_conditions_is_refused_at_the_first_commit(bucket, endpoint):
+    """Two updates of one version would both succeed there; nothing is left of the question."""
+    disk, options, query = bucket
+    upload(disk, DATA, NIGHTS[0])
+    handler = type("Handler", (Forgetful,), {"upstream": endpoint.removeprefix("http://")})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        forgetful = f"http://127.0.0.1:{server.server_port}"
+        store = Store("s3://nights/store", storage_options=options | {"AWS_ENDPOINT_URL": forgetful})
+        with pytest.raises(
+            StoreError, match=rf"{forgetful} ignores the condition If-None-Match.*nothing was committed"
+        ):
+            store.update(f"s3://k:s@nights/data/{NIGHTS[0]}{query}", score="score_lr")
+        server.shutdown()
+    files = [file.path for file in disk.get_file_info(fs.FileSelector("nights/store", recursive=True)) if file.is_file]
+    assert not [path for path in files if "_delta_log" in path or ".condition" in path]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="?#\0"), min_size=1, max_size=9), st.booleans())
+def test_requests_are_signed_as_amazon_says(name, token):
+    """A request of any name, with and without a session, has the signature of Amazon's own client."""
+    auth, awsrequest, credentials = (
+        pytest.importorskip(f"botocore.{part}") for part in ("auth", "awsrequest", "credentials")
+    )
+    url, session = f"http://127.0.0.1:9000/bucket/{quote(name, safe='~')}/object", "session" if token else ""
+    sent = conditional.signed("PUT", url, "key", "secret", session, "eu-west-1", condition=True)
+    headers = {name: value for name, value in sent.items() if name in ("x-amz-content-sha256", "if-none-match")}
+    request = awsrequest.AWSRequest("PUT", url, headers, b"")
+    signer = auth.S3SigV4Auth(credentials.Credentials("key", "secret", session or None), "s3", "eu-west-1")
+    request.context["timestamp"] = sent["x-amz-date"]
+    request.headers["X-Amz-Date"] = sent["x-amz-date"]
+    if token:
+        request.headers["X-Amz-Security-Token"] = session
+    canonical = signer.canonical_request(request)
+    expected = signer.signature(signer.string_to_sign(request, canonical), request)
+    assert sent["authorization"].endswith(f"Signature={expected}")
 
 
 def test_the_command_line_reaches_a_bucket(bucket):
