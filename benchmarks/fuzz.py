@@ -1,9 +1,11 @@
 """Random tables, options and histories against exact fractions; damaged stores; commands and arguments without sense.
 
     python benchmarks/fuzz.py --seconds 60 --seed 1
+    python benchmarks/fuzz.py --cuts 100                # as root
 
 Prints the numbers of cases and refusals by kind, and every wrong number with its seed; ``--only KIND SEED`` runs that
-case again. The status is 1 if there is a wrong number, or an error other than a `StreamevalError`.
+case again. ``--cuts`` cuts the power after and during each verb that writes instead, see `fuzzing.cuts`. The status is
+1 if there is a wrong number, or an error other than a `StreamevalError`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from fuzzing.attributions import attribution_case
 from fuzzing.batches import batches_case
 from fuzzing.cases import Tally
 from fuzzing.command_lines import command_case
+from fuzzing.cuts import FAULTS, cut_all
 from fuzzing.selections import client_case, close_client, selection_case, version_case
 from fuzzing.settings import settings_case
 from fuzzing.slices import mean_case, slice_case, units_case, where_case
@@ -76,7 +79,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs=2, metavar=("KIND", "SEED"), help="one case again")
+    parser.add_argument("--cuts", type=int, help="power cuts of each verb")
     asked = parser.parse_args()
+    if asked.cuts:
+        sys.exit(
+            any(
+                n for counts in cut_all(asked.cuts, asked.seed).values() for what, n in counts.items() if what in FAULTS
+            )
+        )
     tally = run(asked.seconds, asked.seed, asked.only and (asked.only[0], int(asked.only[1])))
     for title, counts in (("cases", tally.cases), ("refusals", tally.refusals)):
         print(f"{title}: {counts.total():,}")

@@ -1,0 +1,238 @@
+"""What survives a power cut, a full disk at a checkpoint, and an answer that is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from streameval import Accumulator, Store, unfinished
+from streameval.errors import OptionError, StoreError
+from streameval.store.files import delta
+from streameval.store.files.delta import LOG, commit_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FUZZ = Path(__file__).parents[3] / "benchmarks" / "fuzz.py"
+LOOPS = hasattr(os, "geteuid") and os.geteuid() == 0 and any(Path("/dev").glob("loop*"))
+NAMES = [f"night=2026-01-{i:02d}" for i in range(1, 12)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eleven nights of 30 rows."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name in NAMES:
+        (folder / name).mkdir()
+        table = pa.table({"label": rng.integers(0, 2, 30), "a": rng.random(30)})
+        pq.write_table(table, folder / name / "part-0.parquet")
+    return folder
+
+
+def nights(store: Store) -> list[str]:
+    """The names of the partitions."""
+    return [entry.partition for entry in store.partitions()]
+
+
+@pytest.fixture
+def store(tmp_path: Path, data: Path) -> Store:
+    """A store of two nights in two commits, each judged."""
+    opened = Store(tmp_path / "store", threads=1)
+    for name in NAMES[:2]:
+        opened.update(data / name, score="a", metrics=["roc_auc"])
+        opened.check("rows > 0")
+    return opened
+
+
+CUTS: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut": lambda whole: whole[:700],
+    "zeros": lambda whole: whole[:900] + bytes(300),
+    "one byte": lambda whole: whole[:-1],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_newest_commit_that_is_cut_is_named_and_passed_over(store, data, tmp_path, caplog, cut):
+    """The version before it is read; the next commit takes its number, and nothing else is lost."""
+    log = tmp_path / "store" / "ledger" / LOG
+    last = max(log.glob("*.json"))
+    last.write_bytes(CUTS[cut](last.read_bytes()))
+    assert nights(store) == NAMES[:1]
+    assert f"{last}: is empty or cut off" in caplog.text
+    assert store.info().version == 0
+    assert store.update(data / NAMES[2]).version == 1
+    assert store.update(data / NAMES[1]).version == 2
+    assert nights(store) == NAMES[:3]
+    assert [fact["version"] for fact in store.versions()] == [2, 1, 0]
+    assert DeltaTable(str(log.parent)).version() == 2
+
+
+def test_commits_that_are_all_cut_are_no_store(tmp_path, data):
+    """The first update was never acknowledged, and is run again."""
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data / NAMES[0], score="a")
+    [first] = (tmp_path / "store" / "ledger" / LOG).glob("*.json")
+    first.write_bytes(b"")
+    with pytest.raises(StoreError, match="there is no store; create it with update"):
+        store.evaluate()
+    store.update(data / NAMES[1], score="a")
+    assert nights(store) == NAMES[1:2]
+
+
+def test_judgements_whose_newest_commit_is_cut_are_read_up_to_it(store, tmp_path, caplog):
+    """So that `info` and the next check work."""
+    last = max((tmp_path / "store" / "checks" / LOG).glob("*.json"))
+    last.write_bytes(b"")
+    assert store.info().nights == 2
+    assert f"{last}: is empty or cut off" in caplog.text
+    assert store.check("rows > 0").passed
+    assert len(commit_numbers(store._context.location.child("checks"))) == 2
+
+
+def test_a_checkpoint_that_is_cut_is_deleted(tmp_path, data):
+    """Commits hold what it held."""
+    store = Store(tmp_path / "store", threads=1)
+    for name in NAMES[:10]:
+        store.update(data / name, score="a")
+    [checkpoint] = (tmp_path / "store" / "ledger" / LOG).glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(b"")
+    store.update(data / NAMES[10])
+    assert nights(store) == NAMES
+    assert not checkpoint.exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_fails_no_commit(tmp_path, data, monkeypatch, caplog):
+    """The update ends well, what follows it is done, and the next checkpoint is tried again."""
+    store = Store(tmp_path / "store", threads=1)
+
+    def fill(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in NAMES[:9]:
+        store.update(data / name, score="a", metrics=["roc_auc"])
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_checkpoint", fill)
+        assert store.update(data / NAMES[9]).new == (NAMES[9],)
+    assert "version 9 was committed, but not its checkpoint: " in caplog.text
+    assert nights(store) == NAMES[:10]
+    states = (tmp_path / "store" / "states").rename(tmp_path / "hidden")
+    assert len(store.history("roc_auc", cumulative=False).points) == 10  # cached after the commit
+    states.rename(tmp_path / "store" / "states")
+
+
+def test_a_commit_whose_answer_is_lost_stands(store, data, monkeypatch):
+    """A repeated request finds the version taken, by itself."""
+    write = delta._write
+
+    def lose(*args: Any) -> None:
+        write(*args)
+        msg = "version 2 is taken"
+        raise CommitFailedError(msg)
+
+    monkeypatch.setattr(delta, "_write", lose)
+    assert store.update(data / NAMES[2]).version == 2
+    assert nights(store) == NAMES[:3]
+
+
+def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypatch):
+    """Each rename and each commit follows the sync of its content, and is followed by that of its directory."""
+    steps: list[tuple[str, str]] = []
+    sync, write, replace = unfinished.sync, delta._write, Path.replace
+
+    def watch(path: Any) -> None:
+        steps.append(("sync", str(path)))
+        sync(path)
+
+    def rename(part: Path, path: Any) -> Any:
+        assert steps[-1] == ("sync", str(part))
+        steps.append(("rename", str(path)))
+        return replace(part, path)
+
+    def commit(location: Any, *rest: Any) -> None:
+        named = [path for what, path in steps if what == "rename"]
+        assert all(("sync", str(Path(path).parent)) in steps for path in named)
+        write(location, *rest)
+        steps.append(("commit", location.path))
+
+    monkeypatch.setattr(unfinished, "sync", watch)
+    monkeypatch.setattr(delta, "sync", watch)
+    monkeypatch.setattr(delta, "_write", commit)
+    monkeypatch.setattr(Path, "replace", rename)
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data / NAMES[0], score="a")
+    store.check("rows > 0")
+    store.evaluate().save(tmp_path / "result.json")
+    accumulator = Accumulator(score="a")
+    accumulator.update(pq.read_table(data / NAMES[0], partitioning=None))
+    accumulator.save(tmp_path / "saved")
+    for i, (what, path) in enumerate(steps):
+        if what == "rename":
+            assert steps[i + 1] == ("sync", str(Path(path).parent))
+        if what == "commit":
+            log = Path(path, LOG)
+            (file, *folders) = [Path(synced) for _, synced in steps[i + 1 : i + 6]]
+            assert (file.parent, file.suffix, folders) == (log, ".json", [log, *list(log.parents)[:3]])
+    renamed = [Path(path).name for what, path in steps if what == "rename"]
+    assert {"accumulator.json", "result.json"} <= set(renamed)
+    assert {Path(path).name for what, path in steps if what == "commit"} == {"ledger", "history", "checks"}
+
+
+@pytest.mark.skipif(not (LOOPS and FUZZ.exists()), reason="needs root, loop devices and the benchmarks of a checkout")
+def test_no_verb_is_lost_in_a_power_cut(tmp_path):
+    """A cut after each verb on a real file system; `benchmarks/fuzz.py --cuts` makes more of them."""
+    call = [sys.executable, str(FUZZ), "--cuts", "1"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=os.environ | {"TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_writes_what_it_touches(tmp_path, data):
+    """The runs of the ledger grow with the logarithm of the nights; a commit, not with the nights."""
+    store = Store(tmp_path / "store", threads=1)
+    for name in NAMES:
+        store.update(data / name, score="a")
+    snapshot = store._context.ledger.read()
+    assert [run.rows.num_rows for run in snapshot.runs] == [4, 4, 1, 1, 1]
+    store.remove(NAMES[0])
+    assert [run.rows["removed"].to_pylist() for run in store._context.ledger.read().runs][-1] == [False] * 3 + [True]
+    assert nights(store) == NAMES[1:]
+
+
+def test_versions_are_forgotten_with_what_only_they_need(tmp_path, data):
+    """`vacuum` keeps the versions of the span, says so, and refuses earlier ones by number and time."""
+    store = Store(tmp_path / "store", threads=1)
+    for name in NAMES[:9]:
+        store.update(data / name, score="a")
+    store.replace(data / NAMES[0])
+    before = store.evaluate().to_json()
+    assert store.info().kept == "0 to 9, all kept"
+    assert store.vacuum(versions="1d", grace="0s").forgotten == 0
+    assert store.vacuum(versions="0s", grace="0s", dry_run=True).forgotten == 10
+    done = store.vacuum(versions="0s", grace="0s")
+    assert (done.forgotten, done.version) == (10, 11)
+    assert store.info().kept == "10 to 11, kept for 0s once replaced"
+    assert [fact["version"] for fact in store.versions()] == [11, 10]
+    assert commit_numbers(store._context.ledger.location) == [10, 11]
+    assert store.evaluate().to_json() == store.evaluate(as_of=10).to_json() == before
+    for as_of in (9, "2026-01-01"):
+        with pytest.raises(OptionError, match="the oldest version that is kept is 10, of "):
+            store.evaluate(as_of=as_of)
+    used = {state.file for entry in store.partitions() for state in entry.states}
+    assert {path.name for path in (tmp_path / "store" / "states").iterdir()} == used
+    store.update(data / NAMES[9])
+    assert nights(store) == NAMES[:10]
+    assert store.vacuum(versions="0s", grace="0s").forgotten == 2
+    assert len(list((tmp_path / "store" / "ledger").glob("*.parquet"))) < 8
