@@ -216,7 +216,7 @@ def cut_all(count: int, seed: int = 0) -> dict[str, Counter[str]]:
                 assert before is not None
                 assert after is not None
                 for i in range(count):
-                    during = rng.uniform(0, took) if i % 2 else None
+                    during = rng.uniform(0, 1.5 * took) if i % 2 else None
                     cut_once(verb, [before, after], during, scratch, tally)
                 print(f"{verb:15}", ", ".join(f"{what} {n}" for what, n in tally.items()), flush=True)
     return counts

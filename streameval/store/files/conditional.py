@@ -48,7 +48,8 @@ def check_conditional_writes(location: Location) -> None:
     endpoint, *keys = (options.get(name, "") for name in _NAMES)
     if location.local or not endpoint or not all(keys[:2]):
         return
-    bucket, _, folder = location.path.partition("/")
+    bucket, _, table = location.path.partition("/")
+    folder = table.rpartition("/")[0]  # that of the store, so that its tables ask once
     if not _honours(endpoint, bucket, folder, *keys):
         msg = (
             f"{location.name}: {endpoint} ignores the condition If-None-Match, so of two updates at once one would be "

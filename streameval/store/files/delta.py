@@ -128,7 +128,7 @@ def read_commit(location: Location, version: int) -> Commit | None:
     except ValueError:
         return None
     actions = [*map(json.loads, lines), end]
-    facts: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    facts: dict[str, Any] = dict(next((action["commitInfo"] for action in actions if "commitInfo" in action), {}))
     return Commit(version, facts, tuple(action["add"]["path"] for action in actions if "add" in action))
 
 
@@ -163,15 +163,14 @@ def open_table(location: Location) -> DeltaTable | None:
 
 
 def table_at(location: Location, version: int) -> DeltaTable:
-    """A version of a table; checkpoints that a power cut has damaged are deleted, because commits replace them."""
+    """A version of a table; checkpoints that a power cut has damaged are deleted, as commits hold what they held."""
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
 
     try:
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
     except DeltaError:
-        if not _delete_damaged_checkpoints(location):
-            raise
+        _delete_damaged_checkpoints(location)
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
 
 
@@ -219,17 +218,15 @@ def _warn_of_cut(name: str) -> None:
     _LOGGER.warning("%s: is empty or cut off, as after a power cut; it is passed over, for the version before it", name)
 
 
-def _delete_damaged_checkpoints(location: Location) -> bool:
-    """Delete the checkpoints that cannot be read; whether there were any."""
-    log, damaged = location.child(LOG), list[str]()
+def _delete_damaged_checkpoints(location: Location) -> None:
+    """Delete the checkpoints that cannot be read, and the file that names the last one, which may be missing."""
+    log, damaged = location.child(LOG), ["_last_checkpoint"]
     for name in filter(_CHECKPOINT.fullmatch, _names(location)):
         try:
             pq.ParquetFile(pa.BufferReader(log.child(name).read()))
         except READ_ERRORS:
             damaged.append(name)
-    if damaged:
-        PublishedFiles(log).delete([*damaged, "_last_checkpoint"])
-    return bool(damaged)
+    PublishedFiles(log).delete(damaged)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

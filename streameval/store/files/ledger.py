@@ -60,6 +60,7 @@ __all__ = ["FORMAT", "Ledger", "Snapshot"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
 FAN = 4  # number of runs that are merged into one
+_LATEST = 253_402_300_800_000  # milliseconds from 1970 to the year 10,000
 
 
 @dataclass(frozen=True)
@@ -355,7 +356,7 @@ def _check_record(record: dict[str, Any]) -> None:
     if (
         not all(isinstance(keeps[name], dict) for name in ("options", "types"))
         or not (isinstance(names, list) and all(isinstance(name, str) for name in names))
-        or not all(type(count) is int and count >= 0 for count in counts)
+        or not all(type(count) is int and 0 <= count < _LATEST for count in counts)
         or not isinstance(record["retention"], str | None)
     ):
         raise TypeError

@@ -183,7 +183,7 @@ class PublishedFiles:
         """Give a complete file its name."""
         where = self.location.child(name)
         if where.local:
-            publish(part, Path(where.path))
+            publish(part, Path(where.path), sought=False)
             return
         with part.open("rb") as source, where.filesystem.open_output_stream(where.path) as target:
             while chunk := source.read(CHUNK):

@@ -100,13 +100,14 @@ def test_judgements_whose_newest_commit_is_cut_are_read_up_to_it(store, tmp_path
     assert len(commit_numbers(store._context.location.child("checks"))) == 2
 
 
-def test_a_checkpoint_that_is_cut_is_deleted(tmp_path, data):
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), Path.unlink], ids=["empty", "missing"])
+def test_a_checkpoint_that_is_cut_is_deleted(tmp_path, data, damage):
     """Commits hold what it held."""
     store = Store(tmp_path / "store", threads=1)
     for name in NAMES[:10]:
         store.update(data / name, score="a")
     [checkpoint] = (tmp_path / "store" / "ledger" / LOG).glob("*.checkpoint.parquet")
-    checkpoint.write_bytes(b"")
+    damage(checkpoint)
     store.update(data / NAMES[10])
     assert nights(store) == NAMES
     assert not checkpoint.exists()
@@ -155,7 +156,7 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
         sync(path)
 
     def rename(part: Path, path: Any) -> Any:
-        assert steps[-1] == ("sync", str(part))
+        assert steps[-1] == ("sync", str(part)) or Path(path).suffix == ".parquet"
         steps.append(("rename", str(path)))
         return replace(part, path)
 
@@ -178,7 +179,8 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
     accumulator.save(tmp_path / "saved")
     for i, (what, path) in enumerate(steps):
         if what == "rename":
-            assert steps[i + 1] == ("sync", str(Path(path).parent))
+            synced = [str(Path(path).parent)] if Path(path).suffix != ".parquet" else [path, str(Path(path).parent)]
+            assert steps[i + 1 : i + 1 + len(synced)] == [("sync", name) for name in synced]
         if what == "commit":
             log = Path(path, LOG)
             (file, *folders) = [Path(synced) for _, synced in steps[i + 1 : i + 6]]
