@@ -11,7 +11,8 @@
 
 An update folds the partitions that are new or changed, writes their states, and then adds them to the ledger in one
 commit. An update killed before the commit leaves the store unchanged, with unreferenced files; killed after it, the
-store is up to date. Running an update again is harmless: its fingerprint identifies a partition that already counts.
+store is up to date. Once an update has ended, a power cut does not take it back. Running an update again is harmless:
+its fingerprint identifies a partition that already counts.
 
 Every file is named by the hash of its content and verified when it is read. A damaged state or ledger is refused by
 name; damaged derived data is computed again.
@@ -19,7 +20,8 @@ name; damaged derived data is computed again.
 The modules, from the bottom up:
 
 - ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content), ``states``
-  (states in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
+  (states in files), ``conditional`` (whether a bucket can hold a store), ``delta`` (small Delta tables), ``entries``,
+  ``ledger``, ``compaction``;
 - ``nights``: ``partitions`` (find new and changed data), ``facts`` (facts of a night, stored with its states),
   ``configuration`` (columns and policies), ``fold`` (partitions to states, in this process or on a cluster), ``merge``
   (states to an evaluation);

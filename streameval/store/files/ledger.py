@@ -52,7 +52,7 @@ from streameval.store.files.entries import SCHEMA, Entry, entries_of, merge_rows
 from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.store.files.location import Location
 
@@ -159,14 +159,9 @@ class Ledger:
         if as_of is not None:
             version = self._version(version, record["oldest"], as_of)
             record = self._record(self._commit(version))
-        try:
-            with reading(self.location):
-                runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in record["runs"])
-                facts = {name: record[name] for name in ("when", "oldest", "retention")}
-                return Snapshot(version, record["keeps"], entries_of([run.rows for run in runs]), runs, **facts)
-        except FormatError as error:
-            msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
-            raise StoreError(msg) from error
+        runs, entries = self._read_runs(record["runs"])
+        facts = {name: record[name] for name in ("when", "oldest", "retention")}
+        return Snapshot(version, record["keeps"], entries, runs, **facts)
 
     def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
         """Commit a new version with these partitions.
@@ -195,7 +190,7 @@ class Ledger:
         record = {"format": FORMAT, "library": __version__, "keeps": keeps, "runs": [run.file for run in runs]}
         record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
         facts = {"streameval": sealed(record), "action": action}
-        removed = [run.file for run in base.runs if run not in kept]
+        removed = [run.file for run in base.runs[len(kept) :]]
         table, mode = self._at(base)
         commit(self.location, table, added, SCHEMA, facts, KEEP, mode, removed)
         return after
@@ -224,7 +219,7 @@ class Ledger:
         """
         numbers = range(snapshot.oldest, snapshot.version + 1)
         runs = [self._record(self._commit(number))["runs"] for number in numbers]
-        newer = (entry for names in runs[1:] for entry in self._entries_in(names[-1]))
+        newer = (entry for names in runs[1:] for entry in self._read_runs(names[-1:])[1].values())
         return {name for names in runs for name in names}, chain(self.read(snapshot.oldest).entries.values(), newer)
 
     def forget(self, snapshot: Snapshot, files: Iterable[str]) -> None:
@@ -234,10 +229,15 @@ class Ledger:
             if commit_numbers(self.location)[0] < snapshot.oldest:
                 forget_commits(self.location, snapshot.oldest)
 
-    def _entries_in(self, name: str) -> Iterable[Entry]:
-        """The entries of a run."""
-        with reading(self.location):
-            return entries_of([read_rows(self.location, [name], SCHEMA)]).values()
+    def _read_runs(self, names: Sequence[str]) -> tuple[tuple[Run, ...], dict[str, Entry]]:
+        """Runs, oldest first, and their entries; raises `StoreError` if one cannot be read."""
+        try:
+            with reading(self.location):
+                runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in names)
+                return runs, entries_of([run.rows for run in runs])
+        except FormatError as error:
+            msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
+            raise StoreError(msg) from error
 
     def _newest(self) -> Commit:
         """The newest commit that can be read."""
