@@ -132,8 +132,8 @@ def test_tasks_have_about_as_many_shards_as_each_other(monkeypatch: pytest.Monke
         assert max(map(len, tasks)) - min(map(len, tasks)) <= 1
 
 
-def test_slices_come_summarised_if_they_have_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise they come as tables of their rows, as does a group without rows."""
+def test_slices_of_many_rows_are_swept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the summaries of small tables; a group without rows is an empty table."""
     inner, rows = _inner("signed"), _table(2_000, 4, "signed", 3)
     alone = _grouped(inner, rows, Budget())
     groups = [*alone.groups(), (99,)]
@@ -146,7 +146,7 @@ def test_slices_come_summarised_if_they_have_many_rows(monkeypatch: pytest.Monke
     again = state.tables(groups[:2], one_by_one, Budget())
     assert [one is other for one, other in zip(again, swept, strict=False)] == [True, True]
     for one, other in zip(few, swept, strict=False):
-        assert one.summary(Budget()) == other.summary
+        assert one.summarised(lambda table: table.summary(Budget())) == other.summary
 
 
 @pytest.mark.parametrize("nulls", ["drop", "singleton"])
