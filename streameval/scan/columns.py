@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 import pyarrow as pa
 from pyarrow import types
@@ -164,7 +165,8 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
         msg = f"{name}: no field {column!r}; {parent!r} is {_short(kind)}; {_flat_remedy(parent, kind)}"
         return MissingColumnError(msg, column, parent)
     near = nearest(column, names, 0.5) or ""
-    hint = f"did you mean {near!r}? It" if near else "it"
+    alike = normalize("NFKC", near) == normalize("NFKC", column)  # and look alike
+    hint = f"did you mean {ascii(near) if alike else repr(near)}? It" if near else "it"
     more = f", … ({len(names)} in all)" if len(names) > LISTED else ""
     msg = f"{name}: no column {column!r}; {hint} has: {', '.join(names[:LISTED])}{more}"
     return MissingColumnError(msg, column, near)

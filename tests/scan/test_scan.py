@@ -773,6 +773,12 @@ def test_nested_columns(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "b.parquet", ["s.x"])["s.x"].to_pylist() == [7, 8, 9]
 
 
+def test_names_that_look_alike_are_spelled_out() -> None:
+    """What is suggested for a name must not look like that name."""
+    with pytest.raises(MissingColumnError, match=r"no column 'caf\u00e9'; did you mean 'cafe\\u0301'\? It has"):
+        plan(pa.table({"cafe\u0301": [1]}), ["caf\u00e9"])
+
+
 def test_columns_named_twice(tmp_path: Path) -> None:
     """Two columns of one name in a file cannot be told apart."""
     write(tmp_path / "a.parquet", pa.table([[1], [2]], names=["x", "x"]))
