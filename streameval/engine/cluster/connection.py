@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from distributed.comm import CommClosedError
 from streameval._version import __version__
 from streameval.budget import available_memory
 from streameval.errors import ClusterError, OptionError, StreamevalError
-from streameval.forks import is_forked
+from streameval.forks import is_forked, on_fork
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -91,6 +92,16 @@ class Connection:
                 raise
             msg = f"the Dask scheduler at {self.address} is gone or was restarted, so the run is lost; start both again"
             raise ClusterError(msg) from error
+
+
+def _renew_offload() -> None:
+    """Give a forked child a pool for large messages: that of its parent has no threads here."""
+    distributed.utils._offload_executor = ThreadPoolExecutor(1, thread_name_prefix="Dask-Offload")  # noqa: SLF001 - Dask leaves it to its users
+
+
+on_fork(_renew_offload)
+if is_forked():
+    _renew_offload()
 
 
 def key_factory() -> Callable[..., str]:
