@@ -46,6 +46,7 @@ class Slicing:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> slicing = Slicing.of(("country", "country,hour(sent_at)"), 10_000)
     >>> slicing.columns, slicing.derived(pa.schema({"country": pa.string(), "sent_at": pa.timestamp("us")}))[0].column
     (('country', 'hour(sent_at)'), 'sent_at')
