@@ -33,9 +33,10 @@ __all__ = ["arguments_case"]
 FUNCTIONS = [
     "adjusted_mutual_info_score", "adjusted_rand_score", "agc_approximate", "agc_score", "auc", "auc_by_sampling",
     "aul_score_from_clusters", "aul_score_from_labels", "average_precision_score", "cohen_kappa", "dist_auc",
-    "gain_curve",
+    "gain_curve", "geometric_mean", "harmonic_mean",
     "homogeneity_completeness_v_measure", "jaccard_similarity", "mutual_info_score", "precision_recall_curve",
-    "product_moment", "roc_auc_score", "roc_curve", "quantile_sketch",
+    "product_moment", "roc_auc_score", "roc_curve", "quantile_sketch", "ratio2weights",
+    "geometric_mean_weighted", "harmonic_mean_weighted", "unitsq_sigmoid",
 ]  # fmt: skip
 LIKELY: dict[str, list[Any]] = {
     "labels": [[0, 1, 0, 1], np.array([0, 1, 1, 0]), [True, False, True, False], ["a", "b", "a", "b"], pd.Series([0,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.arrays.inputs import numbers, same_length
+from streameval.arrays.inputs import flag, numbers, same_length
 from streameval.arrays.labels import points
 from streameval.errors import DataError
 from streameval.wording import plural
@@ -111,7 +111,8 @@ def roc_curve(
     >>> fpr, tpr, thresholds
     (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]), array([ inf, 0.8 , 0.4 , 0.35, 0.1 ]))
     """
-    return roc_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate=drop_intermediate)
+    dropping = flag("drop_intermediate", drop_intermediate)
+    return roc_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate=dropping)
 
 
 def precision_recall_curve(
@@ -145,7 +146,8 @@ def precision_recall_curve(
     >>> precision.round(4), recall, thresholds
     (array([0.5 , 0.6667, 0.5 , 1. , 1. ]), array([1. , 1. , 0.5, 0.5, 0. ]), array([0.1 , 0.35, 0.4 , 0.8 ]))
     """
-    return precision_recall_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate)
+    dropping = flag("drop_intermediate", drop_intermediate)
+    return precision_recall_points(points(y_true, y_score, pos_label, sample_weight), dropping)
 
 
 def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False) -> tuple[Array, Array, Array]:

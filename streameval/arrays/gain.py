@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.arrays.inputs import flag
 from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve", "gain_points"]
 
+_MOST_BINS = 1_000_000
 _LARGE = 2.0**53  # float64 rounds larger integers, and differences of the largest floats overflow
 
 
@@ -119,7 +121,7 @@ def agc_score(
     0.8333333333333334
     """
     state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
-    return float(compute(state, Agc(truncate, ratio=not normalized)).value)
+    return float(compute(state, Agc(truncate, ratio=not flag("normalized", normalized))).value)
 
 
 def agc_approximate(
@@ -145,7 +147,7 @@ def agc_approximate(
     ----------
     y_true, y_score, pos_label, sample_weight, truncate, normalized : see `agc_score`
     sample : share of the points to draw, in (0, 1]; their number is rounded down, but at least 1
-    quantiles : number of bins, at least 1
+    quantiles : number of bins, from 1 to 1,000,000
     interpolation : how quantiles are interpolated, a `method` of `numpy.quantile`
     random_state : seed, `numpy.random.RandomState` or `numpy.random.Generator`; None draws a different sample each time
 
@@ -185,7 +187,7 @@ def agc_approximate(
     score = score.astype(np.float64)
     edges = _edges(score, share, quantiles, interpolation)
     bins = np.searchsorted(-edges, -score)  # number of edges above each score
-    return _binned_area(label, bins, weight, edges.size, ratio=not normalized)
+    return _binned_area(label, bins, weight, edges.size, ratio=not flag("normalized", normalized))
 
 
 def _check_options(truncate: float, sample: float, quantiles: int, size: int) -> None:
@@ -196,10 +198,9 @@ def _check_options(truncate: float, sample: float, quantiles: int, size: int) ->
     if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
         msg = f"sample={sample!r} is not a share in (0, 1]"
         raise OptionError(msg)
-    if not (
-        isinstance(quantiles, int | float | np.number) and 1 <= quantiles < math.inf and quantiles == int(quantiles)
-    ):
-        msg = f"quantiles={quantiles!r} is not a number of bins of at least 1"
+    number = isinstance(quantiles, int | float | np.number) and 1 <= quantiles <= _MOST_BINS
+    if not (number and quantiles == int(quantiles)):
+        msg = f"quantiles={quantiles!r} is not a number of bins from 1 to {_MOST_BINS:,}"
         raise OptionError(msg)
 
 
@@ -218,6 +219,11 @@ def _draw(size: int, count: int, random_state: Any) -> Array:
 def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Array:
     """Lower edges of the bins of the top `share`, descending and distinct."""
     step = share / quantiles
+    if 1 - step == 1:
+        msg = (
+            f"truncate leaves a share of {share:g} for {quantiles:,} bins, which float64 does not tell from 0; raise it"
+        )
+        raise OptionError(msg)
     levels = np.arange(1 - step, 1 - share - step / 2, -step)
     levels[-1] = 1 - share
     method: Any = interpolation  # a literal type in NumPy's stubs; NumPy checks the name

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_arrow",
     "first",
+    "flag",
     "fold",
     "generator",
     "is_null",
@@ -142,6 +143,14 @@ def is_null(value: Any) -> bool:
     """Whether a value is None, NaN, or pandas' NA, whose comparison with itself is not a boolean."""
     unequal = value.is_nan() if isinstance(value, Decimal) else value != value
     return value is None or not isinstance(unequal, bool | np.bool_) or bool(unequal)
+
+
+def flag(name: str, given: Any) -> bool:
+    """A truth value; raises `OptionError` for anything but a boolean or a number."""
+    if isinstance(given, bool | int | float | np.bool_):
+        return bool(given)
+    msg = f"{name}={given!r} must be True or False"
+    raise OptionError(msg)
 
 
 def generator(random_state: Any) -> np.random.Generator:

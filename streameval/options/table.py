@@ -256,7 +256,7 @@ OPTIONS = (
            "Add agc_approx: gain areas estimated from a sample in quantile bins.", needs="scores"),
     Option("sample", real_number("a share in (0, 1]"), 1.0, _FOLD, "state",
            "agc_approx: share of the rows to draw.", needs=_SAMPLE),
-    Option("quantiles", whole_number("a number of bins of at least 1", 1), 100, _LOOK, "value",
+    Option("quantiles", whole_number("a number of bins from 1 to 1,000,000", 1, 10**6), 100, _LOOK, "value",
            "agc_approx: number of bins.", needs=_SAMPLE),
     Option("sample_by", choice("rows", "row_groups"), "rows", _EVALUATE, "state",
            "agc_approx: draw rows, or whole row groups; these read less, but are less precise if their rows are "

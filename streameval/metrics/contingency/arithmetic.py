@@ -8,8 +8,10 @@ follow one rule everywhere: 0/0 is NaN, x/0 is infinite with the sign of x, and 
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
-from typing import TypeVar, cast
+from numbers import Real
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,9 @@ __all__ = [
     "signed_root",
     "unitsq_sigmoid",
 ]
+
+_MOST = sys.float_info.max
+_SMALL = 1e-290  # square roots of products between it and its inverse are exact to a rounding
 
 Array = TypeVar("Array", float, NDArray[np.float64])
 
@@ -98,11 +103,20 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
     >>> ratio2weights(1.0), ratio2weights(0.25), ratio2weights(float("inf"))
     ((0.5, 0.5), (0.2, 0.8), (1.0, 0.0))
     """
+    _check_numbers(ratio=ratio)
     if not ratio >= 0:
         msg = f"ratio is {ratio}; give a number of at least 0"
         raise OptionError(msg)
     left = ratio / (1.0 + ratio) if ratio <= 1.0 else 1.0 / (1.0 + 1.0 / ratio)
     return left, 1.0 - left
+
+
+def _check_numbers(**given: Any) -> None:
+    """Raise `OptionError` for arguments that are not numbers in the range of float64."""
+    for name, value in given.items():
+        if not isinstance(value, Real) or (isinstance(value, int | Fraction) and not -_MOST <= value <= _MOST):
+            msg = f"{name} is {value!r}; give a number in the range of float64"
+            raise OptionError(msg)
 
 
 def harmonic_mean(x: float, y: float) -> float:
@@ -113,6 +127,7 @@ def harmonic_mean(x: float, y: float) -> float:
     >>> harmonic_mean(1, 3), harmonic_mean(0, 0)
     (1.5, 0.0)
     """
+    _check_numbers(x=x, y=y)
     return float(x) if x == y else safe_divide(2 * (x * y), x + y)
 
 
@@ -133,6 +148,7 @@ def harmonic_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
     >>> harmonic_mean_weighted(1, 3, ratio=float("inf"))
     3.0
     """
+    _check_numbers(x=x, y=y)
     left, right = ratio2weights(ratio)
     return float(x) if x == y else safe_divide(x * y, left * x + right * y)
 
@@ -150,11 +166,13 @@ def geometric_mean(x: float, y: float) -> float:
     >>> geometric_mean(1, 4), geometric_mean(-1, -4)
     (2.0, -2.0)
     """
+    _check_numbers(x=x, y=y)
     product = x * y
     if product < 0:
         msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
         raise OptionError(msg)
-    return math.copysign(1, x) * math.sqrt(product)
+    root = math.sqrt(product) if _SMALL < product < 1 / _SMALL else math.sqrt(abs(x)) * math.sqrt(abs(y))
+    return math.copysign(1, x) * root
 
 
 def geometric_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
@@ -172,6 +190,7 @@ def geometric_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
     >>> geometric_mean_weighted(1, 4, ratio=float("inf"))
     4.0
     """
+    _check_numbers(x=x, y=y)
     left, right = ratio2weights(ratio)
     if x * y < 0:
         msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
@@ -204,12 +223,21 @@ def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
     >>> round(unitsq_sigmoid(0.1), 4), round(unitsq_sigmoid(0.9), 4)
     (0.25, 0.75)
     """
-    values = np.asarray(x, dtype=np.float64)
+    _check_numbers(s=s)
+    try:
+        values = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"x is {x!r}; give a number or an array of numbers"
+        raise OptionError(msg) from error
+    if not 0 <= s < math.inf:
+        msg = f"s is {s}; give a finite number of at least 0"
+        raise OptionError(msg)
     if not bool(np.all((values >= 0) & (values <= 1))):
         msg = f"x is {x}; the sigmoid is defined on [0, 1]"
         raise OptionError(msg)
     left, right = values**s, (1 - values) ** s
-    result = left / (left + right)
+    halves = (left + right) == 0  # both powers have underflowed
+    result = np.where(halves, (np.sign(values - 0.5) + 1) / 2, left / (left + right + halves))
     return cast("Array", float(result) if result.ndim == 0 else result)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,8 +12,6 @@ from streameval.errors import FormatError
 from streameval.states.scores.centroids import Gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tdigest import TDigest
 
 __all__ = ["TDigestExchange", "parsed", "written"]
@@ -42,6 +41,8 @@ def parsed(values: Mapping[str, Any]) -> Gathered:
         If `values` is not the dictionary of a t-digest, or has counts that are not positive and finite.
     """
     try:
+        if not isinstance(values, Mapping):
+            raise TypeError(type(values))
         rows = [(c["m"], c["c"], bool(c.get("single", c["c"] == 1))) for c in values["centroids"]]
         table = np.array(rows, np.float64).reshape(-1, 3)
         counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}

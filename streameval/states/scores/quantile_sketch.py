@@ -216,7 +216,11 @@ class QuantileSketch(TDigestExchange, Small):
         >>> round(nights[0].merge(nights[1]).quantile(0.5), -2)  # the median is 37,500
         37500.0
         """
-        array = np.asarray(values)
+        try:
+            array = np.asarray(values)
+        except Exception as error:  # whatever the container of the values raises
+            msg = f"a sketch takes numbers, and these values are not an array: {error}"
+            raise DataError(msg) from error
         if array.dtype.kind not in "biuf":
             msg = f"a sketch takes numbers, and these values have type {array.dtype}: convert them"
             raise DataError(msg)
