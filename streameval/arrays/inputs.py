@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _WHOLE = 2.0**53  # all smaller integers are floats
+_TEXTS: dict[str, tuple[Any, Any]] = {"U": (str, "\0"), "S": (bytes, b"\0")}
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
 
@@ -126,16 +127,16 @@ def _unmerged(array: Array, values: Any) -> Array:
     >>> _unmerged(np.asarray(mixed), mixed), _unmerged(np.asarray(large), large)
     (array([1, '1'], dtype=object), array([9007199254740993, None], dtype=object))
     """
-    text: Any = {"U": str, "S": bytes}.get(array.dtype.kind)
-    if not text and not (array.dtype == np.float64 and (np.abs(array) >= _WHOLE).any()):
+    text, zero = _TEXTS.get(array.dtype.kind, (None, None))
+    if array is values or (text is None and not (array.dtype == np.float64 and (np.abs(array) >= _WHOLE).any())):
         return array
     if hasattr(values, "__array__"):
         column = as_arrow(values) if array.dtype.kind == "f" else None
         return array if column is None else np.array(column.to_pylist(), object)
     objects = np.asarray(values, object)
-    alike = text is not None and all(
-        isinstance(value, text) and "\\x00" not in repr(value) for value in objects.ravel()
-    )
+    listed = objects.ravel().tolist()
+    alike = text is not None and all(issubclass(kind, text) for kind in set(map(type, listed)))
+    alike = alike and zero not in text().join(listed)  # NumPy drops zero bytes at the end
     return array if alike or objects.shape != array.shape else objects
 
 

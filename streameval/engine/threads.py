@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,10 @@ class ThreadEngine:
         SpillError
             If the spill directory does not exist.
         """
-        directory = spill_directory(spill)
-        if not directory.is_dir():
+        directory, there = spill_directory(spill), False
+        with suppress(OSError, ValueError):  # of a name that is too long, or holds a zero byte
+            there = directory.is_dir()
+        if not there:
             message = "the spill directory does not exist; name another with --spill or raise --memory"
             raise SpillError(errno.ENOENT, message, str(directory))
         limit = available_memory() // 4 if memory is None else parse_bytes(memory)

@@ -226,7 +226,7 @@ def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
     _check_numbers(s=s)
     try:
         values = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever the container of the numbers raises
         msg = f"x is {x!r}; give a number or an array of numbers"
         raise OptionError(msg) from error
     if not 0 <= s < math.inf:
