@@ -93,12 +93,11 @@ def _by_sign(array: Array, column: list[Any], name: str) -> Array:
     other = next((label for label in column if not isinstance(label, Number)), None)
     if other is not None:
         raise _not_numbers(other, name)
-    found = numbers(array, name, array.ndim, distinct=True)
     unlike = next((label for label in column if not is_float(label)), None)
     if unlike is not None:
         msg = f"{name} has the label {unlike}, which float64 cannot hold; name the positive one with pos_label"
         raise LabelError(msg)
-    return found
+    return numbers(array, name, array.ndim, distinct=True)
 
 
 def _python(array: Array, name: str) -> list[Any]:
