@@ -35,6 +35,7 @@ from streameval.errors import (
 )
 from streameval.evaluation import explain
 from streameval.scan import footers
+from streameval.wording import visible
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
 
@@ -150,7 +151,7 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert reason
         assert "\n" not in reason
         assert name not in reason
-        assert "".join(f"skipped: {name}: {reason}".split()) in "".join(report.text(found).split())
+        assert "".join(f"skipped: {name}: {visible(reason)}".split()) in "".join(report.text(found).split())
         assert (found.rows, found.positives) == (8, 4)
         assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
         assert str(bad) in found.to_json()

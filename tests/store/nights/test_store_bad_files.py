@@ -15,6 +15,7 @@ from nightly import DATA, FEW, NIGHTS, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError, NullError, OptionError
+from streameval.wording import visible
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_a_name_that_is_not_utf8_is_refused_by_name(data, tmp_path, name):
             CorruptFileError, match=r"parquet: cannot be read: its name is not UTF-8; rename it"
         ) as told:
             use()
-        assert str(odd) in str(told.value)
+        assert visible(str(odd)) in str(told.value)
     assert evaluate(data, on_error="skip", **FEW).skipped[0][0] == str(odd)
     told = run("update", tmp_path / "store", data, "--score", "score_lr")
     assert told.exit_code == 1
