@@ -15,22 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
-from pyarrow import fs, types
+from pyarrow import fs
 
-from streameval.errors import SchemaError
 from streameval.scan.files.file import File, root_of
 from streameval.scan.in_memory import Fragment
 from streameval.scan.messages import READ_ERRORS
-from streameval.scan.parquet.int96 import int96_columns
 from streameval.scan.pieces import Constant
-from streameval.scan.where.expressions import expression_columns
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["items", "prefetched", "refuse_int96"]
+__all__ = ["items", "prefetched"]
 
 
 def items(dataset: Any) -> Iterator[File | Fragment]:
@@ -80,33 +76,6 @@ def prefetched(files: Sequence[File]) -> list[File]:
     with suppress(*READ_ERRORS):
         pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
     return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
-
-
-def refuse_int96(dataset: Any, columns: Sequence[str]) -> None:
-    """Check a dataset that Arrow's own scanner reads, which is one with a filter.
-
-    Raises
-    ------
-    SchemaError
-        If a column that is read or filtered is stored as INT96 timestamps, which this scanner lets wrap.
-    """
-    chosen = getattr(dataset, "_scan_options", {}).get("filter")
-    columns = [*columns, *(() if chosen is None else expression_columns(chosen))]
-    for child in getattr(dataset, "children", ()):
-        refuse_int96(child, columns)
-    times = any(types.is_timestamp(kind) or types.is_struct(kind) for kind in dataset.schema.types)
-    if not times or not isinstance(getattr(dataset, "format", None), pads.ParquetFileFormat):
-        return
-    for path in dataset.files:
-        found = []
-        with suppress(*READ_ERRORS):  # the task that reads it reports the error
-            found = int96_columns(pq.read_metadata(path, filesystem=dataset.filesystem), columns)
-        if found:
-            msg = (
-                f"{path}: column {found[0]!r} has INT96 timestamps, which Arrow's scanner of filtered datasets may "
-                "read wrongly; give the dataset without its filter, and the filter as where"
-            )
-            raise SchemaError(msg)
 
 
 def _place(fragment: Any, schema: pa.Schema, root: str) -> File:

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import itertools
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.columns import Holding, find, is_constant
 from streameval.scan.fields import column_of
-from streameval.scan.messages import reason
+from streameval.scan.messages import READ_ERRORS, reason
+from streameval.scan.parquet.int96 import int96_columns
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
+from streameval.scan.where.expressions import expression_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -192,14 +196,39 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_
     keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
     if hasattr(item.data, "get_fragments"):
-        from streameval.scan import datasets  # here, because it is slow to import
-
-        datasets.refuse_int96(item.data, columns)
+        _refuse_int96(item.data, columns)
     constants = tuple((column, keys[column]) for column in columns if is_constant(item.schema, column, keys))
     partition, origin = (place.partition, place.origin) if place else ("", "")
     source = FragmentSource(item.data)
     piece = Piece(partition, name, 0 if place else first_row, item.rows, 0, origin, constants, source=source)
     return Holding(name, kinds, (piece,) if item.rows else ())
+
+
+def _refuse_int96(dataset: Any, columns: Sequence[str]) -> None:
+    """Check a dataset that Arrow's own scanner reads, which is one with a filter.
+
+    Raises
+    ------
+    SchemaError
+        If a column that is read or filtered is stored as INT96 timestamps, which this scanner lets wrap.
+    """
+    chosen = getattr(dataset, "_scan_options", {}).get("filter")
+    columns = [*columns, *(() if chosen is None else expression_columns(chosen))]
+    for child in getattr(dataset, "children", ()):
+        _refuse_int96(child, columns)
+    times = any(pa.types.is_timestamp(kind) or pa.types.is_struct(kind) for kind in dataset.schema.types)
+    if not times or getattr(getattr(dataset, "format", None), "default_extname", "") != "parquet":
+        return
+    for path in dataset.files:
+        found = []
+        with suppress(*READ_ERRORS):  # the task that reads it reports the error
+            found = int96_columns(pq.read_metadata(path, filesystem=dataset.filesystem), columns)
+        if found:
+            msg = (
+                f"{path}: column {found[0]!r} has INT96 timestamps, which Arrow's scanner of filtered datasets may "
+                "read wrongly; give the dataset without its filter, and the filter as where"
+            )
+            raise SchemaError(msg)
 
 
 def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
