@@ -172,7 +172,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    fold.TASK_ROWS, engine.RANGE_BYTES, ranges.SLAB = 1 << 17, 1 << 20, 1 << 17  # so that few rows make many tasks
+    fold.TASK_ROWS, engine.FOLDS_PER_GB = 1 << 17, 1 << 20  # so that few rows make many tasks
+    engine.RANGE_BYTES, ranges.SLAB = 1 << 20, 1 << 17
     asked = given.data, given.rows, given.runs, given.only, given.shapes, given.pause, given.seed
     sys.exit(not campaign(*asked))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-HANGS = 600  # seconds: no bound on how slow a machine may be
-ROWS = 1_200_000
+ROWS, LEARN = 400_000, 1 << 14
 OPTIONS: dict[str, Any] = {
     "score": "score",
     "cluster": "cluster",
@@ -36,17 +34,35 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two processes, which their nannies start again."""
+    """A client of three processes, two of which will die; no test waits for their nannies to start them again."""
     with (
         pytest.MonkeyPatch.context() as patch,
         dask.config.set({"distributed.comm.timeouts.connect": "3s"}),  # for which workers look for a dead one
-        distributed.LocalCluster(2, threads_per_worker=1, memory_limit="2GiB", dashboard_address=":0") as made,
+        distributed.LocalCluster(3, threads_per_worker=1, memory_limit="2GiB", dashboard_address=":0") as made,
         distributed.Client(made, set_as_default=False) as found,
     ):
-        patch.setattr(fold, "TASK_ROWS", 1 << 18)  # rows from which hot keys are learned
-        patch.setattr(engine, "RANGE_BYTES", 1 << 20)
-        patch.setattr(ranges, "SLAB", 1 << 16)
+        for module, name, value in (
+            (fold, "TASK_ROWS", 1 << 14),
+            (engine, "FOLDS_PER_GB", 1 << 20),
+            (engine, "RANGE_BYTES", 1 << 18),
+            (ranges, "SLAB", 1 << 15),
+        ):
+            patch.setattr(module, name, value)
+        found.register_plugin(learning_early())
         yield found
+
+
+def learning_early() -> distributed.WorkerPlugin:
+    """What makes every worker, also one that is started again, learn hot keys from few rows."""
+
+    class Plugin(distributed.WorkerPlugin):  # type: ignore[misc]  # pickled by value, since it is of a function
+        def setup(self, worker: Any) -> None:
+            from streameval.states.keyed import hot
+
+            hot.LEARN = rows
+
+    rows = LEARN
+    return Plugin()
 
 
 @pytest.fixture(scope="module")
@@ -65,41 +81,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(data: Path) -> str:
     """The JSON of a run on threads."""
     return evaluate(data, threads=2, **OPTIONS).to_json()
-
-
-def living(client: Any) -> list[int]:
-    """The processes of both workers, once their nannies would start them again: not while these start them."""
-    while [nanny.status.name for nanny in client.cluster.workers.values()] != ["running", "running"]:
-        time.sleep(0.05)
-    client.wait_for_workers(2, timeout=HANGS)
-    return sorted(client.run(os.getpid).values())
-
-
-class Beginning(distributed.SchedulerPlugin):
-    """Calls a function once a task of some name begins."""
-
-    def __init__(self, name: str, function: Callable[[], None]) -> None:
-        self.prefix, self.function = f"streameval-{name}-", function
-        self.came = False
-
-    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
-        """See the class."""
-        if finish == "processing" and str(key).startswith(self.prefix) and not self.came:
-            self.came = True
-            self.function()
-
-
-@pytest.mark.parametrize("phase", ["split", "finalize"])
-def test_a_death_after_all_folds_changes_nothing(client: Any, data: Path, expected: str, phase: str) -> None:
-    """The folds of a dead worker are repeated by one that has folded others: after all outlines were merged."""
-    victim = living(client)[0]
-    death = Beginning(phase, lambda: os.kill(victim, signal.SIGKILL))
-    client.cluster.scheduler.add_plugin(death, name="death")
-    try:
-        assert evaluate(data, client=client, **OPTIONS).to_json() == expected
-    finally:
-        client.cluster.scheduler.remove_plugin("death")
-    assert death.came
 
 
 def spoiled(times: int) -> Callable[[], None]:
@@ -124,11 +105,44 @@ def spoiled(times: int) -> Callable[[], None]:
 
 def test_rows_that_differ_from_their_outline_are_folded_again(client: Any, data: Path, expected: str) -> None:
     """Once damaged, they give the bits of threads; always damaged, they end the run with one line."""
-    living(client)
     for times in (1, 1 << 20, 0):
-        client.run(spoiled(times))
+        client.run(spoiled(times), on_error="ignore")
         if times < 2:
             assert evaluate(data, client=client, **OPTIONS).to_json() == expected
         else:
             with pytest.raises(ClusterError, match="rows that were folded again differ"):
                 evaluate(data, client=client, **OPTIONS)
+
+
+class Beginning(distributed.SchedulerPlugin):
+    """Calls a function once a task of some name begins."""
+
+    def __init__(self, name: str, function: Callable[[], None]) -> None:
+        self.prefix, self.function = f"streameval-{name}-", function
+        self.came = False
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+        """See the class."""
+        if finish == "processing" and str(key).startswith(self.prefix) and not self.came:
+            self.came = True
+            self.function()
+
+
+@pytest.fixture(scope="module")
+def victims(client: Any) -> list[int]:
+    """The processes that will die."""
+    return sorted(client.run(os.getpid).values())[:2]
+
+
+@pytest.mark.parametrize("phase", ["split", "finalize"])
+def test_a_death_after_all_folds_changes_nothing(
+    client: Any, victims: list[int], data: Path, expected: str, phase: str
+) -> None:
+    """The folds of a dead worker are repeated by one that has folded others: after all outlines were merged."""
+    death = Beginning(phase, lambda: os.kill(victims.pop(), signal.SIGKILL))
+    client.cluster.scheduler.add_plugin(death, name="death")
+    try:
+        assert evaluate(data, client=client, **OPTIONS).to_json() == expected
+    finally:
+        client.cluster.scheduler.remove_plugin("death")
+    assert death.came
