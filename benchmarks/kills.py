@@ -1,6 +1,6 @@
 """Workers that die, pause or join while an evaluation runs: every run must give the bits of threads.
 
-    python benchmarks/kills.py --runs 100            # some 3 s a run on two cores
+    python benchmarks/kills.py --runs 100            # some 5 s a run on two idle cores
     python benchmarks/kills.py --runs 20 --only pause --pause 30
 
 A run evaluates one shape of `shapes.py` on a cluster of two processes and is disturbed in one way:
@@ -122,40 +122,30 @@ def outcome(files: list[str], client: Any, options: dict[str, Any], expected: st
         hung.cancel()
 
 
-def settled(cluster: Any, client: Any) -> dict[str, int]:
-    """Address and process of two workers, once their nannies would start them again: not while these start them."""
-    cluster.scale(2)
-    while [nanny.status.name for nanny in cluster.workers.values()] != ["running"] * 2:
-        time.sleep(0.1)
-    while len(pids := client.run(os.getpid, on_error="ignore")) != 2:
-        time.sleep(0.1)
-    return pids
-
-
 def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str], pause: float, seed: int) -> bool:
     """Disturb some runs; returns whether all had the bits of threads."""
     rng, odds = np.random.default_rng(seed), np.array([WAYS[way] for way in ways])
     inputs = {shape: make_shape(shape, data, rows, 4) for shape in shapes}
     expected = {shape: evaluate(inputs[shape], threads=2, **options_of(shape)).to_json() for shape in shapes}
     outcomes: Counter[tuple[str, str]] = Counter()
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
-        LocalCluster(2, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
-        while outcomes.total() < runs:
-            shape, way = str(rng.choice(shapes)), str(rng.choice(ways, p=odds / odds.sum()))
-            phase = str(rng.choice([*PHASES][: 4 if shape in SCORES else None]))
-            pids = settled(cluster, client)
-            victims = [(address, pids[address]) for address in rng.permutation(sorted(pids)).tolist()]
-            moment = Moment(phase, rng, partial(disturb, way, cluster, client, victims, pause, rng.uniform(0, 1)))
-            cluster.scheduler.add_plugin(moment, name="moment")
+    while outcomes.total() < runs:
+        shape, way = str(rng.choice(shapes)), str(rng.choice(ways, p=odds / odds.sum()))
+        phase = str(rng.choice([*PHASES][: 4 if shape in SCORES else None]))
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
+            LocalCluster(2, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50) as made,
+            Client(made) as client,
+        ):
+            workers = sorted(client.run(os.getpid).items())
+            victims = [workers[i] for i in rng.permutation(2)]
+            moment = Moment(phase, rng, partial(disturb, way, made, client, victims, pause, rng.uniform(0, 1)))
+            made.scheduler.add_plugin(moment, name="moment")
             found = outcome(inputs[shape], client, options_of(shape), expected[shape])
-            cluster.scheduler.remove_plugin("moment")
+            made.scheduler.remove_plugin("moment")
             moment.timer.cancel()
-            if moment.fired:
-                outcomes[way, found] += 1
-                print(f"{outcomes.total():4} {shape:9} {way:7} in {phase:9} {found}", flush=True)
+        if moment.fired:
+            outcomes[way, found] += 1
+            print(f"{outcomes.total():4} {shape:9} {way:7} in {phase:9} {found}", flush=True)
     print(*(f"{way}: {count} × {found}" for (way, found), count in sorted(outcomes.items())), sep="\n")
     return all(found == "same bits" for _, found in outcomes)
 
