@@ -35,7 +35,7 @@ from pyarrow import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["conform", "is_text", "occurring", "plain", "row_nulls", "widen"]
+__all__ = ["conform", "is_text", "occurring", "plain", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -109,19 +109,6 @@ def occurring(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """
     coded = array.indices.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, array.dictionary.take(coded.dictionary))
-
-
-def row_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls in the rows instead of in a dictionary, which is not decoded: its texts may be long.
-
-    >>> row_nulls(pa.DictionaryArray.from_arrays([1, 0], ["a", None])).indices.to_pylist()
-    [None, 0]
-    """
-    if not types.is_dictionary(array.type) or not array.dictionary.null_count:
-        return array
-    valid = pc.is_valid(array.dictionary)
-    places = pc.if_else(valid, pc.subtract(pc.cumulative_sum(valid.cast(pa.int32())), 1), None)
-    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.drop_null())
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streameval.kernels.attribution import mark_table, marked, positions
-from streameval.scan.parquet.pages import decodable_rows
-from streameval.scan.widen import row_nulls
-from streameval.states.keyed.ids import hash_array, id_words, identify
+from streameval.states.keyed.ids import hash_array, id_words, identify, row_nulls
 from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = ["IdColumn", "Values", "ValuesSpec"]
+
+_DECODED = 1 << 23  # bytes of the texts of a dictionary that are decoded at a time
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _ValuesBuilder:
         inside = group >= 0
         if inside.any():
             rows, group, array = candidates[inside], group[inside], batch.columns[self.spec.column]
-            most = decodable_rows([array])
+            most = _rows_at_a_time(array)
             for part in (slice(start, start + most) for start in range(0, rows.size, most)):
                 self._state = self._state.with_rows(group[part], _bytes(array.take(pa.array(rows[part]))))
 
@@ -139,6 +140,14 @@ class _ValuesBuilder:
 
     def state(self) -> Values:
         return self._state
+
+
+def _rows_at_a_time(array: pa.Array) -> int:
+    """Number of rows of a column that decode to at most `_DECODED` bytes of text; at least 1."""
+    if not pa.types.is_dictionary(array.type):
+        return max(1, len(array))
+    longest = pc.max(pc.binary_length(_bytes(array.dictionary))).as_py() or 0
+    return max(1, _DECODED // max(1, longest))
 
 
 def _bytes(array: pa.Array) -> pa.Array:

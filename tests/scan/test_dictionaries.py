@@ -15,7 +15,7 @@ from streameval import attribute, evaluate
 from streameval.engine.scratch import scratch_bytes
 from streameval.scan import plan, read
 from streameval.scan.parquet.pages import TEXT_BYTES
-from streameval.scan.widen import row_nulls
+from streameval.states.keyed.ids import row_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

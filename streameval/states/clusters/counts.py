@@ -26,7 +26,6 @@ from streameval.kernels.keyed.hot import absorb_id
 from streameval.kernels.keys import ID_BUCKETS, encode_counts, encode_id, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
-from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
@@ -36,7 +35,7 @@ from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts, 
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled
-from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
+from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals

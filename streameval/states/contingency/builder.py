@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
-from streameval.scan.widen import row_nulls
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pair_table import PairTable
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.keyed.adjacent import by_run, labelled_runs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.ids import row_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,7 +33,6 @@ from streameval.kernels.blocks.clusters import (
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import keep_shared
-from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS
 from streameval.states.clusters.cell_words import NARROW
 from streameval.states.clusters.counts import null_rows_by_block
@@ -43,7 +42,7 @@ from streameval.states.grouped.derived_clusters import DerivedClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
-from streameval.states.keyed.ids import identify
+from streameval.states.keyed.ids import identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval
 from streameval.states.keyed.tags import fixed_bits
 from streameval.states.protocol import PlainState, Totals

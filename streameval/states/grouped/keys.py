@@ -25,10 +25,9 @@ from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.interleave import mark_codes, recoded_rows
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
-from streameval.scan.widen import row_nulls
 from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.grouped.names import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
-from streameval.states.keyed.ids import id_type, identify
+from streameval.states.keyed.ids import id_type, identify, row_nulls
 from streameval.wording import plural
 
 if TYPE_CHECKING:

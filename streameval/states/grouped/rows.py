@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.budget import Budget
-from streameval.scan.widen import row_nulls
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.composite import inner_facts
-from streameval.states.keyed.ids import identify, mixed
+from streameval.states.keyed.ids import identify, mixed, row_nulls
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.two_floats import sums_at
 from streameval.states.scores.types import numbers, rank_keys

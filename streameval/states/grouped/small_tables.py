@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.cells import Keys
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
-    from streameval.states.grouped.state import Grouped
     from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
@@ -60,11 +59,11 @@ class SmallTables:
 
     Attributes
     ----------
-    grouped : Grouped, of a `ContingencySpec`
+    grouped : Grouped, of a `ContingencySpec`; its file imports this one
     budget : decides how many rows are read together
     """
 
-    grouped: Grouped
+    grouped: Any
     budget: Budget
 
     def tables(self, each: Mapper) -> dict[bytes, SummarisedCounts]:

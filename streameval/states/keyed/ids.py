@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streameval.errors import SchemaError
 from streameval.kernels.hashing import hash_bytes, hash_strings
@@ -20,7 +21,7 @@ from streameval.kernels.keys import ID_BUCKETS, MIX
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SHIFT", "hash_array", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed"]
+__all__ = ["SHIFT", "hash_array", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed", "row_nulls"]
 
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 
@@ -128,6 +129,19 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
     wide = np.uint64 if kind == "unsigned" else np.int64
     first = array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64)
     return first, np.empty((first.size, 0), np.uint64)
+
+
+def row_nulls(array: pa.Array) -> pa.Array:
+    """The array with its nulls in the rows instead of in a dictionary, which is not decoded: its texts may be long.
+
+    >>> row_nulls(pa.DictionaryArray.from_arrays([1, 0], ["a", None])).indices.to_pylist()
+    [None, 0]
+    """
+    if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
+        return array
+    valid = pc.is_valid(array.dictionary)
+    places = pc.if_else(valid, pc.subtract(pc.cumulative_sum(valid.cast(pa.int32())), 1), None)
+    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.drop_null())
 
 
 def id_codes(words: Array, label: int = 0) -> Array:

@@ -28,11 +28,10 @@ from streameval.kernels.grouped.numbering import number_ids, renumber
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
-from streameval.scan.widen import row_nulls
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled, Unsorted
-from streameval.states.keyed.ids import SHIFT, id_words, identify
+from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, PlainState, Totals

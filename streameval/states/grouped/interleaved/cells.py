@@ -20,7 +20,6 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels.grouped.cells import count_places, separate
-from streameval.scan.widen import row_nulls
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
@@ -31,6 +30,7 @@ from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import Segment, SegmentAddresses
 from streameval.states.keyed.tags import TAG, fixed_bits, plain, tagged, tags_of
 

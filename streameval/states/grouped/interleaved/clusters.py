@@ -20,7 +20,6 @@ from streameval.kernels.blocks.clusters import count_rows
 from streameval.kernels.grouped.interleave import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
-from streameval.scan.widen import row_nulls
 from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, encode_rows
@@ -31,7 +30,7 @@ from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.ids import SHIFT, id_codes, identify
+from streameval.states.keyed.ids import SHIFT, id_codes, identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
