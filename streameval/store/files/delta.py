@@ -73,6 +73,7 @@ FORGET = {  # short logs are fast: opening or writing a table lists all kept com
     "delta.enableExpiredLogCleanup": "true",
     "delta.deletedFileRetentionDuration": "interval 0 days",
 }
+MOMENT = 0.5  # seconds after which a commit that is cut is taken for one that will not be completed
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _LOGGER = logging.getLogger(__name__)
@@ -397,12 +398,14 @@ def _delete_cut(location: Location, number: int) -> None:
     """Delete the commits from a number on that are cut off, so that the next can have their number.
 
     Two processes must not both do so, as the second would delete what the first has committed: under a lock, each looks
-    again. Local commits get their name once they are complete, so one that is cut is never still being written.
+    again. Local commits get their name once they are written, and a moment later other hosts see them whole, too.
     """
     cut = [later for later in commit_numbers(location) if later >= number and read_commit(location, later) is None]
     if cut and not location.local:
         msg = f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again"
         raise OSError(msg)
+    if cut:
+        time.sleep(MOMENT)
     for later in cut:
         with _locked(location.child(LOG).path), suppress(FileNotFoundError):
             if read_commit(location, later) is None:
