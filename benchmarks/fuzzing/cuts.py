@@ -30,7 +30,7 @@ from streameval import Accumulator, Store
 from streameval.errors import StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 NIGHTS = [f"night=2026-01-{day:02d}" for day in range(1, 13)]
 MIB = 64  # size of the disk
@@ -196,9 +196,9 @@ def cut_once(verb: str, states: list[dict[str, Any]], during: float | None, scra
             tally["not run again"] += again not in (0, status)
 
 
-def cut_all(count: int, seed: int = 0) -> dict[str, Counter[str]]:
-    """Cut each verb so many times, half of them after it has ended and half during it; the counts by verb."""
-    rng, counts = np.random.default_rng(seed), dict[str, Counter[str]]()
+def cut_all(count: int, seed: int = 0, verbs: Iterable[str] = VERBS) -> bool:
+    """Cut each verb so many times, half of them after it has ended and half during it; whether there is no fault."""
+    rng, faults = np.random.default_rng(seed), 0
     with tempfile.TemporaryDirectory(prefix="streameval-cuts-") as folder:
         scratch = Path(folder)
         begin(scratch / "data", scratch / "template")
@@ -206,8 +206,8 @@ def cut_all(count: int, seed: int = 0) -> dict[str, Counter[str]]:
         subprocess.run(["truncate", "-s", f"{MIB}M", scratch / "image"], check=True)
         subprocess.run(["mkfs.ext4", "-q", "-F", scratch / "image"], check=True)
         with mounted(scratch / "image", scratch / "disk"):
-            for verb, write in VERBS.items():
-                whole, tally = scratch / "whole", counts.setdefault(verb, Counter())
+            for verb in verbs:
+                whole, tally, write = scratch / "whole", Counter[str](), VERBS[verb]
                 shutil.copytree(scratch / "template", whole)
                 began = time.perf_counter()
                 assert ended(forked(lambda write=write, whole=whole: write(whole, scratch / "data"))) == 0
@@ -219,4 +219,5 @@ def cut_all(count: int, seed: int = 0) -> dict[str, Counter[str]]:
                     during = rng.uniform(0, 1.5 * took) if i % 2 else None
                     cut_once(verb, [before, after], during, scratch, tally)
                 print(f"{verb:15}", ", ".join(f"{what} {n}" for what, n in tally.items()), flush=True)
-    return counts
+                faults += sum(tally[what] for what in FAULTS)
+    return not faults
