@@ -68,13 +68,14 @@ def learning_early() -> distributed.WorkerPlugin:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ids of which those of the first tasks are hot, as those of a burst are."""
-    rng, path = np.random.default_rng(3), tmp_path_factory.mktemp("deaths") / "hot.parquet"
+    rng, folder = np.random.default_rng(3), tmp_path_factory.mktemp("deaths")
     hot = rng.random(ROWS) < np.linspace(0.8, 0.1, ROWS)
     ids = np.where(hot, rng.zipf(1.5, ROWS) % 1000, rng.integers(1 << 40, 1 << 62, ROWS))
     columns = {"label": rng.random(ROWS) < 0.3, "cluster": ids, "campaign": np.where(rng.random(ROWS) < 0.9, ids, 0)}
     columns["score"] = np.round(rng.random(ROWS), 3)
-    pq.write_table(pa.table(columns), path, row_group_size=ROWS // 4)
-    return path
+    for number, first in enumerate(range(0, ROWS, ROWS // 10)):  # small files are tasks, small row groups are not
+        pq.write_table(pa.table(columns).slice(first, ROWS // 10), folder / f"part-{number}.parquet")
+    return folder
 
 
 @pytest.fixture(scope="module")
