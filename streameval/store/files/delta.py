@@ -400,7 +400,10 @@ def _delete_cut(location: Location, number: int) -> None:
     Two processes must not both do so, as the second would delete what the first has committed: under a lock, each looks
     again. Local commits get their name once they are written, and a moment later other hosts see them whole, too.
     """
-    cut = [later for later in commit_numbers(location) if later >= number and read_commit(location, later) is None]
+    cut = list[int]()
+    with suppress(FileNotFoundError):
+        while read_commit(location, number + len(cut)) is None:
+            cut.append(number + len(cut))
     if cut and not location.local:
         msg = f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again"
         raise OSError(msg)
