@@ -37,6 +37,7 @@ def publish(part: Path, path: Path, *, sought: bool = True) -> None:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with unfinished(Path(folder, "part")) as part:
     ...         size = part.write_bytes(b"whole")

@@ -110,7 +110,7 @@ def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
             raise
         msg = (
             f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
-            f"({reason(error)}); evaluate the file without the others, or write the column in the same unit everywhere"
+            f"({reason(error)}); evaluate the file without the others, or write the column in one type in all files"
         )
         raise SchemaError(msg) from error
 

@@ -434,7 +434,7 @@ def test_what_is_no_number_is_refused_by_name(name: str) -> None:
         ("--memory lots", "--memory 'lots' is not a positive size; write for instance 2GiB or 500MB"),
         ("--threads 0", "--threads 0 is not a whole number of at least 1"),
         ("--truncate 1.5", "--truncate 1.5 is neither a share in (0, 1] nor a whole number of points above 1"),
-        ("--approx-agc --quantiles 0", "--quantiles 0 is not a number of bins of at least 1"),
+        ("--approx-agc --quantiles 0", "--quantiles 0 is not a number of bins from 1 to 1,000,000"),
     ],
 )
 def test_the_command_line_speaks_of_its_options(arguments: str, message: str, tmp_path: Path) -> None:

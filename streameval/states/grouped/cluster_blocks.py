@@ -141,6 +141,7 @@ class BlockedClusters(PlainState):
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> from streameval.budget import Budget
     >>> from streameval.states.clusters.counts import ClusterSpec
     >>> from streameval.states.grouped import Blocks, GroupedSpec
