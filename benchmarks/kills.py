@@ -139,7 +139,10 @@ def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str
             ) as made,
             Client(made) as client,
         ):
-            client.wait_for_workers(count)
+            try:
+                client.wait_for_workers(count, timeout=30)
+            except TimeoutError:  # Dask has failed to start a worker, before anything is evaluated
+                continue
             workers = sorted(client.run(os.getpid).items())
             victims = [workers[i] for i in rng.permutation(count)[:2]]
             moment = Moment(phase, rng, partial(disturb, way, made, client, victims, pause, rng.uniform(0, 1)))
