@@ -2,8 +2,10 @@
 
 A child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked for
 ever, and a pool waits for threads that no longer exist. So pools live no longer than a call (`compute`), and locks that
-outlive a call are made by `new_lock`, which the child releases. A fork waits for modules and loops that other threads
-are importing or compiling, since importing and compiling have locks of their own.
+outlive a call are made by `new_lock`, which the child releases. Importing and compiling have locks of their own, so a
+fork waits up to 3 s in total for modules that streameval uses (`_LAZY`) and for loops while other threads import or
+compile them. It does not wait for other modules: what they import may wait for the fork. What
+has not ended by then is refused in the child.
 
 Spill files are shared with the parent, so a child that spills begins a file of its own (`streameval.budget`).
 """
@@ -16,10 +18,11 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakMethod
 
@@ -30,10 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["compute", "import_deltalake", "is_forked", "new_lock", "on_fork"]
 
-_PATIENCE = 3.0  # seconds that a fork waits for a lock
+_PATIENCE = 3.0  # seconds that a fork waits in total for modules and locks
+_LAZY = {  # packages that are imported when they are first used, so perhaps while another thread forks
+    *("cloudpickle", "dask", "deltalake", "distributed", "llvmlite", "matplotlib", "numba", "numpy", "pandas"),
+    *("pyarrow", "scipy", "streameval"),
+}
 _LOCKS: WeakKeyDictionary[Any, tuple[Callable[[], Any], bool]] = WeakKeyDictionary()
 _RESETS: list[Callable[[], object]] = []
 _TAKEN: list[Any] = []  # locks that the forking thread holds during the fork
+_CUT_OFF: list[str] = []  # modules that other threads were importing at the last fork
 _STALE = {"process": False, "deltalake": False}  # whether this process is a child, and has its parent's deltalake
 
 
@@ -46,7 +54,7 @@ def new_lock(
     ----------
     kind : `threading.Lock` or `threading.RLock`
     lost : called in a child if another thread held the lock, so that what it guards may be half-changed
-    wait : whether a fork waits up to 3 s until no other thread holds the lock
+    wait : whether a fork waits until no other thread holds the lock; 3 s for all such locks, and for modules
 
     Examples
     --------
@@ -101,12 +109,41 @@ def is_forked() -> bool:
     return _STALE["process"]
 
 
+class _Unusable(ModuleType):
+    """Takes the place of a module that another thread was importing, which to import again would wait for ever."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(name)
+        msg = (
+            f"another thread was importing {self.__name__} when this process was forked; "
+            "start processes by spawn or forkserver"
+        )
+        raise StreamevalError(msg)
+
+
 def _before() -> None:
-    for name, module in list(sys.modules.items()):
-        if getattr(getattr(module, "__spec__", None), "_initializing", False):
-            with suppress(Exception):  # the other thread reports it
-                importlib.import_module(name)  # waits for the thread that imports it
-    _TAKEN[:] = [lock for lock, (_, wait) in list(_LOCKS.items()) if wait and lock.acquire(timeout=_PATIENCE)]
+    end = time.monotonic() + _PATIENCE
+    while (names := _find_imports()) and time.monotonic() < end:
+        time.sleep(0.005)
+    _CUT_OFF[:] = names
+    waiting = [lock for lock, (_, wait) in list(_LOCKS.items()) if wait]
+    _TAKEN[:] = [lock for lock in waiting if lock.acquire(timeout=max(0.0, end - time.monotonic()))]
+
+
+def _find_imports() -> list[str]:
+    """The modules of `_LAZY` that threads other than this one are importing."""
+    names = [
+        name
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] in _LAZY and getattr(getattr(module, "__spec__", None), "_initializing", False)
+    ]
+    frame = sys._getframe() if names else None  # noqa: SLF001 - the stack tells what this thread is importing
+    while frame:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in names:
+            names.remove(frame.f_globals["__name__"])
+        frame = frame.f_back
+    return names
 
 
 def _after() -> None:
@@ -117,6 +154,7 @@ def _after() -> None:
 def _in_child() -> None:
     _after()
     _STALE.update(process=True, deltalake="deltalake" in sys.modules)
+    sys.modules.update({name: _Unusable(name) for name in _CUT_OFF})
     for lock, (lost, _) in list(_LOCKS.items()):
         if lock.acquire(blocking=False):
             lock.release()

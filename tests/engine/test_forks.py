@@ -26,6 +26,72 @@ def test_forked_children(tmp_path: Path, scenario: str, children: int) -> None:
     assert all("make another here" in line for line in refusals)
 
 
+def run(code: str, folder: Path | None = None) -> list[str]:
+    """The lines that a Python process prints, with modules of a folder."""
+    words = [sys.executable, "-W", "ignore", "-c", code]
+    path = os.pathsep.join(map(str, filter(None, [folder, os.environ.get("PYTHONPATH")])))
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=60, check=True, env=dict(os.environ, PYTHONPATH=path)
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_does_not_wait_for_the_module_that_waits_for_it(tmp_path: Path) -> None:
+    """A script whose threads fork while it is being imported; it may itself use what is being imported."""
+    for name, header in (("script", "import streameval.forks"), ("dask", "")):
+        (tmp_path / f"{name}.py").write_text(f"""
+import os, threading
+{header}
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+thread = threading.Thread(target=fork, daemon=True)
+thread.start()
+thread.join(10)
+fork()
+""")
+    assert run("import script", tmp_path) == ["0", "0"]
+    assert run("from streameval import forks; forks._PATIENCE = 0.1; import dask", tmp_path) == ["0", "0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_waits_once_for_all_that_is_in_progress(tmp_path: Path) -> None:
+    """Modules and locks share one deadline; the child refuses a module that was not complete by then."""
+    (tmp_path / "dask.py").write_text("import time; time.sleep(1.5)")
+    (tmp_path / "scipy.py").write_text("import time; time.sleep(0.3); value = 1")
+    code = """
+import os, sys, threading, time
+from streameval import forks
+forks._PATIENCE = 0.6
+locks = [forks.new_lock(threading.RLock, wait=True) for _ in range(5)]
+def hold():
+    for lock in locks:
+        lock.acquire()
+    import scipy
+    import dask
+threading.Thread(target=hold).start()
+while "scipy" not in sys.modules:
+    time.sleep(0.001)
+began = time.monotonic()
+child = os.fork()
+if child == 0:
+    import scipy
+    try:
+        import dask
+        dask.delayed
+    except Exception as error:
+        print(scipy.value, f"{type(error).__name__}: {error}", flush=True)
+    os._exit(0)
+print(0.3 < time.monotonic() - began < 1.2, os.waitpid(child, 0)[1])
+"""
+    refusal, last = run(code, tmp_path)
+    assert refusal.startswith("1 StreamevalError: another thread was importing dask when this process was forked; star")
+    assert last == "True 0"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_thread_that_is_cut_off_while_it_compiles() -> None:
     """A fork waits for the loop; if that takes too long, the child refuses to compile others."""
