@@ -3,8 +3,8 @@
 A child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked for
 ever, and a pool waits for threads that no longer exist. So pools live no longer than a call (`compute`), and locks that
 outlive a call are made by `new_lock`, which the child releases. Importing and compiling have locks of their own, so a
-fork waits up to 3 s in total for modules that streameval uses (`_LAZY`) and for loops while other threads import or
-compile them. It does not wait for other modules: what they import may wait for the fork. What
+fork waits up to 3 s in total for modules that streameval uses (`_LAZY`), for loops, and for deltalake, while other
+threads import, compile or reload them. It does not wait for other modules: what they import may wait for the fork. What
 has not ended by then is refused in the child.
 
 Spill files are shared with the parent, so a child that spills begins a file of its own (`streameval.budget`).
@@ -21,7 +21,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakMethod
@@ -193,24 +193,33 @@ def import_deltalake() -> Any:
     >>> import_deltalake().DeltaTable.__name__
     'DeltaTable'
     """
-    import deltalake
+    with _LOADING:
+        if _STALE["deltalake"]:
+            _load_deltalake()
+        import deltalake
 
-    if _STALE["deltalake"]:
-        modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "deltalake"}
-        for name in modules:
-            del sys.modules[name]
-        try:
-            _import_copy("deltalake._internal", modules["deltalake._internal"].__file__ or "")
-            import deltalake
-        except (ImportError, OSError) as error:
-            sys.modules.update(modules)
-            msg = (
-                f"deltalake cannot be loaded again after a fork, from a copy in {tempfile.gettempdir()} ({error}); "
-                "name another directory by TMPDIR, or start processes by spawn or forkserver"
-            )
-            raise StreamevalError(msg) from error
-        _STALE["deltalake"] = False
-    return deltalake
+        return deltalake
+
+
+def _load_deltalake() -> None:
+    """Import the modules of deltalake again; those of the parent stay if that fails."""
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "deltalake"}
+    spec = PathFinder.find_spec("deltalake._internal", modules["deltalake"].__path__)
+    for name in modules:
+        del sys.modules[name]
+    try:
+        _import_copy("deltalake._internal", str(spec and spec.origin))
+        importlib.import_module("deltalake")
+    except BaseException as error:
+        sys.modules.update(modules)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        msg = (
+            f"deltalake cannot be loaded again after a fork, from a copy in {tempfile.gettempdir()} ({error}); "
+            "name another directory by TMPDIR, or start processes by spawn or forkserver"
+        )
+        raise StreamevalError(msg) from error
+    _STALE["deltalake"] = False
 
 
 def _import_copy(name: str, library: str) -> None:
@@ -220,3 +229,7 @@ def _import_copy(name: str, library: str) -> None:
         loader = ExtensionFileLoader(name, copy.name)
         sys.modules[name] = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=copy.name))
         loader.exec_module(sys.modules[name])
+
+
+# held while deltalake is imported
+_LOADING = new_lock(threading.RLock, lambda: sys.modules.update(deltalake=_Unusable("deltalake")), wait=True)

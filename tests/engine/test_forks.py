@@ -93,6 +93,34 @@ print(0.3 < time.monotonic() - began < 1.2, os.waitpid(child, 0)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_deltalake_is_loaded_again_in_children_of_children_by_any_thread(tmp_path: Path) -> None:
+    """Each of three generations writes a table on four threads, after its parent has used deltalake."""
+    code = f"""
+import os, sys, threading
+import pyarrow as pa
+from streameval.forks import import_deltalake
+problems = []
+def write(name):
+    try:
+        deltalake = import_deltalake()
+        deltalake.write_deltalake({str(tmp_path)!r} + "/" + name, pa.table({{"x": [1, 2]}}))
+        assert deltalake.DeltaTable({str(tmp_path)!r} + "/" + name).version() == 0
+    except BaseException as error:
+        problems.append(f"{{type(error).__name__}}: {{error}}")
+status = 0
+for generation in range(3):
+    threads = [threading.Thread(target=write, args=(f"{{generation}}-{{n}}",)) for n in range(4 if generation else 1)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(generation, problems, flush=True)
+    if (child := os.fork()):
+        os.waitpid(child, 0)
+        os._exit(0)
+"""
+    assert run(code) == ["0 []", "1 []", "2 []"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_thread_that_is_cut_off_while_it_compiles() -> None:
     """A fork waits for the loop; if that takes too long, the child refuses to compile others."""
     code = """
