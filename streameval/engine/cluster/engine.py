@@ -311,16 +311,37 @@ class ClusterEngine:
 
     def _batches(self, state: Any, ranges: Ranges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The stored batches of a state whose rows are on workers."""
-        parts: list[tuple[str | None, list[Any]]] = [(None, ranges.futures)]
+        every = list(range(len(ranges.futures)))
+        left: list[tuple[str | None, list[int]]] = [(None, every)]
         if state.spec.additive:
-            parts = [(run, [future]) for run in state.runs() for future in ranges.futures]
+            left = [(run, [number]) for run in state.runs() for number in every][::-1]
+        due: list[Any] = []
+
+        def gather() -> list[pa.RecordBatch]:
+            if not due:
+                due.extend(self._submit_dumps(state, ranges, schema, left[::-1])[::-1])
+            try:
+                return list(self.connection.gather([due.pop()])[0])
+            except RowsError:
+                due.clear()  # those of the other parts may be of the same rows
+                raise
+
+        while left:
+            yield from ranges.compute(gather)
+            left.pop()
+
+    def _submit_dumps(
+        self, state: Any, ranges: Ranges, schema: pa.Schema, parts: Sequence[tuple[str | None, list[int]]]
+    ) -> list[Any]:
+        """Futures of the stored batches of some parts: of a run, or of the table as a whole, in some ranges."""
         key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
-        for i, (run, futures) in enumerate(parts):
-            one = dask.delayed(partial(work.dump, wanted=wanted, run=run, resources=self._resources(1)), pure=False)
-            nodes.append(one(futures, ranges.outlines, dask_key_name=key("store", i)))
-        due = self.connection.submit(nodes)[::-1]
-        while due:
-            yield from self.connection.gather([due.pop()])[0]
+        for i, (run, numbers) in enumerate(parts):
+            shards = [shard for number in numbers for shard in ranges.of(state.holder, number)] or [(0, 0)]
+            interval = shards[0][0], shards[-1][1]
+            one = partial(work.dump, wanted=wanted, interval=interval, run=run, resources=self._resources(1))
+            futures = [ranges.futures[number] for number in numbers]
+            nodes.append(dask.delayed(one, pure=False)(futures, ranges.outlines, dask_key_name=key("store", i)))
+        return self.connection.submit(nodes)
 
     def _where(self, state: Any) -> Ranges | None:
         """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""

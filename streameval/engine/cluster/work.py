@@ -201,6 +201,7 @@ def dump(
     ranges: Sequence[Part | Range],
     outlines: Folded,
     wanted: tuple[Any, Any, pa.Schema],
+    interval: Interval,
     run: str | None,
     resources: Resources,
 ) -> list[pa.RecordBatch]:
@@ -211,11 +212,19 @@ def dump(
     ranges : rows of the ranges, by spec
     outlines : outlines of the full states
     wanted : the spec of the state that holds the rows, the state's spec, and the schema of the batches
+    interval : the buckets of the ranges
     run : the name of the run to take; None takes the table as a whole
     resources : memory and spill settings
+
+    Raises
+    ------
+    RowsError
+        If the rows are not those of the outlines.
     """
     holder, spec, schema = wanted
-    rows = joined([found[holder] for found in map(_rows, ranges)])
+    rows = joined([part[holder] for part in map(_rows, ranges)])
+    for name, counts in outlines.states[holder].runs().items():
+        rows[name].check(counts, interval)
     state = _of(spec, outlines.states[holder].with_runs(rows), resources)
     parts = [state] if run is None else codec.divided(state)[run]
     return [batch for part in parts for batch in codec.stored_batches(part, schema, resources.budget)]

@@ -131,6 +131,12 @@ class KeyedCounts(Bucketed):
         check_items(items, other.items[codes])
         return replace(self, full_outline=other.outline)
 
+    def check(self, other: KeyedCounts, interval: Interval) -> None:
+        """Raise `RowsError` unless these are as many items of each code as `other` has in an interval of buckets."""
+        expected = np.zeros(self.layout.codes, np.int64)
+        expected[2 * interval[0] : 2 * interval[1]] = other.items_in(*interval)
+        check_items(self.items, expected)
+
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each, or rows if they have weights; see `cut`."""
         codes, counts = self.occurring("rows" if self.layout.weighted else "items")
