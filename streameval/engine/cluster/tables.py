@@ -111,11 +111,17 @@ def match_classes(
 
 
 def match_clusters(
-    ranges: Mapping[str, Rows], table: Mapping[Any, Rows], spec: Any, resources: Resources
+    ranges: Mapping[str, Rows],
+    table: Mapping[Any, Rows],
+    outlines: Folded,
+    spec: Any,
+    interval: Interval,
+    resources: Resources,
 ) -> list[Core]:
     """On a worker: the part of the matching core in a range of clusters."""
-    left = CellsLeft(**ranges[_CELLS], settled=[])
-    return core_of_clusters(left, table[spec]["cells"], spec.keys, resources.budget, one_by_one)
+    left, cells = CellsLeft(**ranges[_CELLS], settled=[]), table[spec]["cells"]
+    cells.check(outlines.states[spec].runs()["cells"], interval)
+    return core_of_clusters(left, cells, spec.keys, resources.budget, one_by_one)
 
 
 def match(
@@ -212,10 +218,10 @@ class Table:
         ]
         ranges = [{_CELLS: (part[0][0], part[-1][1])} for part in self.shards]
         back = exchange(left, ranges, key, tasks=SPLITS)
-        two = self._task(match_clusters, spec=spec, resources=self.resources)
+        two = partial(self._task, match_clusters, spec=spec, resources=self.resources)
         core = [
-            two(node, future, dask_key_name=key("matching-clusters", r))
-            for r, (node, future) in enumerate(zip(back, self.futures, strict=False))
+            two(interval=each[_CELLS])(node, future, self.outlines, dask_key_name=key("matching-clusters", r))
+            for r, (node, future, each) in enumerate(zip(back, self.futures, ranges, strict=False))
         ]
         settled = [self._outline(node, key) for node in left]
         solve = self._task(match, spec=spec, cells=most)
