@@ -331,6 +331,16 @@ def test_a_delta_table_with_metadata_of_other_formats(tmp_path: Path, marker: st
     assert remote.marks == remote.formats([tmp_path.name, f"{tmp_path.name}/t"]) == {f"{tmp_path.name}/t": DELTA}
 
 
+def test_a_file_named_metadata_hides_no_delta_log(tmp_path: Path) -> None:
+    """In the table or above it; its partition is named, as in object storage."""
+    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
+    for place in (table, tmp_path):
+        (place / "metadata").write_text("notes")
+    assert plan(table / "night=x", ["score"]).rows == 3
+    remote = Tree(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    assert remote.formats(["", "t", "t/night=x"]) == {"t": DELTA}
+
+
 LOOKALIKES = ["metadata/scores.metadata.json", "metadata/2026.metadata.json", ".hoodie/notes", "metadata/v1.json"]
 
 

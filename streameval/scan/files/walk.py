@@ -20,6 +20,7 @@ import os
 import posixpath
 import re
 import stat
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,13 +103,16 @@ class Tree:
         markers = [(d, mark) for d in directories for mark in (_DELTA_LOG, _HUDI, "metadata")]
         try:
             infos = self.filesystem.get_file_info([posixpath.join(*marker) for marker in markers])
-            there = {marker for marker, info in zip(markers, infos, strict=True) if info.type != fs.FileType.NotFound}
-            inside = {
-                d: self._listed(posixpath.join(d, mark), recursive=False) for d, mark in there if mark == "metadata"
-            }
         except OSError:  # directories above the named one may be forbidden, so each is tried alone
             alone = ({} if len(directories) == 1 else self.formats([directory]) for directory in directories)
             return {d: kind for formats in alone for d, kind in formats.items()}
+        types = dict(zip(markers, (info.type for info in infos), strict=True))
+        there = {marker for marker, kind in types.items() if kind != fs.FileType.NotFound}
+        inside: dict[str, list[Entry]] = {}
+        for d in directories:
+            if types[d, "metadata"] == _DIRECTORY:
+                with suppress(OSError):  # it may be forbidden; the other marks count nevertheless
+                    inside[d] = self._listed(posixpath.join(d, "metadata"), recursive=False)
         iceberg = (d for d, files in inside.items() if any(_is_iceberg(posixpath.basename(f.path)) for f in files))
         return _formats(directories, iceberg, there)
 
