@@ -12,7 +12,7 @@ from streameval.errors import MissingInputError
 from streameval.scan.files.paths import locate_all
 from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.parquet.ranges import footer_at
-from streameval.scan.parquet.statistics import has_bounds
+from streameval.scan.parquet.statistics import StoredColumns
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
 
 def _columns(footer: Any) -> Iterator[tuple[str, tuple[str, int, int | None, Any, Any]]]:
     """Name, type, rows, nulls and range of each flat column of a file."""
-    place = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    for field in footer.schema.to_arrow_schema():
-        if field.name in place:
-            said = [footer.row_group(g).column(place[field.name]).statistics for g in range(footer.num_row_groups)]
-            ends = _range(said) if has_bounds(footer, field.with_type(plain(field.type))) else (None, None)
+    columns, groups = StoredColumns(footer), [footer.row_group(i) for i in range(footer.num_row_groups)]
+    for field in columns.schema:
+        if field.name in columns.leaves:
+            said = [group.column(columns.leaves[field.name][-1]).statistics for group in groups]
+            bounded = columns.has_bounds(columns.find(field.with_type(plain(field.type))))
+            ends = _range(said) if bounded else (None, None)
             yield field.name, (_kind(field.type), footer.num_rows, _nulls(said), *ends)
 
 

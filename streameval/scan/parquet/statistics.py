@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
-    "Bounds",
+    "ColumnBounds",
+    "StoredColumns",
     "as_array",
     "comparable",
     "exact_bounds",
-    "has_bounds",
     "orders_columns",
     "statistics_bounds",
     "unknown_bounds",
@@ -45,7 +46,7 @@ _SCALE = 76  # the most digits behind the point of a decimal
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ColumnBounds:
     """The range of a column in each of n units, such as row groups.
 
     Attributes
@@ -66,51 +67,68 @@ class Bounds:
     nan: bool
 
 
-def unknown_bounds(kind: pa.DataType, size: int) -> Bounds:
+def unknown_bounds(kind: pa.DataType, size: int) -> ColumnBounds:
     """The bounds of a column without statistics, for `size` units."""
     return _bounds(kind, [None] * size, np.ones(size, np.bool_), np.ones(size, np.bool_))
 
 
-def exact_bounds(array: pa.Array) -> Bounds:
+def exact_bounds(array: pa.Array) -> ColumnBounds:
     """The bounds of a column with one value in each unit."""
     ends = [None if (value := comparable(scalar)) is None else (value, value) for scalar in array]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     return _bounds(array.type, ends, ~valid, valid)
 
 
-def statistics_bounds(places: Sequence[tuple[Any, Sequence[int]]], field: pa.Field) -> Bounds:
-    """The bounds of a top-level column in row groups of some files.
+@dataclass(frozen=True)
+class StoredColumns:
+    """How a file stores its columns; what its footer says of all of them is worked out once.
 
-    They are known where the file has the column with the same type, and statistics that bound its values.
-
-    Parameters
+    Attributes
     ----------
-    places : sequence of (pyarrow.parquet.FileMetaData, sequence of int)
-        Footer of each file, and numbers of row groups.
-    field : pyarrow.Field
-        The column, with its type without dictionary encoding.
+    footer : pyarrow.parquet.FileMetaData
     """
-    size = sum(len(groups) for _, groups in places)
-    ends: list[Any] = []
-    nulls, values = np.ones(size, np.bool_), np.ones(size, np.bool_)
-    stored = writer = None
-    for footer, groups in places:
-        written = footer.schema, (footer.metadata or {}).get(b"ARROW:schema")
-        if writer is None or writer[1] != written[1] or not writer[0].equals(written[0]):
-            stored, writer = _Stored.of(footer, field), written
-        if stored is None:
-            ends += [None] * len(groups)
-            continue
-        ordered = stored.bounds_values(footer)
-        for group in groups:
-            chunk = footer.row_group(group).column(stored.leaf)
-            statistics = chunk.statistics
-            if statistics is not None and statistics.has_null_count:
-                nulls[len(ends)] = statistics.null_count > 0
-                values[len(ends)] = statistics.null_count < chunk.num_values
-            known = ordered and statistics is not None and statistics.has_min_max
-            ends.append((stored.read(statistics.min_raw), stored.read(statistics.max_raw)) if known else None)
-    return _bounds(field.type, ends, nulls, values)
+
+    footer: Any
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Its Arrow schema."""
+        return self.footer.schema.to_arrow_schema()
+
+    @cached_property
+    def leaves(self) -> dict[str, list[int]]:
+        """Positions of the leaf columns by path; a field of a struct may have the path of a column with a dot."""
+        schema, leaves = self.footer.schema, dict[str, list[int]]()
+        for i in range(self.footer.num_columns):
+            leaves.setdefault(schema.column(i).path, []).append(i)
+        return leaves
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the footer gives the order of its columns; see `orders_columns`."""
+        return orders_columns(self.footer)
+
+    @cached_property
+    def writer(self) -> tuple[Any, bytes | None]:
+        """The schemas, which are equal in files of one writer."""
+        return self.footer.schema, (self.footer.metadata or {}).get(b"ARROW:schema")
+
+    def is_like(self, other: StoredColumns) -> bool:
+        """Whether another file stores its columns in the same way."""
+        return self.writer[1] == other.writer[1] and bool(self.writer[0].equals(other.writer[0]))
+
+    def find(self, field: pa.Field) -> _Stored | None:
+        """A top-level column; None if the file does not have it with this type."""
+        leaves, place = self.leaves.get(field.name, []), self.schema.get_field_index(field.name)
+        if len(leaves) != 1 or place < 0 or plain(self.schema.field(place).type) != field.type:
+            return None
+        stored = self.footer.schema.column(leaves[0])
+        needs_order = stored.physical_type not in _SIGNED or types.is_unsigned_integer(field.type)
+        return _Stored(leaves[0], _reader(stored, field.type), needs_order)
+
+    def has_bounds(self, column: _Stored | None) -> bool:
+        """Whether the ends of the statistics bound the values of a column."""
+        return column is not None and column.read is not None and (not column.needs_order or self.ordered)
 
 
 @dataclass(frozen=True)
@@ -124,27 +142,39 @@ class _Stored:
     read: Any
     needs_order: bool
 
-    @classmethod
-    def of(cls, footer: Any, field: pa.Field) -> _Stored | None:
-        """Of a top-level column; None if the file does not have it with this type."""
-        schema = footer.schema.to_arrow_schema()
-        # a field of a struct may have the path of a column with a dot in its name
-        leaves = [i for i in range(footer.num_columns) if footer.schema.column(i).path == field.name]
-        if len(leaves) != 1 or field.name not in schema.names or plain(schema.field(field.name).type) != field.type:
-            return None
-        stored = footer.schema.column(leaves[0])
-        needs_order = stored.physical_type not in _SIGNED or types.is_unsigned_integer(field.type)
-        return cls(leaves[0], _reader(stored, field.type), needs_order)
 
-    def bounds_values(self, footer: Any) -> bool:
-        """Whether the ends of the statistics bound the values of the column in a file."""
-        return self.read is not None and (not self.needs_order or orders_columns(footer))
+def statistics_bounds(places: Sequence[tuple[StoredColumns, Sequence[int]]], field: pa.Field) -> ColumnBounds:
+    """The bounds of a top-level column in row groups of some files.
 
+    They are known where the file has the column with the same type, and statistics that bound its values.
 
-def has_bounds(footer: Any, field: pa.Field) -> bool:
-    """Whether the statistics of a file bound the values of a top-level column; see `statistics_bounds`."""
-    stored = _Stored.of(footer, field)
-    return stored is not None and stored.bounds_values(footer)
+    Parameters
+    ----------
+    places : sequence of (StoredColumns, sequence of int)
+        The columns of each file, and numbers of row groups.
+    field : pyarrow.Field
+        The column, with its type without dictionary encoding.
+    """
+    size = sum(len(groups) for _, groups in places)
+    ends: list[Any] = []
+    nulls, values = np.ones(size, np.bool_), np.ones(size, np.bool_)
+    stored = last = None
+    for columns, groups in places:
+        if last is None or not columns.is_like(last):
+            stored, last = columns.find(field), columns
+        if stored is None:
+            ends += [None] * len(groups)
+            continue
+        ordered = columns.has_bounds(stored)
+        for group in groups:
+            chunk = columns.footer.row_group(group).column(stored.leaf)
+            statistics = chunk.statistics
+            if statistics is not None and statistics.has_null_count:
+                nulls[len(ends)] = statistics.null_count > 0
+                values[len(ends)] = statistics.null_count < chunk.num_values
+            known = ordered and statistics is not None and statistics.has_min_max
+            ends.append((stored.read(statistics.min_raw), stored.read(statistics.max_raw)) if known else None)
+    return _bounds(field.type, ends, nulls, values)
 
 
 def orders_columns(footer: Any) -> bool:
@@ -175,7 +205,7 @@ def comparable(scalar: pa.Scalar) -> Any:
     return scalar.as_buffer().to_pybytes() if _family(kind) in ("text", "binary") else scalar.as_py()
 
 
-def _bounds(kind: pa.DataType, ends: Sequence[Any], nulls: Array, values: Array) -> Bounds:
+def _bounds(kind: pa.DataType, ends: Sequence[Any], nulls: Array, values: Array) -> ColumnBounds:
     family = _family(kind)
     known = [end is not None and end[0] == end[0] and end[1] == end[1] for end in ends]  # not NaN
     neutral = {"text": b"", "binary": b"", "float": 0.0, "boolean": False}.get(str(family), 0)
@@ -183,7 +213,7 @@ def _bounds(kind: pa.DataType, ends: Sequence[Any], nulls: Array, values: Array)
         as_array((end[i] if sure else neutral for end, sure in zip(ends, known, strict=True)), len(ends))
         for i in (0, 1)
     )
-    return Bounds(family, low, high, np.array(known, np.bool_), nulls, values, types.is_floating(kind))
+    return ColumnBounds(family, low, high, np.array(known, np.bool_), nulls, values, types.is_floating(kind))
 
 
 def as_array(values: Iterable[Any], size: int) -> Array:

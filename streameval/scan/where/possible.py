@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.scan.parquet.statistics import Bounds, as_array, comparable, exact_bounds, unknown_bounds
+from streameval.scan.parquet.statistics import ColumnBounds, as_array, comparable, exact_bounds, unknown_bounds
 from streameval.scan.where.expressions import Node, evaluated
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Units:
     size: int
     schema: pa.Schema
     keys: pa.Table
-    bounds: Mapping[str, Bounds]
+    bounds: Mapping[str, ColumnBounds]
 
     @classmethod
-    def of(cls, schema: pa.Schema, size: int, keys: pa.Table, bounds: Mapping[str, Bounds]) -> Units:
+    def of(cls, schema: pa.Schema, size: int, keys: pa.Table, bounds: Mapping[str, ColumnBounds]) -> Units:
         """Units with these keys, and bounds of other columns."""
         unknown = {field.name: unknown_bounds(field.type, size) for field in schema if field.name not in bounds}
         exact = {name: exact_bounds(keys.column(name).combine_chunks()) for name in keys.column_names}
@@ -104,7 +104,7 @@ class Units:
                 found = Possible.exactly(evaluated(node.expression(), self.keys))
         return Possible.anything(self.size) if found is None else found
 
-    def _operand(self, node: Node) -> Bounds | None:
+    def _operand(self, node: Node) -> ColumnBounds | None:
         """The bounds of a column or of a literal; None for anything else."""
         if node.call == "field":
             return self.bounds[node.value]
@@ -112,7 +112,7 @@ class Units:
             return None
         one = unknown_bounds(node.value.type, 1)
         ends, yes = as_array([value], 1), np.ones(1, np.bool_)
-        return Bounds(one.family, ends, ends, yes, ~yes, yes, nan=False)
+        return ColumnBounds(one.family, ends, ends, yes, ~yes, yes, nan=False)
 
     def null(self, node: Node) -> Possible | None:
         """Of IS NULL."""
@@ -176,13 +176,13 @@ _LOGIC: dict[str, Callable[[Possible, Possible], Possible]] = {
 }
 
 
-def _equal(one: Bounds, other: Bounds) -> tuple[Array, Array]:
+def _equal(one: ColumnBounds, other: ColumnBounds) -> tuple[Array, Array]:
     same = (one.low == one.high) & (other.low == other.high) & (one.low == other.low)
     return (one.low <= other.high) & (other.low <= one.high), ~np.asarray(same, np.bool_)
 
 
 # whether a comparison may be true, and whether it may be false, of values within bounds
-_COMPARISONS: dict[str, Callable[[Bounds, Bounds], tuple[Array, Array]]] = {
+_COMPARISONS: dict[str, Callable[[ColumnBounds, ColumnBounds], tuple[Array, Array]]] = {
     "equal": _equal,
     "not_equal": lambda one, other: _equal(one, other)[::-1],
     "less": lambda one, other: (one.low < other.high, one.high >= other.low),

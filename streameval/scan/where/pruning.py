@@ -17,7 +17,7 @@ import pyarrow as pa
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
-from streameval.scan.parquet.statistics import statistics_bounds
+from streameval.scan.parquet.statistics import StoredColumns, statistics_bounds
 from streameval.scan.where.expressions import expression_tree
 from streameval.scan.where.possible import Units
 from streameval.wording import plural
@@ -110,8 +110,9 @@ def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: 
     """For each of some pieces whose keys meet the filter, the row groups that may contain rows of it."""
     read = [field for field in test.schema if field.name not in keys.column_names]
     footers = [_footer(piece) if read else None for piece in pieces]
+    stored = {id(footer): StoredColumns(footer) for footer in footers if footer is not None}  # one for a file
     places = [
-        (footer, piece.source.groups)  # type: ignore[attr-defined]
+        (stored[id(footer)], piece.source.groups)  # type: ignore[attr-defined]
         for footer, piece in zip(footers, pieces, strict=True)
         if footer is not None
     ]
@@ -143,7 +144,7 @@ def _kept_groups(piece: Piece, kept: Array) -> tuple[Piece, ...]:
 
 
 def _rows(keys: pa.Table, rows: Array) -> pa.Table:
-    """Some rows of a table; a table without columns is returned as it is."""
+    """Some rows of a table; a table without columns is returned unchanged."""
     return keys.take(pa.array(rows)) if keys.column_names else keys
 
 

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.scan import Where, prune
+from streameval.scan.parquet import statistics
 from streameval.scan.parquet.statistics import orders_columns
+from streameval.scan.survey import survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,6 +177,19 @@ def test_column_orders_are_told(tmp_path: Path, columns: int) -> None:
 
         edit_footer(path, change)
         assert not orders_columns(pq.read_metadata(path))
+
+
+def test_the_order_of_the_columns_of_a_file_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all columns that need it, since it takes time in proportion to the footer: in a survey, and for a filter."""
+    asked: list[Any] = []
+    monkeypatch.setattr(statistics, "orders_columns", lambda footer: asked.append(footer) or orders_columns(footer))
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table({f"x{i}": ["a", "b"] for i in range(50)}), path, row_group_size=1)
+    assert {(one.low, one.high) for one in survey([str(path)])} == {("a", "b")}
+    assert len(asked) == 1
+    found = scan.plan(str(path), ["x0", "x1"])
+    assert prune(found, Where.of("x0 = 'b' AND x1 = 'b'").bound(found.schema))[1].groups == 1
+    assert len(asked) == 2
 
 
 def test_a_decimal_ordered_by_signed_bytes_is_not_pruned(tmp_path: Path) -> None:
