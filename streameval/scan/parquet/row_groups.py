@@ -144,6 +144,7 @@ def row_group_batches(
 
     file = opened_in("us")
     coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
+    coded &= set(columns)
     rows = fitting_rows(handle, file.metadata, groups, set(columns) - coded, batch_rows)
     longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
     rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, groups, coded))))

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
 from streameval.scan import footers, plan, read
+from streameval.scan.parquet import row_groups
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text
@@ -69,6 +71,16 @@ def test_a_page_that_cannot_be_read_counts_as_one_text(tmp_path: Path) -> None:
     raw[found.start : found.start + found.stored] = b"?" * found.stored
     (tmp_path / "a.parquet").write_bytes(raw)
     assert chunk_of(tmp_path / "a.parquet")[1] == found.nbytes == 109
+
+
+def test_texts_that_are_not_read_cut_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary column of the file takes no memory if it is not requested."""
+    texts = pa.array([f"{i:090d}" for i in range(40)]).dictionary_encode()
+    pq.write_table(pa.table({"score": range(40), "text": texts}), tmp_path / "a.parquet", row_group_size=10)
+    monkeypatch.setattr(row_groups, "TEXT_BYTES", 1000)
+    source = row_groups.RowGroups(LocalFileSystem(), str(tmp_path / "a.parquet"), (0, 1, 2, 3), (1, 1, 1, 1))
+    assert [batch.num_rows for batch in source.batches(["score"], 100)] == [40]
+    assert max(batch.num_rows for batch in source.batches(["score", "text"], 100)) == 10
 
 
 def test_a_long_text_that_is_repeated_is_held_once(tmp_path: Path) -> None:
