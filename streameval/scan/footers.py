@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,8 +166,11 @@ def _times(file: File, footer: Any, layout: Layout, groups: Sequence[Group]) -> 
     found: dict[str, pa.DataType] = {}
     if not layout.times or any(key.startswith(SPARK) for key in footer.metadata or ()):
         return found
+    before = accumulate((group.rows for group in groups), initial=0)
+    first = [group for group, rows in zip(groups, before, strict=False) if rows < GATHER_ROWS]
+    numbers, sizes = tuple(group.number for group in first), tuple(group.nbytes for group in first)
     rows = 0
-    source = RowGroups(file.filesystem, file.path, tuple(group.number for group in groups), (), footer=footer)
+    source = RowGroups(file.filesystem, file.path, numbers, sizes, footer=footer)
     for batch in source.batches(layout.times, 1 << 16):
         kinds = {name: column_of(batch, name).type for name in layout.times}
         found |= {name: kind for name, kind in kinds.items() if kind.unit == "ns"}

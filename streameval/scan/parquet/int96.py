@@ -75,7 +75,11 @@ class _Rows:
     def take(self, count: int) -> pa.Table:
         """The next rows; at least one."""
         while sum(batch.num_rows for batch in self._held) < count:
-            self._held.append(next(self._batches))
+            batch = next(self._batches, None)
+            if batch is None:
+                msg = "its INT96 timestamps have fewer rows than its other columns"
+                raise OSError(msg)
+            self._held.append(batch)
         table = pa.Table.from_batches(self._held)
         self._held = table.slice(count).to_batches()
         return table.slice(0, count)

@@ -14,10 +14,15 @@ import pytest
 from footers import chunks, edit_footer
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 
 from streameval import Store, evaluate, scan
 from streameval.errors import SchemaError
+from streameval.scan import footers
 from streameval.scan.fields import column_of
+from streameval.scan.parquet import row_groups
+from streameval.scan.parquet.int96 import exact_batches
+from streameval.scan.parquet.ranges import chunk_ranges
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +127,29 @@ def test_files_of_several_units_are_read_in_the_finest(tmp_path: Path) -> None:
         SchemaError, match=r"d\.parquet: column 'x' has a time that timestamp\[ns\].*without the others"
     ):
         read_back(str(tmp_path))
+
+
+def test_the_unit_of_a_remote_file_is_told_by_its_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of them are fetched while planning."""
+    write(tmp_path / "part.parquet", [nanoseconds(NEAR)] * 10, size=2)
+    fetched: list[list[int]] = []
+
+    def ranges(footer: Any, groups: Any, columns: Any) -> Any:
+        fetched.append(list(groups))
+        return chunk_ranges(footer, groups, columns)
+
+    monkeypatch.setattr(row_groups, "chunk_ranges", ranges)
+    monkeypatch.setattr(footers, "GATHER_ROWS", 3)
+    remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    assert scan.plan(pads.dataset("part.parquet", filesystem=remote), ["x"]).rows == 10
+    assert fetched == [[0, 1]]
+
+
+def test_rows_that_are_missing_are_an_error() -> None:
+    """Of damage, not the end of an iteration."""
+    short, rows = (pa.record_batch({"x": pa.nulls(count, pa.timestamp("us"))}) for count in (1, 2))
+    with pytest.raises(OSError, match="fewer rows"):
+        list(exact_batches(iter([rows]), iter([short]), iter([rows]), ["x"]))
 
 
 def test_a_file_whose_first_rows_mislead_is_refused(tmp_path: Path) -> None:
