@@ -216,7 +216,9 @@ def _refuse_int96(dataset: Any, columns: Sequence[str]) -> None:
     columns = [*columns, *(() if chosen is None else expression_columns(chosen))]
     for child in getattr(dataset, "children", ()):
         _refuse_int96(child, columns)
-    times = any(pa.types.is_timestamp(kind) or pa.types.is_struct(kind) for kind in dataset.schema.types)
+    kinds = {field.name: field.type for field in dataset.schema}
+    read = [kinds.get(name, kinds.get(name.partition(".")[0], pa.null())) for name in columns]
+    times = any(pa.types.is_timestamp(kind) or pa.types.is_struct(kind) for kind in read)
     if not times or getattr(getattr(dataset, "format", None), "default_extname", "") != "parquet":
         return
     for path in dataset.files:

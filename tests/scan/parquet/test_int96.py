@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from streameval import Store, evaluate, scan
 from streameval.errors import SchemaError
-from streameval.scan import footers
+from streameval.scan import footers, in_memory
 from streameval.scan.fields import column_of
 from streameval.scan.parquet import row_groups
 from streameval.scan.parquet.int96 import exact_batches
@@ -155,7 +155,9 @@ def test_rows_that_are_missing_are_an_error() -> None:
 def test_a_file_whose_first_rows_mislead_is_refused(tmp_path: Path) -> None:
     """Spark writes no nanoseconds, so its files are not looked into; a value with some is still not cut."""
     write(tmp_path / "part.parquet", [nanoseconds(NEAR), nanoseconds(NEAR) + 1], spark=True)
-    with pytest.raises(SchemaError, match=r"part\.parquet: column 'x' has a time that timestamp\[us\]"):
+    with pytest.raises(
+        SchemaError, match=r"part\.parquet: column 'x' has a time that timestamp\[us\].*; write it as a"
+    ):
         read_back(str(tmp_path))
     write(tmp_path / "part.parquet", [nanoseconds(FAR), nanoseconds(NEAR)], spark=True)
     assert read_back(str(tmp_path)) == [nanoseconds(FAR), nanoseconds(NEAR)]
@@ -201,6 +203,19 @@ def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
         ):
             evaluate(data, score="score", by=by)
     assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5
+
+
+def test_footers_of_a_filtered_dataset_are_read_for_times_only(spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That are requested or filtered; it may have many files."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(in_memory, "int96_columns", lambda _, columns: asked.append([*columns]) or [])
+    dataset = pads.dataset(spark, partitioning="hive")
+    scores, times = (dataset.filter(pc.field(name).is_valid()) for name in ("score", "sent"))
+    assert scan.plan(scores, ["label"]).pieces
+    assert not asked
+    for data, column in ((scores, "sent"), (scores, "meta.sent"), (times, "label")):
+        scan.plan(data, [column])
+        assert column in asked.pop()
 
 
 def test_a_field_beside_its_struct_is_read(spark: Path) -> None:
