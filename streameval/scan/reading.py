@@ -108,9 +108,12 @@ def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         if not pa.types.is_temporal(field.type):
             raise
+        # a plan knows other columns of nanoseconds from the footer, and reads all files in these
+        int96 = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
+        remedies = "evaluate the file without the others, or write the column in one type in all files"
         msg = (
             f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
-            f"({reason(error)}); evaluate the file without the others, or write the column in one type in all files"
+            f"({reason(error)}); {'write it as a timestamp in nanoseconds' if int96 else remedies}"
         )
         raise SchemaError(msg) from error
 
