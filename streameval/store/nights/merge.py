@@ -1,6 +1,7 @@
 """Merge the states of partitions and evaluate them.
 
-States are merged and finalized as if the files had been read; results are the same to the last bit.
+States are merged and finalized as if the files had been read; exact results are the same to the last bit. Intervals
+are, unless rows without a unit lie in files outside of Hive directories: these rows are numbered in each night.
 """
 
 from __future__ import annotations

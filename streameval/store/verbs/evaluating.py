@@ -44,8 +44,10 @@ class Evaluating:
         """Evaluate all partitions, or some, from their states.
 
         The results equal those of `streameval.evaluate` on the files, bit for bit, except for the estimates (quantiles
-        and ``agc_approx``), which come from digests of the nights. Evaluation takes time proportional to the stored
-        keys. Results are cached until the ledger changes.
+        and ``agc_approx``), which come from digests of the nights, and for intervals of rows without a unit, or with a
+        null one, in files outside of Hive directories: a store numbers these rows in each night, `streameval.evaluate`
+        in all files together. Evaluation takes time proportional to the stored keys. Results are cached until the
+        ledger changes.
 
         Parameters
         ----------
