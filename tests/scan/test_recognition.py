@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,13 +96,48 @@ def test_other_files_are_named_with_their_number(tmp_path: Path) -> None:
     assert found[str(tmp_path / "night=10/stats-10.json")].startswith("40 files of such a name are not Parquet")
 
 
-def test_the_pattern_that_is_told_excludes_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".parquet", ".pq"])
+def test_the_pattern_that_is_told_excludes_them(tmp_path: Path, suffix: str) -> None:
     """With the same partitions."""
-    write(put(tmp_path) / "night=2" / "b.parquet")
-    [*_, (_, why)] = plan(tmp_path, ["score"]).skipped
-    pattern = next(word for word in why.split() if "*" in word)
-    scan = plan(f"{tmp_path}/{pattern}", ["score"])
-    assert (scan.skipped, [piece.partition for piece in scan.pieces]) == ((), ["night=1", "night=2"])
+    for night in ("night=1", "night=2"):
+        write(tmp_path / night / f"a{suffix}")
+    for name in (*OTHERS, f"night=1/a{suffix}.bak"):
+        (tmp_path / name).write_bytes(b"other")
+    skipped = plan(tmp_path, ["score"]).skipped
+    assert len(skipped) == 4
+    for _, why in skipped:
+        pattern = next(word for word in why.split() if "*" in word)
+        scan = plan(f"{tmp_path}/{pattern}", ["score"])
+        assert (scan.skipped, [piece.partition for piece in scan.pieces]) == ((), ["night=1", "night=2"])
+
+
+def test_no_pattern_is_told_that_excludes_data(tmp_path: Path) -> None:
+    """Whose names have no suffix, all or some."""
+    put(tmp_path)
+    for _ in range(2):
+        skipped = plan(tmp_path, ["score"]).skipped
+        assert all(why.endswith("; remove such files, or name the files to read") for _, why in skipped)
+        (tmp_path / "night=1" / "part-0.parquet").unlink(missing_ok=True)
+    assert plan([f"{tmp_path}/night=2/000000_0"], ["score"]).skipped == ()
+
+
+def test_names_that_look_like_numbers_are_kinds_of_their_own(tmp_path: Path) -> None:
+    """A text c2 is no damaged neighbour of the Parquet file f1; UUIDs and hashes of one writer are one kind."""
+    write(tmp_path / "f1")
+    (tmp_path / "c2").write_bytes(b"text")
+    scan = plan(tmp_path, ["score"])
+    assert (scan.rows, [Path(name).name for name, _ in scan.skipped]) == (4, ["c2"])
+    for form in ("part-{0}-{1}-c000.gz", "{2}_data.{0}", "{2}-{2}_{0}", "{0}_0"):
+        names = {form.format(i, uuid4(), uuid4().hex[:16]) for i in range(20)}
+        assert len({recognition._NUMBERS.sub("#", name) for name in names}) == 1, form
+
+
+def test_many_files_are_told_by_those_that_were_opened(tmp_path: Path) -> None:
+    """The reason says how many, also if nothing else is there."""
+    for i in range(40):
+        (tmp_path / f"log{i}.txt").write_bytes(b"text")
+    with pytest.raises(MissingInputError, match=r"log0\.txt: 40 files of such a name are not Parquet, .* \(14 of them"):
+        plan(tmp_path, ["score"])
 
 
 def test_a_copy_is_not_counted_twice(tmp_path: Path) -> None:
@@ -127,7 +163,7 @@ def test_without_parquet_the_error_names_what_is_there(tmp_path: Path) -> None:
     """Also if a pattern matches nothing else; a file that is named outright is refused as damaged."""
     (tmp_path / "data.csv").write_bytes(b"label,score\n")
     for data in (tmp_path, f"{tmp_path}/*.csv"):
-        with pytest.raises(MissingInputError, match=r"no Parquet files; \S*data\.csv is not Parquet, .* convert"):
+        with pytest.raises(MissingInputError, match=r"no Parquet files; \S*data\.csv: not Parquet, .* convert"):
             plan(data, ["score"])
     with pytest.raises(CorruptFileError, match=r"data\.csv: cannot be read"):
         plan(tmp_path / "data.csv", ["score"])

@@ -183,7 +183,7 @@ def _nothing(where: _Place, matches: Sequence[str], deltas: Sequence[str], other
         return f"no file of the Delta table {table} lies here in this version; check the path, {_OR_ANOTHER}"
     if others:
         path, why = next(iter(others.items()))
-        return f"no Parquet files; {path} is {why.partition(';')[0]}; check the path, or convert such files to Parquet"
+        return f"no Parquet files; {path}: {why.partition(';')[0]}; check the path, or convert such files to Parquet"
     if where.pattern:
         return "the pattern matches no file; check it, and quote it in the shell"
     return "the directory holds no Parquet files (hidden and temporary files do not count)"

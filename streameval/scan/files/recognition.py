@@ -1,10 +1,10 @@
 """Recognition: which of the files that a listing found are Parquet.
 
 A name that ends in ``.parquet``, ``.parq`` or ``.pq`` says so. Hive and Impala write ``000000_0``, others
-``part-0.parquet.gz`` or no suffix at all. Among those, names that differ only in digits are one *kind*, as one writer
-wrote them. Some files of each kind are opened, until one begins with ``PAR1``. Then all of its kind are read, and
-refused if damaged; otherwise all are left out, and told with their number. Opening every file would take two requests
-per object each time that a store looks for new nights.
+``part-0.parquet.gz`` or no suffix at all. Among those, names that differ only in numbers, UUIDs or hashes are one
+*kind*, as one writer wrote them. Some files of each kind are opened, until one begins with ``PAR1``. Then all of its
+kind are read, and refused if damaged; otherwise all are left out, and told with the numbers of them and of those that
+were opened. Opening every file would take two requests per object each time that a store looks for new nights.
 
 Empty files, which Hive writes for buckets without rows, and copies (``a.parquet.bak`` beside ``a.parquet``) are left
 out and told as well.
@@ -28,9 +28,9 @@ __all__ = ["recognise", "summaries"]
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 OPENED = 16  # largest number of files of a kind that are opened
-_EXCLUDE = "name the data by a pattern such as **/*.parquet to exclude it"
 _MAGIC = (b"PAR1", b"PARE")  # the second one is of files with an encrypted footer
-_NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f-]*", re.IGNORECASE)  # also those of a UUID
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NUMBERS = re.compile(rf"{_UUID}|[0-9a-f]{{8,}}|[0-9]+", re.IGNORECASE)  # shorter hexadecimal numbers may be words
 
 
 def recognise(files: Sequence[Entry], filesystem: Any) -> tuple[list[Entry], list[tuple[Entry, str]]]:
@@ -49,19 +49,27 @@ def recognise(files: Sequence[Entry], filesystem: Any) -> tuple[list[Entry], lis
     others: list[tuple[Entry, str]] = []
     for file in (file for file in files if file.path not in named):
         if posixpath.splitext(file.path)[0] in named:
-            others.append(
-                (file, f"named like a copy of the file without this suffix; rename it to have it read, or {_EXCLUDE}")
-            )
+            others.append((file, "named like a copy of the file without this suffix; rename it to have it read, or "))
         elif file.size == 0:
-            others.append((file, f"empty; {_EXCLUDE}"))
+            others.append((file, "empty; "))
         else:
             kinds.setdefault(_kind(file), []).append(file)
     for kind in kinds.values():
-        if any(_is_parquet(file, filesystem) for file in _sample(kind)):
+        sample = _sample(kind)
+        if any(_is_parquet(file, filesystem) for file in sample):
             data += kind
         else:
-            others += [(file, f"not Parquet, which begins with PAR1; {_EXCLUDE}") for file in kind]
-    return data, others
+            opened = f" ({len(sample)} of them were opened)" if len(sample) < len(kind) else ""
+            others += [(file, f"not Parquet, which begins with PAR1{opened}; ") for file in kind]
+    remedy = _exclusion(data)
+    return data, [(file, f"{reason}{remedy}") for file, reason in others]
+
+
+def _exclusion(data: Sequence[Entry]) -> str:
+    """How to have only the data read, for a message."""
+    suffix = next((suffix for suffix in SUFFIXES if all(file.path.endswith(suffix) for file in data)), None)
+    pattern = f"name the data by a pattern such as **/*{suffix} to exclude such files"
+    return pattern if data and suffix else "remove such files, or name the files to read"
 
 
 def summaries(others: Iterable[tuple[Entry, str]]) -> list[tuple[str, str]]:
