@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -22,6 +23,7 @@ from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import FormatError, StoreError
 from streameval.store.files import conditional
+from streameval.store.files.location import Location
 
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -167,6 +169,43 @@ def test_storage_that_ignores_conditions_is_refused_at_the_first_commit(bucket, 
         server.shutdown()
     files = [file.path for file in disk.get_file_info(fs.FileSelector("nights/store", recursive=True)) if file.is_file]
     assert not [path for path in files if "_delta_log" in path or ".condition" in path]
+
+
+def answering(*statuses: int) -> ThreadingHTTPServer:
+    """An endpoint that answers with these statuses, and keeps the authorizations."""
+    left = list(statuses)
+
+    class Answering(BaseHTTPRequestHandler):
+        asked: ClassVar[list[str]] = []
+
+        def do_PUT(self) -> None:
+            self.asked.append(self.headers["authorization"])
+            self.send_response(left.pop(0))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        do_DELETE = do_PUT  # noqa: N815 - likewise
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+@pytest.mark.parametrize("statuses", [(403, 403, 403), (200, 403, 403)])
+def test_an_endpoint_that_denies_the_question_is_named_in_a_warning(statuses, monkeypatch, caplog):
+    """Its policy says nothing about conditions; the question is signed for the region of the environment."""
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-7")
+    with answering(*statuses) as server:
+        options = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+        options |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+        location = Location("s3://b/store/ledger", "s3://b/store/ledger", "b/store/ledger", None, options)
+        conditional.check_conditional_writes(location)
+        server.shutdown()
+    assert "does not tell whether it honours If-None-Match: status 403" in caplog.text
+    assert "/eu-north-7/s3/" in server.RequestHandlerClass.asked[0]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="?#\0"), min_size=1, max_size=9), st.booleans())
