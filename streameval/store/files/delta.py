@@ -6,9 +6,11 @@ counts once its file and the directories above are on the disk (`streameval.unfi
 what it has accepted. A checkpoint is derived: if it cannot be written, the commit stands.
 
 A power cut may leave the newest commits empty or cut off. None of them was acknowledged. They are named in a warning
-and passed over, and the next commit replaces them.
+and passed over, and the next commit replaces them. So that this is always possible, a checkpoint is that of a commit
+before the newest, and no commit from it on is deleted. If no commit is whole in a log that begins later, acknowledged
+ones are lost, and the table is refused.
 
-A table is created to keep its versions (`KEEP`), or only until the next checkpoint (`FORGET`).
+A table is created to keep its versions (`KEEP`), or only those from the last checkpoint on (`FORGET`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +37,7 @@ from streameval.store.files.published import PublishedFiles
 from streameval.unfinished import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from deltalake import DeltaTable
 
@@ -55,6 +57,7 @@ __all__ = [
     "newest_commit",
     "open_table",
     "publish_rows",
+    "read_again",
     "read_commit",
     "read_rows",
     "reading",
@@ -74,9 +77,11 @@ FORGET = {  # short logs are fast: opening or writing a table lists all kept com
     "delta.deletedFileRetentionDuration": "interval 0 days",
 }
 MOMENT = 0.5  # seconds after which a commit that is cut is taken for one that will not be completed
+ATTEMPTS = 8  # a log that others change more often than that during one command is changed by commands in a loop
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _LOGGER = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class Commit(NamedTuple):
@@ -116,19 +121,23 @@ def commit_numbers(location: Location) -> list[int]:
 
 
 def read_commit(location: Location, version: int) -> Commit | None:
-    """A commit; None if it is empty or cut off.
+    """A commit; None if it is empty or cut off: its last line, or a line with zeros, is no JSON.
 
     Raises
     ------
     OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
         If it cannot be read, or is damaged in another way.
     """
-    *lines, last = _file(location, version).read().rstrip(b"\0\r\n ").split(b"\n")
-    try:
-        end = json.loads(last)
-    except ValueError:
-        return None
-    actions = [*map(json.loads, lines), end]
+    content = _file(location, version).read()
+    *lines, last = content.rstrip(b"\0\r\n ").split(b"\n")
+    actions = []
+    for line in (*lines, last):
+        try:
+            actions.append(json.loads(line))
+        except ValueError:
+            if line is last or b"\0" in content:
+                return None
+            raise
     facts: dict[str, Any] = dict(next((action["commitInfo"] for action in actions if "commitInfo" in action), {}))
     return Commit(version, facts, tuple(action["add"]["path"] for action in actions if "add" in action))
 
@@ -139,15 +148,40 @@ def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
     Raises
     ------
     StoreError
-        If it cannot be read.
+        If it cannot be read, or none is whole although the log once had others.
     """
+    newest_first = sorted(numbers, reverse=True)
     with reading(location):
-        for number in sorted(numbers, reverse=True):
+        for number in newest_first:
             found = read_commit(location, number)
             if found is not None:
                 return found
             _warn_of_cut(_file(location, number).name)
+        if (newest_first and newest_first[-1] > 0) or any(map(_CHECKPOINT.fullmatch, _names(location))):
+            msg = f"no commit in {LOG} is whole, but there were others"
+            raise ValueError(msg)
     return Commit(-1, {})
+
+
+def read_again(location: Location, read: Callable[[], _T]) -> _T:
+    """Read a table, again if that fails while others change its log: they delete what the newest version lacks.
+
+    Raises
+    ------
+    StoreError
+        If the table cannot be read.
+    """
+    for _ in range(ATTEMPTS):
+        with reading(location):
+            before = commit_numbers(location)
+        try:
+            return read()
+        except StoreError:
+            with reading(location):
+                if commit_numbers(location) == before:
+                    raise
+    msg = f"{location.name}: is changed all the time by other commands; run again"
+    raise StoreError(msg)
 
 
 def open_table(location: Location) -> DeltaTable | None:
@@ -158,20 +192,25 @@ def open_table(location: Location) -> DeltaTable | None:
     StoreError
         If the table cannot be read.
     """
-    with reading(location):
-        newest = newest_commit(location, commit_numbers(location))
-        return None if newest.version < 0 else table_at(location, newest.version)
+
+    def read() -> DeltaTable | None:
+        with reading(location):
+            newest = newest_commit(location, commit_numbers(location))
+            return None if newest.version < 0 else table_at(location, newest.version)
+
+    return read_again(location, read)
 
 
 def table_at(location: Location, version: int) -> DeltaTable:
-    """A version of a table; checkpoints that a power cut has damaged are deleted, as commits hold what they held."""
+    """A version of a table; damaged checkpoints are deleted if there are all commits, which hold what they held."""
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
 
     try:
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
     except DeltaError:
-        _delete_damaged_checkpoints(location)
+        if not _delete_damaged_checkpoints(location):
+            raise
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
 
 
@@ -219,15 +258,32 @@ def _warn_of_cut(name: str) -> None:
     _LOGGER.warning("%s: is empty or cut off, as after a power cut; it is passed over, for the version before it", name)
 
 
-def _delete_damaged_checkpoints(location: Location) -> None:
-    """Delete the checkpoints that cannot be read, and the file that names the last one, which may be missing."""
-    log, damaged = location.child(LOG), ["_last_checkpoint"]
-    for name in filter(_CHECKPOINT.fullmatch, _names(location)):
-        try:
-            pq.ParquetFile(pa.BufferReader(log.child(name).read()))
-        except READ_ERRORS:
-            damaged.append(name)
+def _delete_damaged_checkpoints(location: Location) -> bool:
+    """Delete the checkpoints that are damaged and whose commits are all there; returns whether anything was deleted.
+
+    So is the file that names the last one, unless there is that one. What only cannot be read now is no damage.
+    """
+    log, names, numbers = location.child(LOG), _names(location), {*commit_numbers(location)}
+    damaged = list[str]()
+    for name in names:
+        if (match := _CHECKPOINT.fullmatch(name)) and numbers.issuperset(range(int(match[1]) + 1)):
+            content = log.child(name).read()
+            try:
+                pq.ParquetFile(pa.BufferReader(content))
+            except (pa.ArrowInvalid, OSError):
+                damaged.append(name)
+    last = "_last_checkpoint"
+    if last in names and _checkpoint_of(log.child(last).read()) not in {*names}.difference(damaged):
+        damaged.append(last)
     PublishedFiles(log).delete(damaged)
+    return bool(damaged)
+
+
+def _checkpoint_of(content: bytes) -> str:
+    """The name of the checkpoint that the file with the last one names; empty if it is damaged."""
+    with suppress(ValueError, KeyError, TypeError):
+        return f"{json.loads(content)['version']:020}.checkpoint.parquet"
+    return ""
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -297,11 +353,8 @@ def commit(
             msg = f"{location.name}: {why}"
             raise StoreError(msg) from error
     _settle(location, number)
-    if (number + 1) % INTERVAL == 0:
-        _write_checkpoint(location, number)
-
-
-ATTEMPTS = 8  # more vacuums than that while one commit is written are a command in a loop
+    if (number + 1) % INTERVAL == 0 and _write_checkpoint(location, number - 1) and versions == FORGET:
+        _delete_before(location, number - 1)
 
 
 def commit_past_vacuums(
@@ -337,15 +390,19 @@ def newer_version(location: Location) -> StoreError:
 
 
 def forget_commits(location: Location, oldest: int) -> None:
-    """Delete the commits before a version, and the checkpoints before the newest commit."""
-    newest = commit_numbers(location)[-1]
-    _write_checkpoint(location, newest)
-    names = _names(location)
-    if f"{newest:020}.checkpoint.parquet" not in names:
-        return
-    old = [name for name in names if (match := _COMMIT.fullmatch(name)) and int(match[1]) < oldest]
-    old += [name for name in names if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) < newest]
-    PublishedFiles(location.child(LOG)).delete(old)
+    """Delete the commits and checkpoints before a version once it has a checkpoint; a later one must be settled."""
+    if _write_checkpoint(location, oldest):
+        _delete_before(location, oldest)
+
+
+def _delete_before(location: Location, oldest: int) -> None:
+    """Delete the commits and checkpoints before a version, oldest first, so that the log never has a hole."""
+    matches = [_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in _names(location)]
+    old = sorted(match[0] for match in matches if match and int(match[1]) < oldest)
+    try:
+        PublishedFiles(location.child(LOG)).delete(old)
+    except READ_ERRORS as error:
+        _LOGGER.warning("%s: commits before version %d cannot be deleted: %s", location.name, oldest, reason(error))
 
 
 def _write(
@@ -449,17 +506,15 @@ def _settle(location: Location, number: int) -> None:
         raise StoreError(msg) from error
 
 
-def _write_checkpoint(location: Location, number: int) -> None:
-    """Write the checkpoint of a commit, and delete what the table need not remember; warn if that fails."""
+def _write_checkpoint(location: Location, number: int) -> bool:
+    """Write the checkpoint of a commit, and wait until both are on the disk; if that fails, warn and return False."""
     from deltalake.exceptions import DeltaError
 
     try:
-        table = table_at(location, number)
-        table.create_checkpoint()
+        table_at(location, number).create_checkpoint()
         if location.local:
-            for name in (f"{number:020}.checkpoint.parquet", "_last_checkpoint", ""):
+            for name in (f"{number:020}.json", f"{number:020}.checkpoint.parquet", "_last_checkpoint", ""):
                 sync(f"{location.path}/{LOG}/{name}")
-        table.cleanup_metadata()
     except (DeltaError, *READ_ERRORS) as error:
         _LOGGER.warning(
             "%s: version %d was committed, but not its checkpoint: %s; commands take longer until one can be written",
@@ -467,3 +522,5 @@ def _write_checkpoint(location: Location, number: int) -> None:
             number,
             reason(error),
         )
+        return False
+    return True

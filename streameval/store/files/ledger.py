@@ -25,6 +25,7 @@ import time as clock
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ from streameval.store.files.delta import (
     newer_version,
     newest_commit,
     publish_rows,
+    read_again,
     read_commit,
     read_rows,
     reading,
@@ -146,8 +148,11 @@ class Ledger:
         OptionError
             If there was no such version, or it is no longer kept.
         StoreError
-            If the ledger cannot be read, is damaged, or was written by a later version of streameval.
+            If the ledger cannot be read, is damaged, or was written by another version of streameval.
         """
+        return read_again(self.location, partial(self._read, as_of))
+
+    def _read(self, as_of: str | int | date | None) -> Snapshot:
         newest = self._newest()
         if newest.version < 0:
             if as_of is not None:
@@ -197,6 +202,9 @@ class Ledger:
 
     def versions(self) -> list[dict[str, Any]]:
         """All versions that are kept, newest first: number, time of the commit, and description of the change."""
+        return read_again(self.location, self._versions)
+
+    def _versions(self) -> list[dict[str, Any]]:
         newest = self._newest()
         if newest.version < 0:
             return []
@@ -241,8 +249,12 @@ class Ledger:
 
     def _newest(self) -> Commit:
         """The newest commit that can be read."""
-        with reading(self.location):
-            return newest_commit(self.location, commit_numbers(self.location))
+
+        def read() -> Commit:
+            with reading(self.location):
+                return newest_commit(self.location, commit_numbers(self.location))
+
+        return read_again(self.location, read)
 
     def _commit(self, version: int) -> Commit:
         """The commit of a version; raises `StoreError` if it cannot be read."""

@@ -12,7 +12,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.store.files.entries import Entry, order
+from streameval.scan import natural
+from streameval.store.files.delta import LOG, commit_numbers
+from streameval.store.files.entries import Entry
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
 
@@ -27,7 +29,7 @@ def entry(night: int, rows: int) -> Entry:
 
 def sorted_entries(entries: dict[str, Entry]) -> list[Entry]:
     """Entries in the order of a store."""
-    return [entries[name] for name in sorted(entries, key=order)]
+    return [entries[name] for name in sorted(entries, key=natural)]
 
 
 @settings(max_examples=8, deadline=None)
@@ -82,3 +84,19 @@ def test_a_row_is_written_a_logarithm_of_times_and_old_rows_are_not_read(tmp_pat
     assert len(base.runs) <= (FAN - 1) * (math.log(120, FAN) + 1)
     assert sorted(sizes[-40:])[20] <= 1.3 * sorted(sizes[10:50])[20]
     assert list(ledger.read().entries.values()) == entries
+
+
+def test_forgotten_commits_are_not_needed_after_a_power_cut(tmp_path):
+    """Another update may have committed since, and its commit may be lost."""
+    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+    newest = ledger.read()
+    for _ in range(5):
+        newest = ledger.commit(newest, KEEPS, [], "update")
+    vacuumed = ledger.commit(replace(newest, oldest=4, retention="0s"), KEEPS, [], "vacuum")
+    other = ledger.commit(vacuumed, KEEPS, [], "update of another process")
+    ledger.forget(vacuumed, [])
+    assert commit_numbers(ledger.location) == [4, 5, 6]
+    for version in (other.version, vacuumed.version):
+        Path(ledger.location.path, LOG, f"{version:020}.json").write_bytes(b"")
+        assert ledger.read().version == version - 1
+    assert ledger.commit(ledger.read(), KEEPS, [], "next").version == vacuumed.version

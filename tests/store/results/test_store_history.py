@@ -168,12 +168,12 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
 
 
 def test_the_log_of_the_history_is_short(tmp_path):
-    """Its versions are nobody's: every checkpoint takes the commits before it away; those of the ledger stay."""
+    """Its versions are nobody's: a checkpoint takes the commits before it away; those of the ledger stay."""
     store = Store(tmp_path / "store")
     for name in NIGHTS[:12]:
         store.update(land(name, tmp_path / "data"), score="score_lr", approx=True)
     logs = [tmp_path / "store" / name / "_delta_log" for name in ("ledger", "history")]
-    assert [len(list(log.glob("*.json"))) for log in logs] == [12, 3]
+    assert [len(list(log.glob("*.json"))) for log in logs] == [12, 4]
     assert [point.partition for point in store.history("roc_auc", cumulative=False).points] == NIGHTS[:12]
 
 
