@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import (
     FORGET,
+    LOG,
     commit,
     data_files,
     open_table,
@@ -174,23 +175,26 @@ class ResultCache:
         rows = rows.add_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
         with suppress(StoreError):
             added = publish_rows(self.location, rows)
-            mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
-            write = partial(commit, self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
+
+            def write(base: Any, mode: Literal["overwrite", "append"]) -> None:
+                commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
+
             try:
-                write()
+                write(base, "overwrite" if base is None else "append")
             except StoreError:
-                if self._changed():
+                if not self._unreadable():
                     raise
-                log = self.location.child("_delta_log")  # a damaged log would be in the way for ever: begin another
+                log = self.location.child(LOG)  # a damaged log would be in the way for ever: begin another
                 with suppress(*READ_ERRORS):
                     log.filesystem.delete_dir(log.path)
-                write()
+                write(None, "overwrite")
 
-    def _changed(self) -> bool:
-        """Whether another process has written the table since it was read."""
-        with suppress(StoreError):
-            newest = open_table(self.location)
-            return newest is not None and self._table is not None and newest.version() > self._table.version()
+    def _unreadable(self) -> bool:
+        """Whether the table cannot be opened; another process may have written it, or the disk may be full, instead."""
+        try:
+            open_table(self.location)
+        except StoreError:
+            return True
         return False
 
 

@@ -15,6 +15,7 @@ from streameval.errors import StoreError
 from streameval.store.files import delta
 from streameval.store.files.delta import FORGET, KEEP, LOG
 from streameval.store.files.location import Location
+from streameval.store.results.cache import ResultCache
 
 SCHEMA = pa.schema({"a": pa.int64()})
 
@@ -158,3 +159,23 @@ def test_a_table_that_is_changed_all_the_time_is_read_later(location):
 
     with pytest.raises(StoreError, match="by other commands; run again"):
         delta.read_again(location, fail)
+
+
+def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
+    """A full disk is no damage; a log that is damaged is begun anew, also to append."""
+    ResultCache(location).write(0, set())
+    [first] = log_of(location, ".json")
+    whole = first.read_bytes()
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = ResultCache(location)
+    assert cache.appendable(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "_write", fill)
+        cache.append(1)
+    assert first.read_bytes() == whole
+    first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")
+    cache.append(1)
+    assert ResultCache(location).appendable(1)
