@@ -13,13 +13,14 @@ refused, and it can be run again. An update that begins later publishes its file
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, StoreError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]
 
+_LOGGER = logging.getLogger(__name__)
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -178,7 +180,10 @@ def vacuum(
         context.ledger.forget(snapshot, dead_runs)
     merged = context.compact(snapshot, configuration, engine, exact=True)
     context.cache().vacuum(oldest)
-    context.judgements().vacuum(oldest)
+    try:
+        context.judgements().vacuum(oldest)
+    except StoreError as error:  # what the vacuum is about is done
+        _LOGGER.warning("%s", error)
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged, forgotten)
 
 

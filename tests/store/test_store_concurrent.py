@@ -212,8 +212,8 @@ def test_a_vacuum_before_each_commit_of_a_check_is_survived(begun, tmp_path, mon
 
 
 @pytest.mark.parametrize("lost", ["file", "log"])
-def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, lost):
-    """A check refuses to pass; info tells everything else."""
+def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, caplog, lost):
+    """A check refuses to pass; info tells everything else, and a vacuum does all else."""
     shutil.copytree(begun / "store", tmp_path / "store")
     store, checks = Store(tmp_path / "store", threads=1), tmp_path / "store" / "checks"
     [name] = [path for path in checks.iterdir() if path.name in delta.data_files(store._context.judgements()._table)]
@@ -226,6 +226,9 @@ def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, l
         ) as caught:
             verb()
         assert str(caught.value) == told.damaged[0]
+    if lost == "log":
+        store.vacuum(grace="0s")
+        assert told.damaged[0] in caplog.text
     checks.rename(tmp_path / "lost")
     assert not store.check({"floor": "roc_auc[a] >= 2"}, since="2026-01-01").passed
     assert list(store.info().failing) == NAMES[:2]

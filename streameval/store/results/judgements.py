@@ -16,7 +16,7 @@ The table is not derived data, so a damaged table is refused by name. The outcom
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,7 +39,7 @@ from streameval.store.files.published import PublishedFiles
 from streameval.store.results.cache import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from streameval.store.files.entries import Entry
@@ -167,7 +167,7 @@ class Judgements:
         StoreError
             If the table is damaged.
         """
-        try:
+        with self._named_with_remedy():
             table = open_table(self.location)
             while table is not None:
                 try:
@@ -178,13 +178,19 @@ class Judgements:
                     if newest is not None and newest.version() == table.version():
                         raise
                     table = newest  # another check rewrote the table, and a vacuum deleted the files before it
+        return None, _SCHEMA.empty_table()
+
+    @contextmanager
+    def _named_with_remedy(self) -> Iterator[None]:
+        """Name the remedy in the errors of a damaged table."""
+        try:
+            yield
         except FormatError as error:
             msg = f"{self.location.name}: cannot be read: {error}; {_COPY}{_ANEW}"
             raise StoreError(msg) from error
         except StoreError as error:
             msg = f"{error}{_ANEW if str(error).endswith(_COPY) else ''}"
             raise StoreError(msg) from error
-        return None, _SCHEMA.empty_table()
 
     @property
     def _table(self) -> Any:
@@ -281,10 +287,16 @@ class Judgements:
         A check may have written one of them and be about to commit it. So files are listed, then the table is read,
         and a commit that adds a file of the table once more has that check refused before anything is deleted. If
         another check commits first, nothing is deleted.
+
+        Raises
+        ------
+        StoreError
+            If the table is damaged.
         """
         files = PublishedFiles(self.location)
         listed = {name: (size, when) for name, size, when in files.list()}
-        table = open_table(self.location)
+        with self._named_with_remedy():
+            table = open_table(self.location)
         names = [] if table is None else data_files(table)
         dead = [name for name, (_, when) in listed.items() if when <= oldest and name not in names]
         if not dead or not names:
