@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Ledger", "Snapshot"]
 
-FORMAT = 1  # version of the ledger's rows and of the configuration
+FORMAT = 2  # version of the record, of the ledger's rows and of the configuration
 FAN = 4  # number of runs that are merged into one
 _LATEST = 253_402_300_800_000  # milliseconds from 1970 to the year 10,000
 
@@ -187,6 +187,7 @@ class Ledger:
             If another update was committed meanwhile, or the ledger cannot be written.
         """
         found = {entry.partition: entry for entry in entries}
+        table, mode = self._at(base)
         kept, rows = _merged(base, _touched(base, found), len(found))
         added = publish_rows(self.location, rows)
         runs = (*kept, Run(added["path"], rows))
@@ -196,7 +197,6 @@ class Ledger:
         record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
         facts = {"streameval": sealed(record), "action": action}
         removed = [run.file for run in base.runs[len(kept) :]]
-        table, mode = self._at(base)
         commit(self.location, table, added, SCHEMA, facts, KEEP, mode, removed)
         return after
 
@@ -301,9 +301,10 @@ class Ledger:
             msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
             raise StoreError(msg) from None
         if number != FORMAT:
+            remedy = "create a new store with update" if number in range(FORMAT) else "upgrade it"
             msg = (
                 f"{self.location.name}: is of format {number}, written by streameval {library}; "
-                f"streameval {__version__} reads format {FORMAT}: upgrade it"
+                f"streameval {__version__} reads format {FORMAT}: {remedy}"
             )
             raise StoreError(msg)
         return record

@@ -9,9 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.errors import StoreError
 from streameval.scan import natural
 from streameval.store.files.delta import LOG, commit_numbers
 from streameval.store.files.entries import Entry
@@ -100,3 +102,24 @@ def test_forgotten_commits_are_not_needed_after_a_power_cut(tmp_path):
         Path(ledger.location.path, LOG, f"{version:020}.json").write_bytes(b"")
         assert ledger.read().version == version - 1
     assert ledger.commit(ledger.read(), KEEPS, [], "next").version == vacuumed.version
+
+
+def test_an_update_that_is_refused_leaves_no_run(tmp_path):
+    """Another update was committed before."""
+    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+    first = ledger.commit(ledger.read(), KEEPS, [], "update")
+    ledger.commit(first, KEEPS, [], "update")
+    runs = {*tmp_path.glob("ledger/*.parquet")}
+    with pytest.raises(StoreError, match="run it again"):
+        ledger.commit(first, KEEPS, [], "update")
+    assert {*tmp_path.glob("ledger/*.parquet")} == runs
+
+
+def test_a_ledger_of_an_earlier_format_is_refused_by_name(tmp_path, monkeypatch):
+    """It is not damaged, and an upgrade does not help."""
+    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+    with monkeypatch.context() as patch:
+        patch.setattr("streameval.store.files.ledger.FORMAT", 1)
+        ledger.commit(ledger.read(), KEEPS, [], "update")
+    with pytest.raises(StoreError, match=r"is of format 1, .* reads format 2: create a new store with update"):
+        ledger.read()
