@@ -392,7 +392,7 @@ def _date(name: str) -> date:
 
 
 def _end(name: str, hours: float = 0.0) -> datetime:
-    """So many hours after the end of the day of a night, UTC; at most the end of the calendar."""
+    """The time that is a number of hours after the end of the day of a night, UTC; at most the end of the calendar."""
     try:
         return datetime.combine(_date(name), time(), UTC) + timedelta(days=1, hours=hours)
     except OverflowError:
