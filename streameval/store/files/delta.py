@@ -164,22 +164,23 @@ def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
 
 
 def read_again(location: Location, read: Callable[[], _T]) -> _T:
-    """Read a table, again if that fails while others change its log: they delete what the newest version lacks.
+    """Read a table; if that fails, again until its log stays as it is: others delete what the newest version lacks.
 
     Raises
     ------
     StoreError
         If the table cannot be read.
     """
+    before: list[int] | None = None
     for _ in range(ATTEMPTS):
-        with reading(location):
-            before = commit_numbers(location)
         try:
             return read()
         except StoreError:
             with reading(location):
-                if commit_numbers(location) == before:
-                    raise
+                now = commit_numbers(location)
+            if now == before:
+                raise
+            before = now
     msg = f"{location.name}: is changed all the time by other commands; run again"
     raise StoreError(msg)
 
@@ -486,7 +487,7 @@ def _locked(folder: str) -> Iterator[None]:
 
 
 def _settle(location: Location, number: int) -> None:
-    """Wait until a local commit is on the disk: its file, the log, the table, and the directories above.
+    """Wait until a local commit is on the disk: its file, the log, the table, the directories above, and its base.
 
     Raises
     ------
@@ -501,6 +502,8 @@ def _settle(location: Location, number: int) -> None:
             sync(_file(location, number).path)
         for folder in (log, *list(log.parents)[:3]):
             sync(folder)
+        with suppress(FileNotFoundError):  # the process that committed the base may not have done so yet
+            sync(_file(location, number - 1).path)
     except OSError as error:
         msg = f"{location.name}: version {number} was committed, but the disk does not confirm it: {reason(error)}"
         raise StoreError(msg) from error

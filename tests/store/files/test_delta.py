@@ -76,7 +76,7 @@ def test_a_commit_with_a_block_of_zeros_is_cut(location):
 def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
     """A disk or a network that fails for a moment is no damage."""
     append(location, 11, KEEP)
-    files, read, opened = log_of(location, ""), Location.read, deltalake.DeltaTable
+    files, read = log_of(location, ""), Location.read
 
     def fail(this: Location) -> bytes:
         if ".checkpoint." in this.path:
@@ -84,18 +84,16 @@ def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
         return read(this)
 
     def refuse(*_: Any, **__: Any) -> None:
-        monkeypatch.setattr(deltalake, "DeltaTable", opened)
         msg = "timed out"
         raise DeltaError(msg)
 
     with monkeypatch.context() as patch:
+        patch.setattr(deltalake, "DeltaTable", refuse)
+        with pytest.raises(StoreError, match="timed out"):
+            delta.open_table(location)
         patch.setattr(Location, "read", fail)
-        monkeypatch.setattr(deltalake, "DeltaTable", refuse)
         with pytest.raises(StoreError, match="Input/output error"):
             delta.open_table(location)
-    monkeypatch.setattr(deltalake, "DeltaTable", refuse)
-    with pytest.raises(StoreError, match="timed out"):
-        delta.open_table(location)
     assert log_of(location, "") == files
     assert delta.open_table(location).version() == 10
 
@@ -129,6 +127,20 @@ def test_commits_are_kept_while_their_checkpoint_is_not_on_the_disk(location, mo
     assert delta.commit_numbers(location) == [*range(10)]
     delta.forget_commits(location, 5)
     assert delta.commit_numbers(location) == [*range(5, 10)]
+
+
+def test_a_commit_counts_once_its_base_is_on_the_disk(location, monkeypatch):
+    """The process that committed the base may still wait for the disk."""
+    append(location, 2)
+    synced, sync = list[str](), delta.sync
+
+    def watch(path: Any) -> None:
+        synced.append(str(path))
+        sync(path)
+
+    monkeypatch.setattr(delta, "sync", watch)
+    append(location, 1)
+    assert {str(path) for path in log_of(location, ".json")[1:]} <= {*synced}
 
 
 def test_a_table_is_read_while_others_shorten_its_log(location, monkeypatch):
