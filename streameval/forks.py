@@ -22,9 +22,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakMethod
+from weakref import WeakKeyDictionary, ref
 
 from streameval.errors import StreamevalError
 
@@ -62,9 +62,19 @@ def new_lock(
     ...     pass
     """
     lock = kind()
-    held: Any = lost
-    _LOCKS[lock] = (WeakMethod(held) if hasattr(held, "__self__") else lambda: held), wait
+    _LOCKS[lock] = _refer(lost), wait
     return lock
+
+
+def _refer(function: Callable[[], object] | None) -> Callable[[], Callable[[], object] | None]:
+    """A function that returns the given one; a method only as long as its object is alive.
+
+    A `WeakMethod` has a callback, which fails with a message if the object lives until Python ends.
+    """
+    if not isinstance(function, MethodType):
+        return lambda: function
+    owner, method = ref(function.__self__), function.__func__
+    return lambda: None if (alive := owner()) is None else MethodType(method, alive)
 
 
 def on_fork(reset: Callable[[], object]) -> None:

@@ -178,3 +178,9 @@ print(os.waitpid(child, 0)[1], told)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "0 []\n"
     assert not forks.is_forked()
+
+
+def test_what_has_a_lock_may_live_until_python_ends() -> None:
+    """As the accumulator of a script that a function uses; nothing is said about it."""
+    code = "import streameval; made = streameval.Accumulator(score='s'); use = lambda: made"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True).stderr == b""
