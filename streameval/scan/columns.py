@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import MissingColumnError, SchemaError
+from streameval.scan.derived import SlicingColumn
 from streameval.scan.fields import nested_path
 from streameval.scan.widen import plain
 from streameval.wording import nearest
@@ -95,14 +96,20 @@ def find(
     keys = keys or {}
     taken = next((column for column in computed if column in schema.names or column in keys), None)
     if taken is not None:
-        msg = f"{name}: it has a column {taken!r}, which other files lack, where it is computed; rename the column"
-        raise SchemaError(msg)
+        raise SchemaError(_mixed(name, taken))
     absent = [column for column in columns if not (nested_path(schema, column) or column in keys)]
+    if absent and isinstance(absent[0], SlicingColumn) and absent[0].looks_computed:  # not if the first input lacks it
+        raise MissingColumnError(_mixed(name, absent[0]), absent[0])
     if absent:
         raise _missing(
             schema, absent[0], name, list(dict.fromkeys([*map(str, schema.names if also is None else also), *keys]))
         )
     return tuple(_kind(schema, column, name, keys) for column in columns)
+
+
+def _mixed(name: str, column: str) -> str:
+    """The message for the first input that has a column that is computed for others, or lacks one that they have."""
+    return f"{name}: column {str(column)!r} is in some files only, and would be computed for the others; rename it"
 
 
 def is_constant(schema: pa.Schema, column: str, keys: Mapping[str, Constant]) -> bool:

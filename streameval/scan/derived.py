@@ -44,6 +44,11 @@ class SlicingColumn(str):
 
     __slots__ = ()
 
+    @property
+    def looks_computed(self) -> bool:
+        """Whether it looks like a part of a time, or bins of a number."""
+        return "(" in self or "=" in self
+
 
 @dataclass(frozen=True)
 class Derived:

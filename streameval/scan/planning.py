@@ -156,7 +156,7 @@ def _computed(columns: Sequence[str], inputs: Sequence[Callable[[list[str]], Hol
     """
     computed: dict[str, str] = {}
     for name in columns:
-        if isinstance(name, SlicingColumn) and ("(" in name or "=" in name) and not _have_column(inputs, name):
+        if isinstance(name, SlicingColumn) and name.looks_computed and not _have_column(inputs, name):
             computed[name] = read_from(name)
     return computed
 
