@@ -222,10 +222,10 @@ def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
     >>> _refuse_merged([2**53 + 1, 2.0**53, Decimal(2**53)], np.array([2.0**53] * 3), "y_score")
     Traceback (most recent call last):
     ...
-    streameval.errors.SchemaError: y_score has numbers that differ and are equal as float64; give their ranks, ...
+    streameval.errors.SchemaError: y_score: numbers that differ are equal as float64; convert all of them to ranks ...
     """
     if len({number for number in exact if not is_null(number)}) != np.unique(without_nan(array)).size:
-        msg = f"{name} has numbers that differ and are equal as float64; give their ranks, for example"
+        msg = f"{name}: numbers that differ are equal as float64; convert all of them to ranks together"
         raise SchemaError(msg)
 
 
