@@ -161,7 +161,8 @@ class _Pass:
 
     def planned(self, label: LabelSpec | None = None) -> tuple[Engine, Scan, QuantileSpec]:
         """The engine, the scan, and the spec of the state to fold."""
-        COLUMN.check("column", self.column)
+        for name, given in (("column", self.column), ("label", label and label.column)):
+            COLUMN.check(name, given)
         engine = start(**self.run)
         columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
         version = self.delta_version

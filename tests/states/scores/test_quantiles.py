@@ -18,6 +18,7 @@ from tdigest import TDigest
 import streameval
 from streameval.budget import Budget
 from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError, SchemaError
+from streameval.evaluation.quantile_sketch import sketches_by_label
 from streameval.states.protocol import Batch
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
@@ -384,3 +385,7 @@ def test_columns_of_files_are_sketched_out_of_core(tmp_path):
         streameval.quantile_sketch(tmp_path, "name")
     with pytest.raises(DataError, match="numbers"):
         streameval.QuantileSketch.from_values(["a"])
+    with pytest.raises(OptionError, match=r"column=\['x', 'name'\] must be the name of a column"):
+        streameval.quantile_sketch(tmp_path, ["x", "name"])
+    with pytest.raises(OptionError, match=r"label=\['name'\] must be the name of a column"):
+        sketches_by_label(tmp_path, "x", ["name"])
