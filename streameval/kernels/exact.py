@@ -171,7 +171,7 @@ def joined_halves(sums: tuple[int, int]) -> int:
 
 
 def quotients(values: np.ndarray, scale: int) -> np.ndarray:
-    """The floats nearest to ``values / 10**scale``, for an int64 array and a scale of at most 18.
+    """The floats nearest to ``values / 10**scale``, for int64 values of |value| < 10**18 and a scale of at most 18.
 
     Up to 2**53, one division rounds once. Beyond, its remainder, which is exact in two floats (Dekker's product, 1971),
     gives what is missing.
