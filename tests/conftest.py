@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = """
-    laws simulate imports contingency_state store_faults fuzz cluster store_concurrent slices options cut_bins
+    laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options cut_bins
     store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks plots gain store
     store_upkeep sampled workers store_laws memory contingency bad_input quantiles long_words store_add
 """

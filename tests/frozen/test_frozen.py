@@ -1,0 +1,42 @@
+"""Results of 300 configurations of every verb and family equal those that were frozen."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frozen_cases import load, run_case, split_inference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES = list(zip(load("values"), load("inference"), strict=True))
+CLOSE = 1e-12
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_results_are_those_that_were_frozen(number: int, tmp_path: Path) -> None:
+    """Values to the last bit (weighted ones to 1e-12), inference to 1e-12, words as they were."""
+    (case, values), inference = CASES[number]
+    plain_values, plain_inference = split_inference(json.loads(json.dumps(run_case(case, tmp_path))))
+    weighted = "weight" in json.dumps(case.get("options", case.get("steps", case.get("weighted"))))
+    _compare(plain_values, values, case, exactly=not weighted)
+    _compare(plain_inference, inference, case, exactly=False)
+
+
+def _compare(plain: dict[str, Any], frozen: dict[str, Any], case: Any, *, exactly: bool) -> None:
+    moved = {
+        path: (plain.get(path, "absent"), frozen.get(path, "absent"))
+        for path in plain.keys() | frozen.keys()
+        if path not in plain or path not in frozen or not _equal(plain[path], frozen[path], exactly=exactly)
+    }
+    some = dict(sorted(moved.items())[:5])
+    assert not moved, f"{len(moved)} of {len(frozen)} moved, such as (now, frozen) {some} in {case}"
+
+
+def _equal(one: Any, other: Any, *, exactly: bool) -> bool:
+    if not exactly and isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+    return repr(one) == repr(other)
