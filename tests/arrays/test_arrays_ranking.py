@@ -435,7 +435,7 @@ def test_integers_among_objects_are_not_rounded() -> None:
 def test_two_samples_keep_what_tells_them_apart(count: Any) -> None:
     """Numbers that float64 makes equal are refused there too."""
     for function in (dist_auc, RocCurve.from_scores):
-        with pytest.raises(SchemaError, match=r"(scores1|scores_pos) has numbers that differ"):
+        with pytest.raises(SchemaError, match=r"(scores1|scores_pos): numbers that differ"):
             function([0.5], [count, count - 1, None if isinstance(count, Decimal) else 0.5])
 
 
