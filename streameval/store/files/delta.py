@@ -207,12 +207,24 @@ def table_at(location: Location, version: int) -> DeltaTable:
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
 
+    _check_not_empty(location, version)
     try:
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
     except DeltaError:
         if not _delete_damaged_checkpoints(location):
             raise
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
+
+
+def _check_not_empty(location: Location, version: int) -> None:
+    """Raise `ValueError` for an empty commit below a version and above its checkpoint: deltalake would skip it."""
+    checkpoints = [int(match[1]) for name in _names(location) if (match := _CHECKPOINT.fullmatch(name))]
+    first = max((number for number in checkpoints if number <= version), default=-1) + 1
+    paths = [_file(location, number).path for number in range(first, version)]
+    empty = next((file for file in location.filesystem.get_file_info(paths) if file.is_file and not file.size), None)
+    if empty is not None:
+        msg = f"{LOG}/{empty.base_name} is empty"
+        raise ValueError(msg)
 
 
 def data_files(table: DeltaTable) -> list[str]:

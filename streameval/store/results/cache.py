@@ -175,19 +175,12 @@ class ResultCache:
         rows = rows.add_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
         with suppress(StoreError):
             added = publish_rows(self.location, rows)
-
-            def write(base: Any, mode: Literal["overwrite", "append"]) -> None:
-                commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
-
-            try:
-                write(base, "overwrite" if base is None else "append")
-            except StoreError:
-                if not self._unreadable():
-                    raise
+            if self._table is None and self._unreadable():
                 log = self.location.child(LOG)  # a damaged log would be in the way for ever: begin another
                 with suppress(*READ_ERRORS):
                     log.filesystem.delete_dir(log.path)
-                write(None, "overwrite")
+            mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
+            commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
 
     def _unreadable(self) -> bool:
         """Whether the table cannot be opened; another process may have written it, or the disk may be full, instead."""
