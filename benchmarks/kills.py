@@ -135,7 +135,7 @@ def campaign(data: Path, rows: int, runs: int, ways: list[str], shapes: list[str
         with (
             dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
             LocalCluster(
-                count, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50
+                n_workers=count, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50
             ) as made,
             Client(made) as client,
         ):
