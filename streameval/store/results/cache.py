@@ -175,8 +175,8 @@ class ResultCache:
         rows = rows.add_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
         with suppress(StoreError):
             added = publish_rows(self.location, rows)
-            if self._table is None and self._unreadable():
-                log = self.location.child(LOG)  # a damaged log would be in the way for ever: begin another
+            if self._unreadable():  # a damaged log would be in the way for ever: begin another
+                base, log = None, self.location.child(LOG)
                 with suppress(*READ_ERRORS):
                     log.filesystem.delete_dir(log.path)
             mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
