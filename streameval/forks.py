@@ -41,7 +41,6 @@ _LAZY = {  # packages that are imported when they are first used, so perhaps whi
 _LOCKS: WeakKeyDictionary[Any, tuple[Callable[[], Any], bool]] = WeakKeyDictionary()
 _RESETS: list[Callable[[], object]] = []
 _TAKEN: list[Any] = []  # locks that the forking thread holds during the fork
-_CUT_OFF: list[str] = []  # modules that other threads were importing at the last fork
 _STALE = {"process": False, "deltalake": False}  # whether this process is a child, and has its parent's deltalake
 
 
@@ -134,9 +133,8 @@ class _Unusable(ModuleType):
 
 def _before() -> None:
     end = time.monotonic() + _PATIENCE
-    while (names := _find_imports()) and time.monotonic() < end:
+    while _find_imports() and time.monotonic() < end:
         time.sleep(0.005)
-    _CUT_OFF[:] = names
     waiting = [lock for lock, (_, wait) in list(_LOCKS.items()) if wait]
     _TAKEN[:] = [lock for lock in waiting if lock.acquire(timeout=max(0.0, end - time.monotonic()))]
 
@@ -164,7 +162,8 @@ def _after() -> None:
 def _in_child() -> None:
     _after()
     _STALE.update(process=True, deltalake="deltalake" in sys.modules)
-    sys.modules.update({name: _Unusable(name) for name in _CUT_OFF})
+    sys.modules.update({name: _Unusable(name) for name in _find_imports()})
+    _free_modules()
     for lock, (lost, _) in list(_LOCKS.items()):
         if lock.acquire(blocking=False):
             lock.release()
@@ -176,6 +175,18 @@ def _in_child() -> None:
         _free_properties()
     for reset in _RESETS:
         reset()
+
+
+def _free_modules() -> None:
+    """Drop the locks of modules that other threads were about to import: they had looked for a file, and run nothing.
+
+    Python renews its lock of all imports after a fork, but not those of single modules.
+    """
+    locks = sys.modules["_frozen_importlib"]._module_locks  # noqa: SLF001
+    for name in [name for name in list(locks) if name.partition(".")[0] in _LAZY and name not in sys.modules]:
+        lock = locks[name]()
+        if lock is not None and lock.owner not in (None, threading.get_ident()):
+            del locks[name]
 
 
 def _free_properties() -> None:

@@ -60,7 +60,7 @@ fork()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_fork_waits_once_for_all_that_is_in_progress(tmp_path: Path) -> None:
     """Modules and locks share one deadline; the child refuses a module that was not complete by then."""
-    (tmp_path / "dask.py").write_text("import time; time.sleep(1.5)")
+    (tmp_path / "dask.py").write_text("import time, scipy; time.sleep(1.5)")
     (tmp_path / "scipy.py").write_text("import time; time.sleep(0.3); value = 1")
     code = """
 import os, sys, threading, time
@@ -70,7 +70,6 @@ locks = [forks.new_lock(threading.RLock, wait=True) for _ in range(5)]
 def hold():
     for lock in locks:
         lock.acquire()
-    import scipy
     import dask
 threading.Thread(target=hold).start()
 while "scipy" not in sys.modules:
@@ -90,6 +89,38 @@ print(0.3 < time.monotonic() - began < 1.2, os.waitpid(child, 0)[1])
     refusal, last = run(code, tmp_path)
     assert refusal.startswith("1 StreamevalError: another thread was importing dask when this process was forked; star")
     assert last == "True 0"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_while_another_thread_has_found_a_module() -> None:
+    """The thread holds the lock of the module, which is not yet among those that are being imported."""
+    code = """
+import importlib.util, os, sys, threading
+from streameval import forks
+found, end = threading.Event(), threading.Event()
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name == "dask" else None
+    def create_module(self, spec):
+        if threading.current_thread() is thread:
+            found.set()
+            end.wait()
+    def exec_module(self, module):
+        module.value = 1
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=lambda: __import__("dask"))
+thread.start()
+found.wait()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    end.set()
+import dask
+print(dask.value, flush=True)
+if child == 0:
+    os._exit(0)
+"""
+    assert run(code) == ["1", "1"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
