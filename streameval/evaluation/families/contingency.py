@@ -66,7 +66,7 @@ class Contingency(Sharded):
         return SweptTable(state, summary if limit is None else engine.summary(state, limit), replicates)
 
     def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
-        """The tables of some slices, summarised by one sweep over all slices where the layout allows it."""
+        """The tables of some slices; small ones come summarised."""
         if not wanted.metrics or self.matched(wanted.metrics):
             return super().several(engine, wanted, grouped, groups)
         found: list[Any] = grouped.tables(groups, engine.each, engine.budget)

@@ -38,10 +38,8 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
-from streameval.states.grouped.cell_sweep import CellSweep
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
-from streameval.states.grouped.interleaved.cells import InterleavedCells
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.small_tables import SmallTables
@@ -293,11 +291,9 @@ class Grouped(Small):
         return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
 
     def tables(self, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
-        """`several` for contingency tables; small and interleaved ones come summarised, all groups in one sweep."""
+        """`several` for contingency tables; small ones come summarised."""
         if "tables" not in self._found:
-            cells = None if self.apart or len(self.composite.table) else self.interleaved
-            sweep = CellSweep(cells, budget) if isinstance(cells, InterleavedCells) else None
-            self._found["tables"] = (sweep if sweep and sweep.worthwhile else SmallTables(self, budget)).tables(each)
+            self._found["tables"] = SmallTables(self, budget).tables(each)
         tables, names = self._found["tables"], [self._names.get(group, b"") for group in groups]
         missing = [group for group, name in zip(groups, names, strict=True) if name not in tables]
         others = iter(self.several(missing, budget, each) if missing else ())

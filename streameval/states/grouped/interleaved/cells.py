@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
 
-Scratch = tuple["Array", "Array"]  # words and further words
 _SHARE = 1 << 9  # bytes of the budget for each of the rows that are separated at a time
 
 
@@ -127,66 +126,42 @@ class InterleavedCells(CodedGroups):
         return ContingencyCounts(spec, cells, alone, label_rows, dropped)
 
     def _by_place(self, interval: Interval, places: Array, count: int, budget: Budget) -> Iterator[tuple[int, Segment]]:
-        """The rows of each place in an interval, a bounded number at a time; arguments as of `by_place`."""
-        giant = self.is_giant(interval, self._most(budget))
-        parts = self.pieces_by_place if giant else lambda *given: [self.by_place(*given)]
-        for one in parts(interval, places, count, budget):
-            yield from one.items()
-
-    def is_giant(self, interval: Interval, room: int) -> bool:
-        """Whether the interval is a single bucket with more than `room` items."""
-        start, stop = interval
-        return stop - start == 1 and int(self.keyed.items_in(start, stop).sum()) > room
-
-    def by_place(
-        self, interval: Interval, places: Array, count: int, budget: Budget, scratch: Scratch | None = None
-    ) -> dict[int, Segment]:
-        """The rows of each place in an interval of buckets; a segment is a slice of arrays with the rows of all places.
+        """The rows of each place in an interval of buckets, a bounded number of a giant bucket at a time.
 
         Parameters
         ----------
         interval : (int, int)
         places : int64 array, the place of each code; rows of codes with a negative place are left out
         count : number of places
-        budget : owns the segments
-        scratch : arrays with room for the rows, which the segments then share; the budget does not count these
+        budget : owns the segments, which are slices of arrays with the rows of all places
         """
-        return self._separated(self.keyed.places(*interval), interval[0], places, count, budget, scratch)
-
-    def pieces_by_place(
-        self, interval: Interval, places: Array, count: int, budget: Budget
-    ) -> Iterator[dict[int, Segment]]:
-        """As `by_place`, for a bounded number of rows of a giant bucket at a time."""
-        for columns in self.keyed.pieces(interval[0], 0):
-            yield self._separated(SegmentAddresses.of_columns(columns), interval[0], places, count, budget)
+        start, stop = interval
+        parts = iter([self.keyed.places(start, stop)])
+        if stop - start == 1 and int(self.keyed.items_in(start, stop).sum()) > self._most(budget):
+            parts = map(SegmentAddresses.of_columns, self.keyed.pieces(start, 0))
+        for rows in parts:
+            yield from self._separated(rows, start, places, count, budget)
 
     def _separated(
-        self,
-        rows: SegmentAddresses,
-        start: int,
-        places: Array,
-        count: int,
-        budget: Budget,
-        scratch: Scratch | None = None,
-    ) -> dict[int, Segment]:
-        """`by_place` for the rows of consecutive buckets from `start` on."""
+        self, rows: SegmentAddresses, start: int, places: Array, count: int, budget: Budget
+    ) -> Iterator[tuple[int, Segment]]:
+        """`_by_place` for some rows of consecutive buckets from `start` on."""
         buckets, width = start + np.arange(rows.at.starts.shape[1] // 2), self.keyed.layout.words - 1
         items = np.zeros((count, buckets.size), np.int64)
         placed = rows.at, places, *TAG
         count_places(*placed, items)
         ends = np.cumsum(items)
         total = int(ends[-1])
-        words, rest = scratch or (fresh_array((total,), np.uint64), fresh_array((total, width), np.uint64))
+        words, rest = fresh_array((total,), np.uint64), fresh_array((total, width), np.uint64)
         counts, sums = np.empty(total if rows.at.counts.any() else 0, np.int64), np.zeros_like(items)
         cursor = ends.reshape(items.shape) - items
         separate(*placed, fixed_bits(buckets), tuple(range(width)), cursor, words, rest, counts, sums)
         place, bucket = items.nonzero()
         codes, starts = (2 * buckets[bucket]).astype(np.uint32), np.append(0, ends[items.ravel() > 0])
-        pieces = codes, starts, sums[place, bucket] if counts.size else None, None
-        columns = words[:total], rest[:total], counts
-        whole = Segment.of(*pieces, *columns) if scratch else Segment.held(budget, *pieces, *columns)
+        rows_of = sums[place, bucket] if counts.size else None
+        whole = Segment.held(budget, codes, starts, rows_of, None, words, rest, counts)
         bounds = np.searchsorted(place, np.arange(count + 1)).tolist()
-        return {number: whole.pieces(a, b) for number, (a, b) in enumerate(pairwise(bounds)) if a < b}
+        yield from ((number, whole.pieces(a, b)) for number, (a, b) in enumerate(pairwise(bounds)) if a < b)
 
 
 def _recoded(codes: Array, words: Array) -> Array:
