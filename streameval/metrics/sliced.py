@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
     from streameval.typing import Array
 
-__all__ = ["CutRows", "Sliced", "Together"]
+__all__ = ["CutRows", "Sliced"]
 
 
 @dataclass(frozen=True)
@@ -73,39 +73,6 @@ class _Numbers(NamedTuple):
 
     summed: Callable[[int], Any]
     digits: Array
-
-
-@dataclass(frozen=True)
-class Together(Metric):
-    """Several metrics of every group of a group sweep, which share what the partials of a group are computed from."""
-
-    inner: tuple[Any, ...]
-    name: str = "together"
-
-    @property
-    def user_defined(self) -> bool:
-        """Whether one of the metrics is."""
-        return any(metric.user_defined for metric in self.inner)
-
-    def partial(self, part: Any) -> list[tuple[int, list[Any]]]:
-        """Groups that have scores in the part, and their partials."""
-        found = []
-        for group in part.present:
-            one = part.one(group)
-            bases = [metric.basis(one) for metric in self.inner]
-            known = {basis: basis.partial(one) for basis in dict.fromkeys(bases)}
-            found.append((group, [known[basis] for basis in bases]))
-        return found
-
-    def combine(
-        self, partials: Sequence[list[tuple[int, list[Any]]]], state: Any
-    ) -> dict[tuple[int, bytes], list[Any]]:
-        """The values of each group, by its slicing and name."""
-        rows = defaultdict(list)
-        for part in partials:
-            for group, found in part:
-                rows[group].append(found)
-        return {name: combine(own, self.inner, [rows[number]]) for name, (number, own) in state.groups.items()}
 
 
 @dataclass(frozen=True)

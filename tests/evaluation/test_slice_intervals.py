@@ -13,7 +13,6 @@ import pytest
 
 from streameval import compare, evaluate
 from streameval.errors import OptionError
-from streameval.evaluation import rests as module
 
 SCORES: dict[str, Any] = {"score": ["v1", "v2"], "metrics": ["roc_auc", "average_precision"]}
 
@@ -123,11 +122,8 @@ def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
     ],
     ids=lambda more: ", ".join(more),
 )
-def test_a_slice_is_compared_with_the_rows_of_all_others(
-    data: pa.Table, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slice_is_compared_with_the_rows_of_all_others(data: pa.Table, more: dict[str, Any]) -> None:
     """As evaluations of the two sets of rows are: paired, whatever the layout of the states."""
-    monkeypatch.setattr(module, "_FEW", 0)
     options: dict[str, Any] = {**SCORES, "unit": "unit", "by": "country", "threads": 1, **more}
     data = _odd(data).append_column("short", pc.cast(pc.round(data["v1"], 2), pa.float32()))
     found = evaluate(data, against="rest", **options)

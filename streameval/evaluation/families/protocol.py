@@ -93,7 +93,6 @@ class Family(Protocol):
     own_blocks : whether its intervals need a state of blocks; stores then keep it
     sweep_metrics : further metrics to compute in a sweep over all slices
     replicated_by : family whose replicates for the same column serve its metrics; empty if it has its own
-    rests_of : computes the rests of several groups from one sweep; None if each rest is read separately
     """
 
     name: str
@@ -102,7 +101,6 @@ class Family(Protocol):
     own_blocks: bool
     sweep_metrics: ClassVar[tuple[Metric, ...]]
     replicated_by: ClassVar[str]
-    rests_of: ClassVar[Callable[..., Any] | None]
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""

@@ -16,7 +16,6 @@ from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGr
 from streameval.metrics.scores.sampling.split import SplitState
 from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 from streameval.states.grouped import GroupedSpec
-from streameval.states.grouped.rests import Rests
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -73,7 +72,6 @@ class Scores(_OfScores):
 
     name = "score"
     own_blocks = True
-    rests_of: ClassVar[Callable[..., Any] | None] = Rests
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score column, or its histogram."""

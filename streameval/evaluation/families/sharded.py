@@ -33,7 +33,6 @@ class Sharded:
     own_blocks = False
     replicated_by: ClassVar[str] = ""
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
-    rests_of: ClassVar[Callable[..., Any] | None] = None
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """No check."""

@@ -26,7 +26,6 @@ __all__ = [
     "recoded",
     "recoded_rows",
     "replaced_bits",
-    "without",
 ]
 
 _HALF = np.uint64(32)
@@ -234,27 +233,6 @@ def by_group(words, neg, pos, member, groups):
             p[at] += pos[i]
             keys[at] = words[i] >> _HALF
     return starts, n, p, keys
-
-
-@jit
-def without(keys, n, p, places, own_n, own_p, left_keys, left_n, left_p):
-    """Subtract the ties of a group from the ties of all rows; returns how many ties are left.
-
-    Parameters
-    ----------
-    keys, n, p : ties of all rows
-    places, own_n, own_p : ties of the group: their places among those of all rows, ascending, and their rows
-    left_keys, left_n, left_p : outputs, one longer than `keys`
-    """
-    j, left = np.uint64(0), np.uint64(0)
-    for i in range(keys.size):
-        left_keys[left], left_n[left], left_p[left] = keys[i], n[i], p[i]
-        if j < places.size and places[j] == i:
-            left_n[left] -= own_n[j]
-            left_p[left] -= own_p[j]
-            j += np.uint64(1)
-        left += np.uint64((left_n[left] | left_p[left]) != 0)
-    return np.int64(left)
 
 
 @jit
