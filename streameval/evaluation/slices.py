@@ -13,7 +13,6 @@ from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
 from streameval.states.grouped import rank
-from streameval.states.grouped.group_sweep import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,23 +98,25 @@ def sweep(sliced: SlicedStates) -> Swept:
     engine, slicing = sliced.engine, sliced.slicing
     found: Swept = {}
     for w in sliced.wanted:
-        reads = any(metric.reads for metric in w.metrics)
-        group_sweeps = () if reads else slicing.group_sweeps(sliced.states, w.spec, engine)
-        swept: dict[Any, dict[Any, _Found]] = {None: {}} | {key: {} for key in slicing.keys}
-        for group_sweep in group_sweeps:
+        if any(metric.reads for metric in w.metrics):
+            continue
+        swept: dict[Any, dict[Any, _Found]] = {None: {}}
+        for key in slicing.keys:
+            sweep = sliced.grouped(w, key).sweep(engine.each, engine.budget)
+            if sweep is None:
+                break
             metrics = [Sliced(metric) for metric in w.metrics]
-            values = engine.finalize([(group_sweep, [*metrics, *w.family.sweep_metrics])])[0]
+            values = engine.finalize([(sweep, [*metrics, *w.family.sweep_metrics])])[0]
             if any(isinstance(value, Metric) for by_name in values for value in by_name.values()):
                 break  # a metric takes several steps
-            cut = values.pop() if w.family.sweep_metrics else {}
-            for (k, name), (_, own) in group_sweep.groups.items():
-                key = None if (k, name) == WHOLE else slicing.keys[k]
-                group = key and key.group(name)
-                named = None if key is None else sliced.named(key, group)
-                by_metric = [by_name[k, name] for by_name in values]
-                swept[key][group] = _swept(w, own, by_metric, named, cut.get((k, name)))
+            cut, swept[key] = values.pop() if w.family.sweep_metrics else {}, {}
+            for name, (_, own) in sweep.groups.items():
+                group = key.group(name) if name else None
+                named = sliced.named(key, group) if name else None
+                by_metric = [by_name[name] for by_name in values]
+                swept[key if name else None][group] = _swept(w, own, by_metric, named, cut.get(name))
         else:
-            found |= {w: swept} if group_sweeps else {}
+            found |= {w: swept} if slicing.keys else {}
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,16 +16,13 @@ from streameval.errors import OptionError, SchemaError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, SlicingColumn, read_from, slicing
 from streameval.scan.widen import plain
-from streameval.states.grouped import By, GroupedSpec, JointSpec
-from streameval.states.grouped.joint import side_by_side
+from streameval.states.grouped import By, GroupedSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.engine import Engine
-    from streameval.states.grouped.cluster_sweep import ClusterSweep
-    from streameval.states.grouped.group_sweep import GroupSweep
+    from streameval.states.grouped import Grouped
 
 __all__ = ["WHOLE", "Slicing"]
 
@@ -115,24 +111,12 @@ class Slicing:
 
     def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         """The specs to fold instead of these."""
-        if not self.keys:
-            return tuple(specs)
-        joint = tuple(JointSpec(spec, self.keys) for spec in specs if JointSpec.fits(spec, self.keys))
-        others = [spec for spec in specs if not JointSpec.fits(spec, self.keys)]
-        return joint + tuple(GroupedSpec(spec, key) for key in self.keys for spec in others)
+        return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
 
-    def _held(self, states: Mapping[Any, Any], spec: Any, key: By) -> Any:
-        """The sliced state that holds a slicing, alone or among all."""
-        return states[JointSpec(spec, self.keys) if JointSpec.fits(spec, self.keys) else GroupedSpec(spec, key)]
-
-    def grouped(self, states: Mapping[Any, Any], spec: Any, key: By) -> Any:
+    def grouped(self, states: Mapping[Any, Any], spec: Any, key: By) -> Grouped:
         """The state of a slicing."""
-        return self._held(states, spec, key).slicing(key)
-
-    def group_sweeps(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[GroupSweep | ClusterSweep]:
-        """All rows and all slices of a state side by side; none if the state is not stored that way."""
-        held = (self._held(states, spec, key) for key in self.keys)
-        return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []
+        grouped: Grouped = states[GroupedSpec(spec, key)]
+        return grouped
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
@@ -140,9 +124,9 @@ class Slicing:
             derived = {spec.derived: state for spec, state in states.items()}
             return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
         for key in self.keys:
-            held = self._held(states, specs[0], key)
-            key.check(held.count(key), partial(_names, held, key))
-        return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
+            grouped = self.grouped(states, specs[0], key)
+            key.check(len(grouped.groups()), grouped.names)
+        return {spec: self.grouped(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
 
 
 def _refuse_unknown_zone(field: pa.Field, name: str) -> None:
@@ -158,12 +142,6 @@ def _refuse_unknown_zone(field: pa.Field, name: str) -> None:
             f"{name}: column {field.name!r} is in the time zone {kind.tz!r}, which this machine does not know; {remedy}"
         )
         raise SchemaError(msg) from None
-
-
-def _names(held: Any, key: By) -> tuple[bytes, ...]:
-    """The names of the groups of a slicing."""
-    names: tuple[bytes, ...] = held.slicing(key).names()
-    return names
 
 
 WHOLE = Slicing()  # no slices

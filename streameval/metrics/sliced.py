@@ -54,8 +54,8 @@ class Sliced(Metric):
             return _Numbers(self.inner.summed, digits)
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
-    def combine(self, partials: Sequence[Any], state: Any) -> dict[tuple[int, bytes], Any]:
-        """The value of each group, by its slicing and name."""
+    def combine(self, partials: Sequence[Any], state: Any) -> dict[bytes, Any]:
+        """The value of each group, by its name."""
         rows: dict[int, list[list[Any]]] = defaultdict(list)
         if partials and isinstance(partials[0], _Numbers):
             for group, digits in enumerate(np.sum([each.digits for each in partials], axis=0).T.tolist()):
@@ -77,7 +77,7 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class CutRows(Metric):
-    """Rows of each group in clusters that it cuts, by slicing and name, from the parts of a group sweep."""
+    """Rows of each group in clusters that it cuts, from the parts of a sweep."""
 
     name: str = "cut"
 
@@ -85,7 +85,7 @@ class CutRows(Metric):
         """The rows of one part."""
         return part.cut
 
-    def combine(self, partials: Sequence[Array], state: ClusterSweep) -> Mapping[tuple[int, bytes], int]:
+    def combine(self, partials: Sequence[Array], state: ClusterSweep) -> Mapping[bytes, int]:
         """The sum over all parts."""
         rows = np.sum(partials, axis=0)
         return {name: int(rows[number]) for name, (number, _) in state.groups.items() if name != WHOLE}

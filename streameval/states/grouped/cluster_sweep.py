@@ -116,7 +116,7 @@ class ClusterSweep(PlainState):
     ----------
     rows : InterleavedClusters, all groups
     owners : int64 array of shape (n_codes,), the number of the group of each code
-    groups : by slicing and name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
+    groups : by name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
     most : largest number of shards, whose tables are in memory together
     """
 
@@ -124,12 +124,12 @@ class ClusterSweep(PlainState):
 
     rows: InterleavedClusters
     owners: Array
-    groups: Mapping[tuple[int, bytes], tuple[int, GroupOfClusters]]
+    groups: Mapping[bytes, tuple[int, GroupOfClusters]]
     most: int = _SHARDS
 
     @classmethod
-    def of(cls, grouped: Grouped, slicing: int, budget: Budget | None = None) -> ClusterSweep | None:
-        """The sweep of a slicing; None if rows without a label count."""
+    def of(cls, grouped: Grouped, budget: Budget | None = None) -> ClusterSweep | None:
+        """The sweep of a state; None if it does not count clusters, or counts rows without a label."""
         inner = grouped.spec.inner
         if not interleaves_clusters(inner, grouped.spec.key):
             return None
@@ -144,7 +144,7 @@ class ClusterSweep(PlainState):
         owners[codes] = np.arange(1, len(codes) + 1)
         groups = {WHOLE: (0, GroupOfClusters.of(rows.table.facts.sum(axis=0)))}
         for number, (name, facts) in enumerate(zip(names, rows.table.facts, strict=True), start=1):
-            groups[slicing, name] = number, GroupOfClusters.of(facts)
+            groups[name] = number, GroupOfClusters.of(facts)
         return cls(rows, owners, groups, max(_SHARDS, (budget.limit if budget else 0) // _SHARE))
 
     @cached_property

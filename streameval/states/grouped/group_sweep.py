@@ -1,7 +1,6 @@
 """GroupSweep: finalizes all rows and all groups of an interleaved state in one sweep over their scores.
 
-An interleaved state may be sliced in several ways: the code in a word names a *cell*, which lies in one group of each
-*slicing*. Group 0 is all rows; the groups of the first slicing follow, then those of the second, and so on.
+Group 0 is all rows. The code in a word says which of the others a row is in.
 
 A shard is an interval of scores. `GroupSweep.tallied` first counts the rows of every group above each shard; after that
 the shards are independent. Metrics see a shard as `GroupSweepPart`s: the scores of every group in it.
@@ -27,18 +26,19 @@ from streameval.states.protocol import PlainState, Totals
 from streameval.states.scores.counts import score_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.grouped.interleaved.scores import Interleaved
     from streameval.states.keyed.layout import Interval
+    from streameval.states.mapping import Mapper
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 __all__ = ["WHOLE", "GroupSweep", "GroupSweepPart", "OneGroup", "counted", "sided"]
 
-WHOLE = (-1, b"")  # key of all rows among the groups of a group sweep
+WHOLE = b""  # name of all rows among the groups of a sweep
 
 _LEAST = 1 << 16  # smallest number of rows of a shard, because each part takes time for each group
 _SHARE = 20  # scratch bytes of a row of a shard, besides two words; the row takes up to 64 bytes while it is swept
@@ -71,7 +71,7 @@ class GroupSweepPart:
     spec : the inner spec
     rows : sequence of SortedRows, or of Counts of ascending wide words, which may repeat; in order, each score in one
         item only. For 64-bit scores there is a single item, see `streameval.states.grouped.interleaved.words.tied`
-    member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
+    member : uint32 array of shape (n_codes, 2), the groups of each code: 0, and its own
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
     shard_end : as `before`, but above the end of the shard, which may have further parts after this one
     """
@@ -168,9 +168,7 @@ class GroupSweep(PlainState):
     Attributes
     ----------
     interleaved : Interleaved
-    slicings : for each slicing, the names of its groups with their facts as float64 arrays
     member : see `GroupSweepPart`
-    offsets : 0, the number of the first group of each slicing, and the number of groups
     intervals : the shards
     before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, then of all shards
     """
@@ -179,55 +177,37 @@ class GroupSweep(PlainState):
     spec: Any = field(default=None, init=False)
 
     interleaved: Interleaved
-    slicings: Sequence[Mapping[bytes, Array]]
     member: Array
-    offsets: Sequence[int]
     intervals: Sequence[Interval]
     before: Array
 
     @classmethod
-    def tallied(
-        cls,
-        interleaved: Interleaved,
-        each: Callable[..., list[Any]],
-        parts: Sequence[Callable[[bytes], bytes]] = (bytes,),
-        budget: Budget | None = None,
-    ) -> GroupSweep:
+    def tallied(cls, interleaved: Interleaved, each: Mapper, budget: Budget | None = None) -> GroupSweep:
         """The group sweep of an interleaved state.
 
         Parameters
         ----------
         interleaved : Interleaved
         each : maps a function over the shards
-        parts : for each slicing, a function from the name of a cell to the name of its group
         budget : limits the number of rows of a shard
         """
         share = _SHARE + 2 * interleaved.keyed.layout.dtype.itemsize
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
         intervals, cells = interleaved.keyed.intervals(rows_each), len(interleaved.group_codes)
-        names, codes = interleaved.named_codes()
-        member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
-        for k, part in enumerate(parts, start=1):
-            groups: dict[bytes, int] = {}
-            member[codes, k] = [groups.setdefault(part(name), offsets[k] + len(groups)) for name in names]
-            facts = np.zeros((len(groups), interleaved.table.facts.shape[1]))
-            np.add.at(facts, member[codes, k] - offsets[k], interleaved.table.facts)
-            slicings.append(dict(zip(groups, facts, strict=True)))
-            offsets.append(offsets[k] + len(groups))
+        _, codes = interleaved.named_codes()
+        member = np.zeros((cells, 2), np.uint32)
+        member[codes, 1] = np.arange(1, len(codes) + 1)
 
-        def rows(some: Sequence[Interval]) -> Array:
+        def count_rows(some: Sequence[Interval]) -> Array:
             tally, ends = np.zeros((len(some), 2, cells), np.int64), np.array(some, np.uint32)[:, 1] << 1
-            for codes, starts, (words, _, counts, _) in interleaved.keyed.slabs((some[0][0], some[-1][1])):
-                count_groups(words, counts, starts, codes, ends, interleaved.words.low, tally)
-            found = np.zeros((len(some), 2, offsets[-1]), np.int64)
-            for groups in member.T:
-                np.add.at(found.T, groups, tally.T)
-            return found
+            for codes_of, starts, (words, _, counts, _) in interleaved.keyed.slabs((some[0][0], some[-1][1])):
+                count_groups(words, counts, starts, codes_of, ends, interleaved.words.low, tally)
+            return np.concatenate((tally.sum(axis=2, keepdims=True), tally[:, :, codes]), axis=2)
 
         together = max(1, min(len(intervals) // _COUNTS, _TALLY // max(1, cells)))
         stretches = [intervals[i : i + together] for i in range(0, len(intervals), together)]
-        found = np.concatenate([np.zeros((1, 2, offsets[-1]), np.int64), *each(rows, stretches, "count")])
-        return cls(interleaved, slicings, member, offsets, intervals, np.cumsum(found, axis=0, out=found))
+        above = np.concatenate([np.zeros((1, 2, 1 + len(codes)), np.int64), *each(count_rows, stretches, "count")])
+        return cls(interleaved, member, intervals, np.cumsum(above, axis=0, out=above))
 
     def _group(self, number: int, facts: Array) -> OneGroup:
         """A group, from its number and the facts in its table."""
@@ -235,13 +215,11 @@ class GroupSweep(PlainState):
         return OneGroup(self.interleaved.inner, neg, pos, facts[:2].astype(np.int64))
 
     @cached_property
-    def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
-        """By slicing and name, the number of each group and its `OneGroup`; `WHOLE` is the key of all rows."""
-        found = {WHOLE: (0, self._group(0, self.interleaved.table.facts.sum(axis=0)))}
-        for k, (first, slicing) in enumerate(zip(self.offsets[1:], self.slicings, strict=False)):
-            for number, (name, facts) in enumerate(slicing.items(), start=first):
-                found[k, name] = number, self._group(number, facts)
-        return found
+    def groups(self) -> Mapping[bytes, tuple[int, OneGroup]]:
+        """By name, the number of each group and its `OneGroup`; `WHOLE` is the name of all rows."""
+        table = self.interleaved.table
+        named = zip([WHOLE, *table.names.to_pylist()], [table.facts.sum(axis=0), *table.facts], strict=True)
+        return {name: (number, self._group(number, facts)) for number, (name, facts) in enumerate(named)}
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently."""

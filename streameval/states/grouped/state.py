@@ -39,7 +39,10 @@ from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
+from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
+from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.interleaved.scores import Interleaved
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.small_tables import SmallTables
@@ -257,13 +260,12 @@ class Grouped(Small):
         """The name of each group, in the order of `groups`."""
         return tuple(self._names.values())
 
-    def slicing(self, key: By) -> Grouped:
-        """Returns the state unchanged: it has one slicing."""
-        return self
-
-    def count(self, key: By) -> int:
-        """Number of groups."""
-        return len(self._names)
+    def sweep(self, each: Mapper, budget: Budget) -> GroupSweep | ClusterSweep | None:
+        """All rows and all groups side by side; None if the layout does not allow it. `each` maps over shards."""
+        if isinstance(self.interleaved, Interleaved):
+            alone = self.apart or len(self.composite.table) or self.spec.inner.weighted
+            return None if alone else GroupSweep.tallied(self.interleaved, each, budget)
+        return ClusterSweep.of(self, budget)
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""

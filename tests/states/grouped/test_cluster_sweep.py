@@ -54,7 +54,7 @@ def swept(sweep: ClusterSweep, budget: Budget | None = None) -> dict[Any, tuple[
     """The columns of each group's size table and its rows in cut clusters; all rows are group None."""
     parts = [part for shard in sweep.shards(budget) for part in sweep.parts(shard, budget)]
     cut, found = sum(part.cut for part in parts), {}
-    for (_, name), (number, _) in sweep.groups.items():
+    for name, (number, _) in sweep.groups.items():
         table = SizeTable.union(part.one(number) for part in parts)
         columns = table.size.tolist(), table.clusters.tolist(), table.positives.tolist()
         found[By(("g",)).group(name) if name else None] = *columns, cut[number]
@@ -81,7 +81,7 @@ def test_groups_are_swept_in_any_layout(
         assert [one.interleaved.words for one in states[2:]] == [NARROW, WIDE]
     else:
         state = {"narrow": whole, "wide": folded(kind, range(GROUPS))}.get(layout) or stored(whole)
-    sweep = ClusterSweep.of(state, 0, budget)
+    sweep = ClusterSweep.of(state, budget)
     assert sweep is not None
     assert sweep.rows.words is (NARROW if layout in ("narrow", "apart") else WIDE)
     assert budget.resident + budget.spilled >= (ROWS * 0.9 * 8 if layout == "composite" else 0)
@@ -108,7 +108,7 @@ def refused(*given: Any) -> tuple[int, np.ndarray]:
 def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have more groups than fit into one part."""
     monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", most)
-    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)), 0)
+    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)))
     assert sweep is not None
     counted, grouped = swept(sweep), KeyedCounts.grouped
 
@@ -134,7 +134,7 @@ def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: p
 
     monkeypatch.setattr(cluster_sweep, "_CELLS", cells)
     monkeypatch.setattr(ClusterSweepPart, "of", spied)
-    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)), 0)
+    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)))
     assert sweep is not None
     counted = swept(sweep)
     monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
@@ -150,6 +150,6 @@ def test_a_refused_batch_leaves_the_facts_of_groups(monkeypatch: pytest.MonkeyPa
     builder.update(Batch(np.zeros(3, np.uint8), None, {"id": pa.array([7, 7, 8]), "g": pa.array([0, 1, 1])}))
     with pytest.raises(NullError):
         builder.update(Batch(np.zeros(1, np.uint8), None, {"id": pa.array([None], pa.int64()), "g": pa.array([2])}))
-    sweep = ClusterSweep.of(builder.state(), 0)
+    sweep = ClusterSweep.of(builder.state())
     assert sweep is not None
     assert sweep.groups[WHOLE][1].totals().rows == 3

@@ -37,9 +37,9 @@ from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.group_sweep import GroupSweep
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.grouped.interleaved import scores as interleaved
-from streameval.states.grouped.joint import side_by_side
 from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.labels import LabelSpec
+from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -281,6 +281,39 @@ def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatc
     assert codec.load(codec.dump(state)[1]) == state
 
 
+def _folded_scores(spec: Any, batches: list[tuple[pa.Array, np.ndarray]]) -> Any:
+    """The state of scores and their groups, all rows negative."""
+    builder = spec.builder(Budget(), 1 << 12)
+    for scores, group in batches:
+        columns = {name: {"score": scores, "g": pa.array(group)}[name] for name in spec.columns}
+        builder.update(Batch(np.zeros(group.size, np.uint8), None, columns))
+    return builder.state()
+
+
+def test_scores_that_words_have_no_room_for() -> None:
+    """Batches of scores below those of float32 stand apart; the groups are as if all were interleaved."""
+    rng, inner = np.random.default_rng(1), ScoreSpec("score", "f8", nan="drop")
+    batches = [
+        (pa.array(rng.integers(0, 40, 300) * least, mask=rng.random(300) < 0.1), rng.integers(0, 24, 300))
+        for least in (1.0, 1e-300, 1.0)
+    ]
+    state = _folded_scores(GroupedSpec(inner, By(("g",))), batches)
+    assert state.interleaved is not None
+    assert state.apart
+    assert state.total() == _folded_scores(inner, batches)
+
+
+def test_states_of_more_groups_together_than_words_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is interleaved on its own; merged, one of them is not."""
+    monkeypatch.setattr(interleaved, "MOST_CELLS", 40)
+    rng, inner = np.random.default_rng(2), ScoreSpec("score", "f8")
+    batches = [(pa.array(rng.random(400)), 30 * at + np.arange(400) % 30) for at in range(2)]
+    one, other = (_folded_scores(GroupedSpec(inner, By(("g",))), [batch]) for batch in batches)
+    merged, swapped = one.merge(other), other.merge(one)
+    assert merged == swapped
+    assert merged.total() == _folded_scores(inner, batches) == swapped.total()
+
+
 def test_states_merge_whatever_codes_their_tasks_gave() -> None:
     """Each task numbers its groups itself; a merge gives both inputs the codes of one."""
     spec = GroupedSpec(ScoreSpec("score"), By(("country",)))
@@ -372,9 +405,7 @@ def test_a_group_sweep_has_shorter_shards_under_a_small_budget() -> None:
     state, found = builder.state(), []
     for limit in (1 << 30, 1 << 20):
         budget = Budget(limit)
-        [group_sweep] = side_by_side(
-            [state], [By(("g",))], lambda function, items, _: list(map(function, items)), budget
-        )
+        group_sweep = state.sweep(one_by_one, budget)
         parts = [part for shard in group_sweep.shards(budget) for part in group_sweep.parts(shard, budget)]
         assert isinstance(group_sweep, GroupSweep)
         sizes = np.diff(group_sweep.before[:, :, 0].sum(axis=1))

@@ -123,12 +123,6 @@ class Interleaved(CodedGroups):
         )
         return replace(self, keyed=KeyedCounts(WIDE.stored(self.inner), tuple(segments)))
 
-    def projected(self, part: Callable[[bytes], bytes]) -> Interleaved:
-        """The rows by larger groups; `part` maps the name of a group to that of the larger group."""
-        names = list(map(part, self.group_codes.names))
-        table = GroupTable.of(pa.array(map(part, self.table.names.to_pylist()), pa.large_binary()), self.table.facts)
-        return replace(self.recoded(GroupCodes(), names), table=table)
-
     def recoded(self, group_codes: GroupCodes, names: Sequence[bytes]) -> Interleaved:
         """The rows with the codes of `group_codes`; `names` has the name of each old code. The table is unchanged."""
         table = group_codes.codes(names)
@@ -262,16 +256,16 @@ class InterleavedBuilder(CodedBuilder):
         capacity = self._capacity * _row_bytes(self._inner.layout) // _row_bytes(layout)
         return SegmentBuilder(layout, self._budget, max(1, capacity))
 
-    def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
+    def update(self, batch: Batch, split: Split) -> bool:
         """Fold a batch whose groups are known; returns False, and does nothing, if it is not to be interleaved.
 
-        32-bit scores are interleaved, with wide words only if `grow` allows it. 64-bit scores are interleaved if their
+        32-bit scores are interleaved. 64-bit scores are interleaved if their
         keys and groups fit into long words. Weighted batches with missing scores are not interleaved, because the inner
         state sums the weights of missing scores.
         """
         codes = self._few(split.names)
         words = first_words(self._inner) if codes is not None and WIDE not in self._builders else WIDE
-        if words is WIDE and not (grow and NARROW in self._builders):
+        if words is WIDE and NARROW not in self._builders:
             return False
         codes = self._group_codes.codes(split.names.to_pylist()) if codes is None else codes
         encoded = self._encoder(batch, split, read_only(codes[split.places]), words)
