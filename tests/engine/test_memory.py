@@ -37,13 +37,10 @@ from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
 from streameval.scan.pieces import Piece, TableSource
-from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import By, GroupedSpec, shared_clusters
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
-from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
@@ -697,27 +694,6 @@ def test_many_slices_are_evaluated_within_the_memory_limit(options: dict[str, An
         tracemalloc.stop()
     assert found.rows == 30_000
     assert peak <= 1.15 * limit
-
-
-def test_rows_compared_at_a_time_follow_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small budget has clusters that groups cut counted in smaller intervals, with the same result."""
-    monkeypatch.setattr(shared_clusters, "_ITEMS", (1, 1 << 22))
-    random = np.random.default_rng(4)
-    columns = {"cluster": pa.array(random.integers(0, 500, 2_000)), "group": pa.array(random.integers(0, 3, 2_000))}
-    builder = GroupedSpec(ClusterSpec("cluster"), By(("group",))).builder(Budget(), 1_000)
-    builder.update(Batch(np.zeros(2_000, np.uint8), None, columns))
-    grouped = builder.state()
-    found, intervals = [], []
-    for limit in (1 << 30, shared_clusters._SHARE * 200):
-
-        def each(function: Any, items: Any, _: str) -> list[Any]:
-            intervals.append(len(items))
-            return list(map(function, items))
-
-        found.append(shared_clusters.cut_rows(grouped, each, Budget(limit, tmp_path)))
-    assert found[0] == found[1]
-    assert intervals[0] == 1
-    assert intervals[1] >= 8
 
 
 def test_freed_memory_is_given_back_once_states_fill_half_the_limit(

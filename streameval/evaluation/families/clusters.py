@@ -11,7 +11,6 @@ from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, 
 from streameval.metrics.sliced import CutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
-from streameval.states.grouped.shared_clusters import cut_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +53,8 @@ class Clusters(Sharded):
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
         """Rows of each slice in clusters that also have rows of other slices."""
-        return cut_rows(grouped, engine.each, engine.budget)
+        rows = engine.finalize([(grouped.cluster_sweep(engine.budget), [CutRows()])])[0][0]
+        return {grouped.spec.key.group(name): cut for name, cut in rows.items()}
 
     def unlike(self, value: Scalar) -> str:
         """A slice that cuts clusters has smaller clusters, even if it is random."""

@@ -8,22 +8,21 @@ pass also counts the rows of each group in clusters that it shares with other gr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, ClassVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from streameval.kernels.grouped.sizes import tally_groups
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped.group_sweep import WHOLE
-from streameval.states.grouped.interleaved.clusters import InterleavedClusters, interleaves_clusters
 from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.state import Grouped
+    from streameval.states.grouped.interleaved.clusters import InterleavedClusters
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
@@ -128,17 +127,8 @@ class ClusterSweep(PlainState):
     most: int = _SHARDS
 
     @classmethod
-    def of(cls, grouped: Grouped, budget: Budget | None = None) -> ClusterSweep | None:
-        """The sweep of a state; None if it does not count clusters, or counts rows without a label."""
-        inner = grouped.spec.inner
-        if not interleaves_clusters(inner, grouped.spec.key):
-            return None
-        found = [] if grouped.interleaved is None else [cast("InterleavedClusters", grouped.interleaved)]
-        if grouped.apart:
-            found.append(InterleavedClusters.of(inner, grouped.apart))
-        if len(grouped.composite.table):
-            found.append(InterleavedClusters.of_composite(grouped.composite, budget))
-        rows = reduce(InterleavedClusters.merge, found or [InterleavedClusters.empty(inner)])
+    def of(cls, rows: InterleavedClusters, budget: Budget | None = None) -> ClusterSweep:
+        """The sweep over some groups."""
         names, codes = rows.named_codes()
         owners = np.zeros(max(codes, default=0) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)

@@ -42,6 +42,7 @@ from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedCluster
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.interleaved.clusters import InterleavedClusters, interleaves_clusters
 from streameval.states.grouped.interleaved.scores import Interleaved
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
@@ -265,7 +266,25 @@ class Grouped(Small):
         if isinstance(self.interleaved, Interleaved):
             alone = self.apart or len(self.composite.table) or self.spec.inner.weighted
             return None if alone else GroupSweep.tallied(self.interleaved, each, budget)
-        return ClusterSweep.of(self, budget)
+        return self.cluster_sweep(budget) if interleaves_clusters(self.spec.inner, self.spec.key) else None
+
+    def cluster_sweep(self, budget: Budget) -> ClusterSweep:
+        """The sweep over the clusters of all groups, in which rows without a label count as all others."""
+        return ClusterSweep.of(self._interleaved_clusters(budget), budget)
+
+    def _interleaved_clusters(self, budget: Budget) -> InterleavedClusters:
+        """The clusters of all groups in one table; only rows under composite keys are copied."""
+        inner, tables = self.spec.inner, []
+        if inner.unlabelled:
+            states = self.several(self.groups(), budget)
+            return InterleavedClusters.of(inner, dict(zip(self.names(), states, strict=True)))
+        if isinstance(self.interleaved, InterleavedClusters):
+            tables.append(self.interleaved)
+        if self.apart:
+            tables.append(InterleavedClusters.of(inner, self.apart))
+        if len(self.composite.table):
+            tables.append(InterleavedClusters.of_composite(self.composite, budget))
+        return reduce(InterleavedClusters.merge, tables or [InterleavedClusters.empty(inner)])
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""

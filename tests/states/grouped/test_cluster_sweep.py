@@ -16,13 +16,14 @@ from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped import By, Grouped, GroupedSpec, cluster_sweep
+from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped import state as grouped_state
 from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
 from streameval.states.grouped.group_sweep import WHOLE
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
-from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
+from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
 
 if TYPE_CHECKING:
@@ -32,17 +33,35 @@ if TYPE_CHECKING:
 ROWS, GROUPS = 3_000, 40
 
 
-def folded(kind: pa.DataType, numbers: range) -> Any:
-    """The state of the rows of some groups; some ids are null, and most clusters have rows of several groups."""
+def table() -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Groups, ids and labels; some ids are null, and most clusters have rows of several groups."""
     rng = np.random.default_rng(5)
     group, label = rng.integers(0, GROUPS, ROWS), rng.integers(0, 2, ROWS).astype(np.uint8)
-    ids = pa.array(rng.zipf(1.5, ROWS) % 4_000, mask=rng.random(ROWS) < 0.02).cast(kind)
-    spec = ClusterSpec("id", "signed" if kind == pa.int64() else "hash", nulls="singleton")
+    return group, pa.array(rng.zipf(1.5, ROWS) % 4_000, mask=rng.random(ROWS) < 0.02), label
+
+
+def folded(kind: pa.DataType, numbers: range, *, unlabelled: bool = False) -> Any:
+    """The state of the rows of some groups."""
+    group, ids, label = table()
+    spec = ClusterSpec("id", "signed" if kind == pa.int64() else "hash", nulls="singleton", unlabelled=unlabelled)
     builder = GroupedSpec(spec, By(("g",))).builder(Budget(), 1 << 9)
     for rows in np.array_split(np.flatnonzero(np.isin(group, numbers)), 5):
-        columns = {"id": ids.take(pa.array(rows)), "g": pa.array(group[rows])}
-        builder.update(Batch(label[rows], None, columns))
+        columns = {"id": ids.cast(kind).take(pa.array(rows)), "g": pa.array(group[rows])}
+        labelled = rows % 3 > 0 if unlabelled else None
+        builder.update(Batch(label[rows] & (True if labelled is None else labelled), None, columns, labelled=labelled))
     return builder.state()
+
+
+def cut_rows() -> list[int]:
+    """Rows of each group in clusters that also have rows of other groups."""
+    group, ids, _ = table()
+    groups_of: dict[int, set[int]] = {}
+    for key, number in zip(ids.to_pylist(), group.tolist(), strict=True):
+        groups_of.setdefault(key, set()).add(number)
+    cut = [0] * GROUPS
+    for key, number in zip(ids.to_pylist(), group.tolist(), strict=True):
+        cut[number] += key is not None and len(groups_of[key]) > 1
+    return cut
 
 
 def stored(state: Any) -> Any:
@@ -81,22 +100,35 @@ def test_groups_are_swept_in_any_layout(
         assert [one.interleaved.words for one in states[2:]] == [NARROW, WIDE]
     else:
         state = {"narrow": whole, "wide": folded(kind, range(GROUPS))}.get(layout) or stored(whole)
-    sweep = ClusterSweep.of(state, budget)
+    sweep = state.sweep(one_by_one, budget)
     assert sweep is not None
     assert sweep.rows.words is (NARROW if layout in ("narrow", "apart") else WIDE)
     assert budget.resident + budget.spilled >= (ROWS * 0.9 * 8 if layout == "composite" else 0)
     found = swept(sweep, budget)
-    cut = cut_rows(whole, lambda function, items, _: list(map(function, items)))
+    cut = cut_rows()
     for group in whole.groups():
         alone = whole.only(group)
         table = SizeTable.union(part for shard in alone.shards() for part in alone.parts(shard))
         columns = table.size.tolist(), table.clusters.tolist(), table.positives.tolist()
-        assert found[group] == (*columns, cut[group])
+        assert found[group] == (*columns, cut[group[0]])
     total = whole.total()
     table = SizeTable.union(part for shard in total.shards() for part in total.parts(shard))
     assert found[None][:3] == (table.size.tolist(), table.clusters.tolist(), table.positives.tolist())
     assert len(found) == 1 + GROUPS
     assert state == whole
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+@pytest.mark.parametrize("apart", [9, 128])
+def test_rows_without_a_label_are_cut_as_all_others(
+    kind: pa.DataType, apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with equal ids are in one cluster, whether or not they have labels."""
+    monkeypatch.setattr(grouped_builder, "APART", apart)
+    state = folded(kind, range(GROUPS), unlabelled=True)
+    assert state.sweep(one_by_one, Budget()) is None
+    found = swept(state.cluster_sweep(Budget()))
+    assert [found[group,][-1] for group in range(GROUPS)] == cut_rows()
 
 
 def refused(*given: Any) -> tuple[int, np.ndarray]:
@@ -108,7 +140,7 @@ def refused(*given: Any) -> tuple[int, np.ndarray]:
 def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have more groups than fit into one part."""
     monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", most)
-    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)))
+    sweep = folded(pa.int64(), range(GROUPS)).sweep(one_by_one, Budget())
     assert sweep is not None
     counted, grouped = swept(sweep), KeyedCounts.grouped
 
@@ -134,7 +166,7 @@ def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: p
 
     monkeypatch.setattr(cluster_sweep, "_CELLS", cells)
     monkeypatch.setattr(ClusterSweepPart, "of", spied)
-    sweep = ClusterSweep.of(folded(pa.int64(), range(GROUPS)))
+    sweep = folded(pa.int64(), range(GROUPS)).sweep(one_by_one, Budget())
     assert sweep is not None
     counted = swept(sweep)
     monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
@@ -150,6 +182,6 @@ def test_a_refused_batch_leaves_the_facts_of_groups(monkeypatch: pytest.MonkeyPa
     builder.update(Batch(np.zeros(3, np.uint8), None, {"id": pa.array([7, 7, 8]), "g": pa.array([0, 1, 1])}))
     with pytest.raises(NullError):
         builder.update(Batch(np.zeros(1, np.uint8), None, {"id": pa.array([None], pa.int64()), "g": pa.array([2])}))
-    sweep = ClusterSweep.of(builder.state())
+    sweep = builder.state().sweep(one_by_one, Budget())
     assert sweep is not None
     assert sweep.groups[WHOLE][1].totals().rows == 3

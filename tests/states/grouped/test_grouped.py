@@ -37,7 +37,6 @@ from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.group_sweep import GroupSweep
 from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.grouped.interleaved import scores as interleaved
-from streameval.states.grouped.shared_clusters import cut_rows
 from streameval.states.labels import LabelSpec
 from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
@@ -459,7 +458,9 @@ def test_clusters_of_a_crowded_bucket_are_told_apart() -> None:
     columns = {"cluster": pa.array(np.append(cluster, cluster[:3])), "g": pa.array(np.arange(rows + 3) // rows)}
     builder = GroupedSpec(ClusterSpec("cluster"), By(("g",))).builder(Budget(), rows)
     builder.update(Batch(np.zeros(rows + 3, np.uint8), None, columns))
-    assert cut_rows(builder.state(), lambda function, items, _: list(map(function, items))) == {(0,): 3, (1,): 3}
+    sweep = builder.state().cluster_sweep(Budget())
+    cut = sum(part.cut for shard in sweep.shards() for part in sweep.parts(shard))
+    assert {name: int(cut[number]) for name, (number, _) in sweep.groups.items()} == {b"": 0, b"2:i0": 3, b"2:i1": 3}
 
 
 def test_there_is_no_such_group() -> None:

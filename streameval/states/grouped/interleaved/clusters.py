@@ -82,7 +82,8 @@ class InterleavedClusters(CodedGroups):
 
     @classmethod
     def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> InterleavedClusters:
-        """The groups of some inner states, without copying rows."""
+        """The groups of some inner states, without copying rows; rows without a label count as negatives."""
+        unlabelled, inner = inner.unlabelled, replace(inner, unlabelled=False)
         group_codes, names = GroupCodes(apart), pa.array(apart, pa.large_binary())
         words = NARROW if len(apart) <= MOST_BLOCKS else WIDE
         facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
@@ -90,7 +91,8 @@ class InterleavedClusters(CodedGroups):
         for code, state in enumerate(apart.values()):
             rows = state.keyed.rows.reshape(-1, 2).sum(axis=0)
             facts[code] = [side for name in inner_facts(inner) for side in state.header()[name]] + rows.tolist()
-            segments += (words.as_cells(each, code) for each in state.keyed.segments)
+            plain = map(WIDE.as_clusters, state.keyed.segments) if unlabelled else state.keyed.segments
+            segments += (words.as_cells(each, code) for each in plain)
         return cls(inner, group_codes, GroupTable.of(names, facts), KeyedCounts(words.layout(inner), tuple(segments)))
 
     @classmethod
