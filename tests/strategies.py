@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import Blocks, By, GroupedSpec
+from streameval.states.grouped.keys import Blocks, By
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
 
 __all__ = [
     "Estimated",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError, SchemaError
 from streameval.options import honoured
 from streameval.results import REST
-from streameval.states.grouped import Blocks
+from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.wording import few
 

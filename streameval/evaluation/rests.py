@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
 
 __all__ = ["rest_differences"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.resampling import Resampling
     from streameval.evaluation.slices import SlicedStates
     from streameval.results import Scalar
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
 
 __all__ = ["SampledSlices", "sampled_slices"]
 

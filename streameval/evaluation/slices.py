@@ -12,7 +12,7 @@ from streameval.evaluation.families import MetricRequest, finalize, scalar
 from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
-from streameval.states.grouped import rank
+from streameval.states.grouped.keys import rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
 
 __all__ = ["SlicedStates", "Swept", "slice_results", "sweep", "usable", "whole_results"]
 

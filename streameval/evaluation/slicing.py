@@ -16,13 +16,14 @@ from streameval.errors import OptionError, SchemaError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, SlicingColumn, read_from, slicing
 from streameval.scan.widen import plain
-from streameval.states.grouped import By, GroupedSpec
+from streameval.states.grouped.keys import By
+from streameval.states.grouped.state import GroupedSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped import Grouped
+    from streameval.states.grouped.state import Grouped
 
 __all__ = ["WHOLE", "Slicing"]
 

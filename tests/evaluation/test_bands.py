@@ -10,7 +10,7 @@ from scipy.special import expit, logit, stdtrit
 from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.plots import plot_curve
-from streameval.states.grouped import Blocks
+from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
 
 

@@ -13,7 +13,7 @@ from streameval import LiftCurve, RocCurve, evaluate
 from streameval.arrays.contingency.table import ClusteringMetrics
 from streameval.metrics.catalogue import entries, entry_of
 from streameval.metrics.contingency.clustering import clustering_metric
-from streameval.states.grouped import Blocks
+from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
 
 WITH = [e.name for e in entries("classes") if not e.no_interval] + [

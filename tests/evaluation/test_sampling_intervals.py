@@ -19,7 +19,7 @@ from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.evaluation import explain
 from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
-from streameval.states.grouped import Blocks
+from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
 

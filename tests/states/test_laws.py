@@ -37,7 +37,8 @@ from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import Blocks, By, GroupedSpec
+from streameval.states.grouped.keys import Blocks, By
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec

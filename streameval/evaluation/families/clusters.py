@@ -10,7 +10,7 @@ from streameval.evaluation.families.sharded import Sharded, totals
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
 from streameval.metrics.sliced import CutRows
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import GroupedSpec
+from streameval.states.grouped.state import GroupedSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

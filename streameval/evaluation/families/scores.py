@@ -15,7 +15,7 @@ from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
 from streameval.metrics.scores.sampling.split import SplitState
 from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
-from streameval.states.grouped import GroupedSpec
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec

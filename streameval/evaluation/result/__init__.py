@@ -16,7 +16,7 @@ from streameval.evaluation.result.estimates import Estimates
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
 from streameval.saving import Saved
-from streameval.states.grouped import UNIT_HASH
+from streameval.states.grouped.keys import UNIT_HASH
 from streameval.wording import shell
 
 if TYPE_CHECKING:

@@ -144,7 +144,8 @@ class BlockedClusters(PlainState):
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
     >>> from streameval.states.clusters.counts import ClusterSpec
-    >>> from streameval.states.grouped import Blocks, GroupedSpec
+    >>> from streameval.states.grouped.keys import Blocks
+    >>> from streameval.states.grouped.state import GroupedSpec
     >>> from streameval.states.protocol import Batch
     >>> builder = GroupedSpec(ClusterSpec("cluster"), Blocks("campaign")).builder(Budget(), 8)
     >>> columns = {"cluster": pa.array([1, 1, 1, 2]), "campaign": pa.array([7, 7, 8, 8])}

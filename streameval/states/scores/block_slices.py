@@ -53,7 +53,7 @@ class BlockSlicesSpec(SplitSpec):
 
     Examples
     --------
-    >>> from streameval.states.grouped import By
+    >>> from streameval.states.grouped.keys import By
     >>> BlockSlicesSpec(BlockSpec("score", unit="campaign"), By(("country",))).columns
     ('score', 'campaign', 'country')
     """
@@ -152,7 +152,7 @@ class BlockSlices(Small):
     Examples
     --------
     >>> from streameval.budget import Budget
-    >>> from streameval.states.grouped import By
+    >>> from streameval.states.grouped.keys import By
     >>> from streameval.states.protocol import Batch
     >>> builder = BlockSlicesSpec(BlockSpec("s", "f8", unit="u", count=4), By(("country",))).builder(Budget(), 8)
     >>> columns = {"s": pa.array([0.25, 0.75, 0.75]), "u": pa.array([7, 8, 7]), "country": pa.array(["DE", "DE", None])}

@@ -22,8 +22,8 @@ from streameval.evaluation.slicing import Slicing
 from streameval.options import active, recorded
 from streameval.options.kinds import ByColumn, Filter, in_words
 from streameval.scan import Piece, Scan, Where
-from streameval.states.grouped import By, GroupedSpec, divisible
 from streameval.states.grouped.names import slice_type
+from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
@@ -32,6 +32,7 @@ from streameval.store.nights.key_types import COMPUTED, arrow_type, conformed, k
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from streameval.states.grouped.keys import By
     from streameval.store.files.entries import Entry
 
 __all__ = ["Configuration", "slices_group"]

@@ -20,8 +20,8 @@ from streameval.evaluation.finalize import finalize_all
 from streameval.results import slice_column
 from streameval.scan.marked_keys import mark
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import divisible
 from streameval.states.grouped.names import parts_of, tag_of
+from streameval.states.grouped.state import divisible
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.nights.keys import keys_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
     from streameval.scan.where.condition import Test
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry

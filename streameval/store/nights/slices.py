@@ -17,7 +17,7 @@ from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_name
 from streameval.scan.derived import slicing
-from streameval.states.grouped import GroupedSpec
+from streameval.states.grouped.state import GroupedSpec
 from streameval.store.nights.merge import merged
 from streameval.wording import few, hint, plural
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.resampling import Resampling
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration

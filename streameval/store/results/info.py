@@ -15,7 +15,7 @@ from streameval.wording import few, plural, size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.grouped import By
+    from streameval.states.grouped.keys import By
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
 

@@ -17,7 +17,8 @@ from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import Blocks, GroupedSpec
+from streameval.states.grouped.keys import Blocks
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.scores.counts import ScoreSpec
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from streameval import evaluate
 from streameval.budget import Budget
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
-from streameval.states.grouped import By, GroupedSpec, small_tables
 from streameval.states.grouped import builder as grouped_builder
+from streameval.states.grouped import small_tables
 from streameval.states.grouped.interleaved import cells as interleaved_cells
+from streameval.states.grouped.keys import By
 from streameval.states.grouped.small_tables import SmallTables
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
 

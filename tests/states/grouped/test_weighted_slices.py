@@ -13,7 +13,8 @@ from streameval.budget import Budget
 from streameval.metrics.finalize import computed
 from streameval.metrics.scores.gain.area import Agc
 from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
-from streameval.states.grouped import By, GroupedSpec
+from streameval.states.grouped.keys import By
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 
