@@ -26,7 +26,6 @@ from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
-from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -183,7 +182,7 @@ class Subject:
     @property
     def another(self) -> Any:
         """A spec whose states do not merge with those of this one."""
-        if isinstance(self.spec, GroupedSpec | BlockSlicesSpec):
+        if isinstance(self.spec, GroupedSpec):
             return replace(self.spec, inner=replace(self, spec=self.spec.inner).another)
         if isinstance(self.spec, ContingencySpec):
             return replace(self.spec, classes="another")
@@ -282,7 +281,7 @@ def _blocks() -> list[Subject]:
             found.append(Subject(f"blocks-{kind}-{name or 'rows'}", spec, kind, score_values(kind), more))
     by: Column = (pa.string(), st.none() | st.sampled_from(["", "DE", "é"]))
     for one in (found[0], found[3]):
-        spec = BlockSlicesSpec(one.spec, By(("by",)))
+        spec = GroupedSpec(one.spec, By(("by",)))
         found.append(replace(one, name=f"{one.name}-by-value", spec=spec, others=(*one.others, ("by", by))))
     return found
 

@@ -16,7 +16,8 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import by_row, estimates, without_replicates
-from streameval.states.scores.block_slices import BlockSlicesSpec
+from streameval.states.grouped.state import GroupedSpec
+from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
     made = block_requests(wanted, resampling)
     split = [w for w in made if w.family.own_blocks] if slicing.keys else []
     return (
-        *(BlockSlicesSpec(w.spec, key) for key in slicing.keys for w in split),
+        *(GroupedSpec(w.spec, key) for key in slicing.keys for w in split),
         *(w.spec for w in made if w not in split),
     )
 
@@ -103,7 +104,8 @@ def sliced_blocks(
     wanted: Sequence[MetricRequest], states: Mapping[Any, Any], resampling: Resampling, key: By
 ) -> dict[Any, Any]:
     """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
-    specs = {spec: BlockSlicesSpec(spec, key) for spec in block_specs(wanted, resampling)}
+    found = block_specs(wanted, resampling)
+    specs = {spec: GroupedSpec(spec, key) for spec in found if isinstance(spec, BlockSpec)}
     return {spec: states[split] for spec, split in specs.items() if split in states}
 
 

@@ -45,7 +45,6 @@ from streameval.states.labels import LabelSpec
 from streameval.states.mapping import one_by_one
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
-from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -84,7 +83,6 @@ KINDS: dict[str, type[StoredSpec]] = {
         GroupedSpec,
         GroupScoreSpec,
         BlockSpec,
-        BlockSlicesSpec,
     )
 }
 _PREFIX = "streameval."

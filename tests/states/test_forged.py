@@ -38,12 +38,8 @@ HEADERS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("score_histogram-f4-weighted.v1", ("nan_weights", 1), HUGE),
     ("score_histogram-f4.v1", ("nan_weights", 0), INFINITE),
     ("score_blocks-f4.v1", ("nan_weights", 0), HUGE),
-    ("score_blocks-f4.v1", ("shift",), 0),
-    ("score_blocks-f4.v1", ("shift",), 2**61),
-    ("score_block_slices-f4.v1", ("slices",), {}),
-    ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "nan_weights", 0), HUGE),
-    ("score_block_slices-f4.v1", ("slices", "MjpzYQ==", "shift"), 2**40),
-    ("score_block_slices-f4.v1", ("slices", "MjpzYQ=="), None),
+    ("score_blocks-f4.v1", ("shift", 0), 0),
+    ("score_blocks-f4.v1", ("shift", 0), 2**61),
     ("score_blocks-f4.v1", ("spec", "count"), 2**31),  # an empty state has a row for each
     ("score_counts-u8.v2", ("spec", "weighted"), ""),
     ("score_counts-u8.v2", ("spec", "nan"), "skip"),
@@ -97,8 +93,9 @@ TABLES: list[tuple[str, str, int, Any]] = [
     ("score_blocks-f4.v1", "prefix", 0, 2**63),
     ("score_blocks-f4.v1", "block", 0, 4),
     ("score_blocks-f4.v1", "block", 0, -1),
-    ("score_block_slices-f4.v1", "slice", 0, b""),  # which the header lacks
-    ("score_block_slices-f4.v1", "slice", 0, b"2:sc"),
+    ("grouped-score_blocks.v1", "facts", 0, [2.0**40, *[0.0] * 16]),  # a shift
+    ("grouped-score_blocks.v1", "facts", 0, [0.0] * 3),
+    ("grouped-score_blocks.v1", "group", 0, b""),
     ("grouped-cluster_counts.v1", "facts", 0, [HUGE, 0.0, 0.0, 0.0]),
     ("grouped-cluster_counts.v1", "facts", 0, [2.0**62, 0.0, 0.0, 0.0]),
     ("grouped-cluster_counts.v1", "facts", 0, [0.0, 0.0, 0.0]),

@@ -42,7 +42,6 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
-from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -382,8 +381,8 @@ def _golden() -> dict[str, tuple[Any, pa.Table]]:
         ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
         ("score_blocks-f4", BlockSpec("column", "f4", nan="half", unit="partition", count=4, bins=2), table),
         (
-            "score_block_slices-f4",
-            BlockSlicesSpec(BlockSpec("column", "f4", nan="half", count=4, bins=2), By(("partition",))),
+            "grouped-score_blocks",
+            GroupedSpec(BlockSpec("column", "f4", nan="half", count=4, bins=2), By(("partition",))),
             table,
         ),
         ("label_counts", LabelSpec("column", nulls="drop"), numbers),

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import OptionError
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
 from streameval.states.grouped.interleaved.cells import InterleavedCellsBuilder, interleaves_cells
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups
-    from streameval.states.grouped.keys import Key
+    from streameval.states.grouped.keys import Key, Split
     from streameval.states.grouped.rows import Rows
     from streameval.states.protocol import Batch, Builder
     from streameval.typing import Array
@@ -45,7 +44,6 @@ _LAYOUTS: tuple[tuple[Callable[[Any, Key], bool], Callable[..., CodedBuilder]], 
 )  # whether groups of a state are interleaved, and by which builder
 APART = 128  # largest number of groups of a task that stand apart
 _GROUP_BYTES = 1 << 24  # bytes of the budget required for each of them: sixteen times the size of its builder
-_BUILT = 1.75  # bytes of a group whose state has a largest size (a histogram) and of its builder, per byte of the state
 _FEWEST = 1 << 12  # smallest number of rows that a group's builder collects at a time
 _ROW_BYTES = 16  # bytes per row of the capacity that a builder is given
 
@@ -77,6 +75,7 @@ class GroupedBuilder:
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
+        self._rows: dict[bytes, int] = {}  # of each group, if states are dense
         started = (builder(inner, budget, capacity) for suits, builder in _LAYOUTS if suits(inner, key))
         self._interleaved: CodedBuilder | None = next(started, None)
         self._composite: SegmentBuilder | None = None
@@ -88,6 +87,8 @@ class GroupedBuilder:
         self._key.check(self._found(len(split.names)), split.names.to_pylist, more=True)
         if self._interleaved is not None and self._interleaved.update(batch, split):
             return
+        if self._form is None:
+            self._check_room(split)
         slots = self._slots(split.names)
         builders = list(self._builders.values())
         if len(slots) == 1 and slots[0] >= 0:
@@ -111,22 +112,20 @@ class GroupedBuilder:
         known = pa.array(self._builders, pa.large_binary())
         slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
         for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
-            slots[new] = len(self._builders)
-            self._check_room()
-            rows = max(_FEWEST, self._capacity // (4 * (len(self._builders) + 1)))
-            self._builders[names[new].as_py()] = self._inner.builder(self._budget, min(self._capacity, rows))
+            slots[new], name = len(self._builders), names[new].as_py()
+            rows = self._rows.get(name) or max(_FEWEST, self._capacity // (4 * (len(self._builders) + 2)))
+            self._builders[name] = self._inner.builder(self._budget, min(self._capacity, rows))
         return slots
 
-    def _check_room(self) -> None:
-        """Raise `OptionError` if another group whose state has a largest size would not fit into the budget."""
-        needed = int(_BUILT * (self._inner.largest or 0)) * (len(self._builders) + 1)
-        if self._builders and needed > self._budget.limit:
-            count, limit, names = len(self._builders) + 1, self._budget.limit >> 20, ", ".join(self._key.columns)
-            msg = (
-                f"{count:,} groups of histograms by {names} take {needed >> 20:,} MiB, and states may take {limit:,}; "
-                f"leave out approx (--approx), or raise memory (--memory)"
-            )
-            raise OptionError(msg)
+    def _check_room(self, split: Split) -> None:
+        """Raise `OptionError` if dense states of the groups so far would not fit into the budget."""
+        names = split.names.to_pylist()
+        for name, rows in zip(names, np.bincount(split.codes, minlength=len(names)).tolist(), strict=True):
+            self._rows[name] = self._rows.get(name, 0) + rows
+        needed, limit = self._inner.group_bytes(self._rows.values()), self._budget.limit
+        if len(self._rows) > 1 and needed > limit:
+            taken = f"take {needed >> 20:,} MiB, and states may take {limit >> 20:,}"
+            raise self._inner.too_large(self._key.columns, len(self._rows), taken)
 
     def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
         """Add the rows of a batch under composite keys."""

@@ -43,7 +43,7 @@ def composite_layout(inner: Any) -> Layout:
 
 
 def inner_facts(inner: Any) -> dict[str, list[Any]]:
-    """Facts of an empty group, by their name in the inner header; each fact has two numbers."""
+    """Facts of an empty group, lists of numbers by their name in the inner header."""
     return {name: value for name, value in inner.empty().header().items() if name != "spec"}
 
 
@@ -112,7 +112,9 @@ class CompositeGroups:
     @classmethod
     def empty(cls, inner: Any) -> CompositeGroups:
         """Without groups."""
-        return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(composite_layout(inner)))
+        return cls(
+            inner, GroupTable.empty(sum(map(len, inner_facts(inner).values()))), KeyedCounts(composite_layout(inner))
+        )
 
     def merge(self, other: CompositeGroups) -> CompositeGroups:
         """The groups of both inputs; groups with equal names are merged."""

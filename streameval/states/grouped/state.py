@@ -37,6 +37,7 @@ from streameval.errors import FormatError, OptionError
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import APART, GroupedBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.cluster_sweep import ClusterSweep
@@ -50,6 +51,7 @@ from streameval.states.grouped.small_tables import SmallTables
 from streameval.states.grouped.table import GroupTable, by_group, tagged
 from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Small, SplitSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
@@ -66,7 +68,9 @@ __all__ = ["Grouped", "GroupedSpec", "divisible"]
 
 _CHUNK = 64  # groups of a shard
 
-INNER: dict[str, type[Any]] = {spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec)}
+INNER: dict[str, type[Any]] = {
+    spec.kind: spec for spec in (ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec, ContingencySpec)
+}
 
 
 def divisible(inner: Any) -> bool:
@@ -86,7 +90,7 @@ class GroupedSpec(SplitSpec):
 
     Parameters
     ----------
-    inner : ScoreSpec, HistogramSpec, ClusterSpec or ContingencySpec
+    inner : ScoreSpec, HistogramSpec, BlockSpec, ClusterSpec or ContingencySpec
         The spec of each group's state.
     key : By or Blocks
         Divides the rows into groups.
@@ -189,7 +193,9 @@ class GroupedSpec(SplitSpec):
             while piece is not None and name == group:
                 own.append(packing.pack(piece) if packing else piece)
                 name, piece = next(pieces, (None, None))
-            apart[group] = self.inner.from_arrow(inner_header(self.inner, facts), own, budget)
+            header = inner_header(self.inner, facts)
+            check_facts(self.inner, header)
+            apart[group] = self.inner.from_arrow(header, own, budget)
         if piece is not None:
             msg = f"rows of group {name!r} are out of order"
             raise ValueError(msg)
@@ -337,12 +343,20 @@ class Grouped(Small):
         interleaved = [self.interleaved.restored(~self.interleaved.marks(names), budget)] if self.interleaved else []
         return self._union(apart, ~self.composite.marked(names), interleaved, budget)
 
+    def each_without(self, groups: Sequence[Group]) -> Iterator[Any]:
+        """For each of some groups, the inner state of all rows outside it.
+
+        The groups are halved recursively, so n groups take O(n log n) merges.
+        """
+        yield from _each_without(self.without(*groups), [self.only(group) for group in groups])
+
     def _union(
         self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any], budget: Budget | None = None
     ) -> Any:
         """Merge some groups apart, the marked groups under composite keys, and further inner states."""
-        states = [*apart.values(), *([self.composite.restored(marks, budget)] if marks.any() else []), *others]
-        return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
+        states = [apart[name] for name in sorted(apart)]  # in the order of names, so that sums are reproducible
+        states += [*([self.composite.restored(marks, budget)] if marks.any() else []), *others]
+        return _merged(states) if states else self.spec.inner.empty()
 
     def totals(self) -> Totals:
         """Rows and weights of both classes, over all groups."""
@@ -393,10 +407,10 @@ class Grouped(Small):
 
     def _apart_table(self) -> GroupTable:
         """Names and facts of the groups that stand apart."""
-        names = list(inner_facts(self.spec.inner))
+        empty = inner_facts(self.spec.inner)
         headers = [state.header() for state in self.apart.values()]
-        facts = np.array([[side for name in names for side in header[name]] for header in headers], np.float64)
-        return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, 2 * len(names)))
+        facts = np.array([[side for name in empty for side in header[name]] for header in headers], np.float64)
+        return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, sum(map(len, empty.values()))))
 
     def _apart_batches(self, name: bytes) -> Iterator[pa.RecordBatch]:
         """The table of a group that stands apart, including its rows under composite keys."""
@@ -414,3 +428,20 @@ class Grouped(Small):
         if not isinstance(other, Grouped):
             return NotImplemented
         return same_table(self, other)
+
+
+def _merged(states: list[Any]) -> Any:
+    """The merge of some states, at least one, in pairs: one by one, all rows so far would be copied for each."""
+    while len(states) > 1:
+        states = [reduce(lambda one, other: one.merge(other), states[i : i + 2]) for i in range(0, len(states), 2)]
+    return states[0]
+
+
+def _each_without(others: Any, states: list[Any]) -> Iterator[Any]:
+    """For each of some states, the merge of `others` and all other states."""
+    if len(states) < 2:
+        yield from [others] * len(states)
+        return
+    first, second = states[: len(states) // 2], states[len(states) // 2 :]
+    yield from _each_without(_merged([others, *second]), first)
+    yield from _each_without(_merged([others, *first]), second)

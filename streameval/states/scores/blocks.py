@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
@@ -28,9 +29,10 @@ from streameval.states.scores.coarse_grid import sampled_codes, shift_for
 from streameval.states.scores.missing import MissingScores, refuse_nan
 from streameval.states.scores.types import floats, numbers
 from streameval.states.scores.units import unit_of
+from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.typing import Array
@@ -39,6 +41,8 @@ __all__ = ["BlockCounts", "BlockSpec"]
 
 _MOST_ROWS = 1 << 32  # rows that a builder's 32-bit counts can hold
 _CODE_BITS = 64
+_BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # bytes of a bin, occupied or not: its prefix and its slots in the hash table
+_COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # bytes of a (bin, block, label) cell, builder and state together
 _BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
 _NO_WEIGHTS = read_only(np.empty(0))
 
@@ -76,6 +80,17 @@ class BlockSpec(MissingScores):
         """The key that assigns units to blocks."""
         return Blocks(self.unit, self.count)
 
+    def group_bytes(self, rows: Collection[int]) -> int:
+        """Bytes of the states of some groups and of their builders, from the number of rows of each."""
+        cells = 2 * self.count * sum(min(self.bins, n) for n in rows)
+        return cells * (_COUNT_BYTES + self.weighted * _WEIGHT_BYTES) + _BIN_BYTES * self.bins * len(rows)
+
+    def too_large(self, by: Collection[str], groups: int, taken: str) -> OptionError:
+        """The error if groups take more memory than states may, which `taken` says."""
+        remedy = "choose fewer slices (--where), leave out ci and unit (--ci, --unit), or raise memory (--memory)"
+        msg = f"by={','.join(by)!r}: {plural(groups, 'slice')} or more of {self.count} blocks {taken}; {remedy}"
+        return OptionError(msg, "by")
+
     @property
     def largest(self) -> int:
         """Bytes of a state whose bins are all occupied."""
@@ -111,7 +126,7 @@ class BlockSpec(MissingScores):
         if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
             msg = f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}"
             raise ValueError(msg)
-        shift, ends = int(header["shift"]), np.stack([columns["low"], columns["high"]], axis=1)
+        (shift,), ends = header["shift"], np.stack([columns["low"], columns["high"]], axis=1)
         ascend = ends[:, 0] <= ends[:, 1]
         if shift > _CODE_BITS or not (ascend & (ends >> np.uint64(shift) == columns["prefix"][:, None]).all(1)).all():
             msg = "the smallest and the largest code of a bin have its prefix"
@@ -372,7 +387,7 @@ class BlockCounts(Small):
     def header(self) -> dict[str, Any]:
         """The spec, the shift and the missing scores by block, as JSON values."""
         nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
-        return {"spec": asdict(self.spec), "shift": self.shift} | nan
+        return {"spec": asdict(self.spec), "shift": [self.shift]} | nan
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """One row for each bin and block that has rows, ascending."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
 from streameval.kernels.histogram import (
     BINS,
@@ -41,7 +42,7 @@ from streameval.states.scores.types import float_limit, numbers
 from streameval.states.scores.units import in_units, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.typing import Array
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["HistogramSpec", "ScoreHistogram"]
 
 _PACKED_ROWS = (1 << 31) - 1  # rows that the packed table can count: a word holds both counts of a bin
+_BUILT = 1.75  # bytes of a group and of its builder, per byte of its state
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,16 @@ class HistogramSpec(MissingScores):
         names = ["bin", "negatives", "positives", "only"]
         weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
         return pa.schema(dict.fromkeys(names, pa.int64()) | (weights if self.weighted else {}))
+
+    def group_bytes(self, rows: Collection[int]) -> int:
+        """Bytes of the states of some groups and of their builders, from the number of rows of each."""
+        return int(_BUILT * self.largest) * len(rows)
+
+    def too_large(self, by: Collection[str], groups: int, taken: str) -> OptionError:
+        """The error if groups take more memory than states may, which `taken` says."""
+        remedy = "leave out approx (--approx), or raise memory (--memory)"
+        msg = f"{groups:,} groups of histograms by {', '.join(by)} {taken}; {remedy}"
+        return OptionError(msg)
 
     def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:
         """A new builder of 11 MiB, 32 MiB with weights."""

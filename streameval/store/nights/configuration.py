@@ -24,7 +24,6 @@ from streameval.options.kinds import ByColumn, Filter, in_words
 from streameval.scan import Piece, Scan, Where
 from streameval.states.grouped.names import slice_type
 from streameval.states.grouped.state import GroupedSpec, divisible
-from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
 from streameval.store.nights.key_types import COMPUTED, arrow_type, conformed, key_type, slices_arrow_type
@@ -205,7 +204,7 @@ class Configuration:
     def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
         """The requests of the unit blocks that are kept for slices; `keys` are slicings, by default all."""
         return [
-            replace(w, spec=BlockSlicesSpec(w.spec, key), by=",".join(key.columns))
+            replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns))
             for key in (self.slicing.keys if keys is None else keys)
             for w in self.kept(wanted)
             if isinstance(w.spec, BlockSpec)
