@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.budget import Computed
-from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.kernels.blocks.clusters import BLOCK_BITS, count_rows, encode_cells
 from streameval.kernels.grouped.interleave import ordered
+from streameval.kernels.jit import read_only
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 from streameval.states.keyed.tags import fixed_bits
 
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.clusters.counts import ClusterSpec
+    from streameval.states.keyed.builder import SegmentBuilder
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["NARROW", "WIDE", "CellWords"]
+__all__ = ["MOST_BLOCKS", "NARROW", "WIDE", "CellWords", "encode_rows", "row_counts"]
+
+MOST_BLOCKS = 1 << BLOCK_BITS  # codes that narrow words tell apart
 
 _CODE = np.uint64((1 << BLOCK_BITS) - 1)
 _BITS = np.uint64(BLOCK_BITS)
@@ -185,3 +189,25 @@ def _read(segment: Segment, start: int, stop: int) -> Columns:
     """The words of the items from `start` to `stop`."""
     words = segment.words.read(start, stop)
     return words, np.empty((words.size, 0), np.uint64) if segment.rest is None else segment.rest.read(start, stop)
+
+
+def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
+    """Add rows, given by the unmixed words of their cluster ids, their blocks and labels, and counts if not empty."""
+    first, rest = read_only(ids[0]), ids[1].copy()  # `encode` overwrites them with the words of the keys
+    second, blocks, label = rest.reshape(-1), _codes(blocks), read_only(label)
+
+    def encode(part: slice, *out: Array) -> None:
+        encode_cells(first[part], second[part], blocks[part], label[part], *out)
+
+    segments.add(first.size, encode, rest, counts=counts)
+
+
+def row_counts(blocks: Array, label: Array, count: int) -> Array:
+    """Rows by block and label, as an int64 array of shape (count, 2)."""
+    found: Array = count_rows(_codes(blocks), read_only(label), count)
+    return found
+
+
+def _codes(blocks: Array) -> Array:
+    """Blocks as uint16, the type for which the loops are compiled."""
+    return read_only(blocks.astype(np.uint16, copy=False))

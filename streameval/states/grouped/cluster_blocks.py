@@ -6,8 +6,8 @@ word for integer ids, which sorts like the rows of plain clusters, so that the c
 (`streameval.kernels.blocks.clusters`). One sweep computes the size tables without each block (`by_block`).
 
 `Grouped` with an inner state for each of 128 blocks gives the same results at a quarter of the speed. This is the same
-state in another layout: it has the methods and the stored table of `Grouped`, and is converted to `Grouped` when single
-groups are needed.
+state in another layout: it has the methods and the stored table of `Grouped`, and is seen as a `Grouped` when single
+groups are needed, because its rows are those of interleaved slices.
 """
 
 from __future__ import annotations
@@ -19,65 +19,45 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from streameval.kernels.blocks.clusters import (
-    BLOCK_BITS,
     cell_bounds,
     cluster_blocks,
     count_lone_cells,
     count_lone_clusters,
-    count_rows,
-    encode_cells,
     sorted_cells,
 )
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS
-from streameval.states.clusters.cell_words import NARROW
-from streameval.states.clusters.counts import null_rows_by_block
+from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, encode_rows, row_counts
+from streameval.states.clusters.counts import ClusterCounts, null_rows_by_block
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
-from streameval.states.grouped.derived_clusters import DerivedClusters
+from streameval.states.grouped.interleaved.clusters import InterleavedClusters
+from streameval.states.grouped.interleaved.group_codes import GroupCodes
+from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
 from streameval.states.keyed.ids import identify, row_nulls
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval
+from streameval.states.keyed.layout import NO_COUNTS, Interval
 from streameval.states.keyed.tags import fixed_bits
 from streameval.states.protocol import PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    import pyarrow as pa
-
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Counts
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_BLOCKS", "BlockedClusters", "BlockedClustersBuilder", "encode_rows", "row_counts"]
-
-MOST_BLOCKS = 1 << BLOCK_BITS
+__all__ = ["BlockedClusters", "BlockedClustersBuilder"]
 
 _BLOCK = np.uint64(MOST_BLOCKS - 1)
-_BITS = np.uint64(BLOCK_BITS)
-_REST = np.uint64(64 - BLOCK_BITS)
-_TOP = np.uint64(1 << 63)
-_LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
 _NONE = np.empty(0, np.uint64)
-
-
-def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
-    """Add rows, given by the unmixed words of their cluster ids, their blocks and labels, and counts if not empty."""
-    first, rest = read_only(ids[0]), ids[1].copy()  # `encode` overwrites them with the words of the keys
-    second, blocks, label = rest.reshape(-1), _codes(blocks), read_only(label)
-
-    def encode(part: slice, *out: Array) -> None:
-        encode_cells(first[part], second[part], blocks[part], label[part], *out)
-
-    segments.add(first.size, encode, rest, counts=counts)
 
 
 class BlockedClustersBuilder:
@@ -115,17 +95,6 @@ class BlockedClustersBuilder:
         nulls = (self._nulls, np.zeros_like(self._nulls))
         single, dropped = nulls if self._spec.inner.nulls == "singleton" else nulls[::-1]
         return BlockedClusters(self._spec, KeyedCounts.built(self._segments), self._rows, single, dropped)
-
-
-def row_counts(blocks: Array, label: Array, count: int) -> Array:
-    """Rows by block and label, as an int64 array of shape (count, 2)."""
-    found: Array = count_rows(_codes(blocks), read_only(label), count)
-    return found
-
-
-def _codes(blocks: Array) -> Array:
-    """Blocks as uint16, the type for which the loops are compiled."""
-    return read_only(blocks.astype(np.uint16, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,44 +224,20 @@ class BlockedClusters(PlainState):
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
         """Each block with the inner state of its rows in the clusters of a shard."""
-        groups = self._groups(shard, self.keyed.holding(budget), nulls=shard == self.shards()[0])
-        return ((group, groups.only(group)) for group in groups.groups())
+        nulls = shard == self.shards()[0]
+        single, dropped = self.single_rows * nulls, self.dropped_rows * nulls
+        here = replace(self, keyed=self.keyed.range(*shard), single_rows=single, dropped_rows=dropped)
+        groups = here.groups()
+        yield from zip(groups, here.grouped.several(groups, budget), strict=True)
 
     @cached_property
-    def _grouped(self) -> Any:
-        return self._groups((0, self.keyed.layout.buckets), self.keyed.holding(), nulls=True)
-
-    def _groups(self, shard: Interval, budget: Budget, *, nulls: bool) -> Any:
-        """The rows of a shard as a `Grouped`; `nulls` says whether null ids are included."""
-        inner = self.spec.inner
-        builders: dict[int, SegmentBuilder] = {}
-        for blocks, columns in self._cells(shard, budget):
-            order = np.argsort(blocks, kind="stable")
-            starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
-            for at in np.split(order, starts[1:]):
-                block = int(blocks[at[0]])
-                if block not in builders:
-                    builders[block] = SegmentBuilder(inner.layout, budget, 1 << 12, counted=True)
-                _add_inner(builders[block], *(column[at] for column in columns))
-        made = {}
-        for block in self.groups():
-            keyed = KeyedCounts.built(builders[block]) if block in builders else KeyedCounts(inner.layout)
-            single, dropped = self.single_rows[block] * nulls, self.dropped_rows[block] * nulls
-            made[block] = replace(inner.empty(), keyed=keyed, single_rows=single, dropped_rows=dropped)
-        return self.spec.of_groups(made)
-
-    def _cells(self, shard: Interval, budget: Budget) -> Iterator[tuple[Array, tuple[Array, ...]]]:
-        """Cells of a shard, bucket by bucket: their blocks; mixed keys, further words, negatives and positives."""
-        items = self.keyed.items_in(*shard).reshape(-1, 2).sum(axis=1)
-        for bucket in (shard[0] + np.flatnonzero(items)).tolist():
-            fixed = np.uint64((bucket & (MOST_BLOCKS - 1)) << (63 - BLOCK_BITS))
-            for counts in self.keyed.grouped((bucket, bucket + 1), budget):
-                keys = (counts.keys & _TOP) | fixed | ((counts.keys >> _BITS) & _LOW)
-                last, rest = counts.keys, counts.rest
-                if rest.shape[1]:
-                    last = rest[:, 0]
-                    rest = ((counts.keys << _REST) | (last >> _BITS)).reshape(-1, 1)
-                yield (last & _BLOCK).astype(np.int64), (keys, rest, counts.neg, counts.pos)
+    def grouped(self) -> Any:
+        """The same rows in the layout of slices, where the code of a group is the number of its block."""
+        inner, key, groups = self.spec.inner, self.spec.key, list(self.groups())
+        names = [key.named(block) for block in range(key.count)]
+        facts = np.hstack((self.single_rows, self.dropped_rows, self.rows))[groups].astype(np.float64)
+        table = GroupTable.of(pa.array([names[block] for block in groups], pa.large_binary()), facts)
+        return self.spec.of_interleaved(InterleavedClusters(inner, GroupCodes(names), table, self.keyed))
 
     def total(self, budget: Budget | None = None) -> DerivedClusters:
         """The inner state of all rows, without copying them."""
@@ -300,22 +245,20 @@ class BlockedClusters(PlainState):
 
     def only(self, group: int) -> Any:
         """The inner state of one block; empty if the block has no rows."""
-        return self._grouped.only(group)
+        return self.grouped.only(group)
 
     def without(self, *groups: int) -> Any:
         """The inner state of all other blocks."""
-        return self._grouped.without(*groups)
+        return self.grouped.without(*groups)
 
     def header(self) -> dict[str, Any]:
         """The inner spec and the key."""
-        header: dict[str, Any] = self.spec.of_groups({}).header()
+        header: dict[str, Any] = self.grouped.header()
         return header
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each block, then their inner tables; blocks in the order of their hashes."""
-        every = (0, self.keyed.layout.buckets)
-        grouped = self._grouped if budget is None else self._groups(every, budget, nulls=True)
-        batches: Iterator[pa.RecordBatch] = grouped.to_arrow()
+        batches: Iterator[pa.RecordBatch] = self.grouped.to_arrow(budget)
         return batches
 
     def __sizeof__(self) -> int:
@@ -324,7 +267,35 @@ class BlockedClusters(PlainState):
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state, in any layout."""
-        return bool(self._grouped == (other._grouped if isinstance(other, BlockedClusters) else other))
+        return bool(self.grouped == (other.grouped if isinstance(other, BlockedClusters) else other))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DerivedClusters(ClusterCounts):
+    """The clusters of all blocks, computed on reading from the cells that hold the rows.
+
+    Attributes
+    ----------
+    cells : BlockedClusters, which holds the rows
+    """
+
+    cells: BlockedClusters
+
+    @classmethod
+    def of(cls, cells: BlockedClusters) -> DerivedClusters:
+        """The clusters of all blocks."""
+        inner, held = cells.spec.inner, cells.keyed
+        keyed = KeyedCounts(inner.layout, tuple(map(NARROW.as_clusters, held.segments)), held.full_outline)
+        return cls(inner, keyed, cells.single_rows.sum(axis=0), cells.dropped_rows.sum(axis=0), cells=cells)
+
+    @property
+    def holder(self) -> Any:
+        """The spec of the state that holds the rows."""
+        return self.cells.spec
+
+    def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
+        """The changes of a shard without each block of clusters; `paired` has those without each block of the unit."""
+        return self.cells.by_both(shard, budget)
 
 
 def _summed(blocks: Array, counts: Array, size: int) -> Array:
@@ -332,14 +303,6 @@ def _summed(blocks: Array, counts: Array, size: int) -> Array:
     found = np.zeros(size, np.int64)
     np.add.at(found, blocks, counts)
     return found
-
-
-def _add_inner(builder: SegmentBuilder, keys: Array, rest: Array, neg: Array, pos: Array) -> None:
-    """Add cells of one block to the clusters of an inner state."""
-    for label, counts in enumerate((neg, pos)):
-        here = counts > 0
-        codes = ((keys[here] >> np.uint64(63 - BLOCK_BITS)) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
-        builder.add_items(keys[here], codes, rest[here], counts[here], NO_WEIGHTS)
 
 
 def _sweep_rows(rows: Labelled, sweep: Sweep, own: Sweep | None) -> None:

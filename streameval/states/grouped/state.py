@@ -34,12 +34,13 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError
+from streameval.states.clusters.cell_words import MOST_BLOCKS
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.facts import check_facts
 from streameval.states.grouped.builder import APART, GroupedBuilder
-from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
+from streameval.states.grouped.cluster_blocks import BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.group_sweep import GroupSweep
@@ -151,11 +152,9 @@ class GroupedSpec(SplitSpec):
         """The inner spec, if the groups are cells of clusters and blocks."""
         return self.inner if self._cells else None
 
-    def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
-        """The state of blocks, from their inner states by number."""
-        return Grouped(
-            self, {self.key.named(block): state for block, state in groups.items()}, CompositeGroups.empty(self.inner)
-        )
+    def of_interleaved(self, rows: CodedGroups) -> Grouped:
+        """The state of interleaved groups."""
+        return Grouped(self, {}, CompositeGroups.empty(self.inner), rows)
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""

@@ -20,9 +20,9 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels.grouped.cells import count_places, separate
+from streameval.states.clusters.cell_words import MOST_BLOCKS
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
-from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
 from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By

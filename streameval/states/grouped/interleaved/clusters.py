@@ -20,9 +20,8 @@ from streameval.kernels.blocks.clusters import count_rows
 from streameval.kernels.grouped.interleave import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
-from streameval.states.clusters.cell_words import NARROW, WIDE
+from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, WIDE, encode_rows
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, encode_rows
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
 from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
