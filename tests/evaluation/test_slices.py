@@ -22,7 +22,7 @@ from streameval.engine import fold
 from streameval.errors import DataError, MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
 from streameval.states.grouped import builder, cluster_sweep
-from streameval.states.grouped.interleaved import clusters as interleaved_clusters
+from streameval.states.grouped import interleaved_clusters as interleaved_clusters
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 

@@ -15,13 +15,22 @@ import numpy as np
 from streameval.kernels.exact import add_words, multiply_add
 from streameval.kernels.jit import inlined, jit, step
 
-__all__ = ["by_group", "compared", "groups_of", "words_by_group"]
+__all__ = [
+    "by_group",
+    "compared",
+    "groups_of",
+    "number_ids",
+    "renumber",
+    "words_by_group",
+]
 
 _MOST = 64  # positives of a group that are compared with every row
 _ID = np.uint64(33)  # bits below the id
 _ZERO, _ONE, _HALF, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _KEY_DIGITS, _KEY_BITS = 3, 11  # digits of the key and the label, 33 bits; the counts of all digits stay in the cache
 _UNIT = float(1 << 62)
+_BELOW = np.uint64((1 << 33) - 1)  # the rank key and the label
+_SHIFT, _MIX = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD)  # as MurmurHash3 mixes: any ids spread over the table
 
 
 def words_by_group(words: np.ndarray) -> np.ndarray:
@@ -217,3 +226,41 @@ def compared(words, starts, neg, pos, false, true, precise):
                 precisions[0, g], precisions[1, g] = high, low
         false = true = 0
     return areas, precisions
+
+
+@jit
+def number_ids(words, rest, label, slots, ids, known, out):
+    """Number the ids of rows from 0 on, in the order in which they are met; returns how many are known afterwards.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,), the first words of the ids
+    rest : uint64 array of shape (n, 1) or (n, 2), the second words, if there are any, and the 32-bit rank keys
+    label : 0 or 1
+    slots : int32 array, a hash table: 0, or the number of an id plus 1; a power of two of at least 2 * n_ids slots
+    ids : uint64 array of shape (n_ids, 2), both words of each known id (0 for a missing second word), then room
+    known : number of known ids
+    out : output of shape (n,): number, rank key, label
+    """
+    mask, key, long = np.uint64(slots.size - 1), rest.shape[1] - 1, rest.shape[1] > 1
+    for i in range(words.size):
+        first, second = words[i], rest[i, 0] if long else np.uint64(0)
+        place = (first ^ (first >> _SHIFT)) * _MIX
+        place = (place ^ (place >> _SHIFT)) & mask
+        number = slots[place]
+        while number and (ids[number - 1, 0] != first or ids[number - 1, 1] != second):
+            place = (place + _ONE) & mask
+            number = slots[place]
+        if not number:
+            ids[known, 0], ids[known, 1] = first, second
+            known += 1
+            slots[place] = number = known
+        out[i] = (np.uint64(number - 1) << _ID) | (rest[i, key] << _ONE) | np.uint64(label)
+    return known
+
+
+@jit
+def renumber(words, ranks):
+    """Replace each number by its rank, in place."""
+    for i in range(words.size):
+        words[i] = (np.uint64(ranks[words[i] >> _ID]) << _ID) | (words[i] & _BELOW)

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from streameval.kernels.grouped.interleave import ordered
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
-from streameval.states.grouped.interleaved.cells import InterleavedCellsBuilder, interleaves_cells
-from streameval.states.grouped.interleaved.clusters import InterleavedClustersBuilder, interleaves_clusters
-from streameval.states.grouped.interleaved.scores import InterleavedBuilder, interleaves
+from streameval.states.grouped.interleaved_cells import InterleavedCellsBuilder, interleaves_cells
+from streameval.states.grouped.interleaved_clusters import InterleavedClustersBuilder, interleaves_clusters
+from streameval.states.grouped.interleaved_scores import InterleavedBuilder, interleaves
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import TableBuilder, hashed
 from streameval.states.keyed.builder import SegmentBuilder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups
+    from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.grouped.rows import Rows
     from streameval.states.protocol import Batch, Builder

@@ -35,8 +35,8 @@ from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, encode_ro
 from streameval.states.clusters.counts import ClusterCounts, null_rows_by_block
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
-from streameval.states.grouped.interleaved.clusters import InterleavedClusters
-from streameval.states.grouped.interleaved.group_codes import GroupCodes
+from streameval.states.grouped.group_codes import GroupCodes
+from streameval.states.grouped.interleaved_clusters import InterleavedClusters
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved.clusters import InterleavedClusters
+    from streameval.states.grouped.interleaved_clusters import InterleavedClusters
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 

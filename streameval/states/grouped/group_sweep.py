@@ -18,7 +18,7 @@ import numpy as np
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped.interleave import count_groups
-from streameval.states.grouped.interleaved.words import WIDE
+from streameval.states.grouped.score_words import WIDE
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved.scores import Interleaved
+    from streameval.states.grouped.interleaved_scores import Interleaved
     from streameval.states.keyed.layout import Interval
     from streameval.states.mapping import Mapper
     from streameval.states.scores.counts import ScoreSpec
@@ -70,7 +70,7 @@ class GroupSweepPart:
     ----------
     spec : the inner spec
     rows : sequence of SortedRows, or of Counts of ascending wide words, which may repeat; in order, each score in one
-        item only. For 64-bit scores there is a single item, see `streameval.states.grouped.interleaved.words.tied`
+        item only. For 64-bit scores there is a single item, see `streameval.states.grouped.score_words.tied`
     member : uint32 array of shape (n_codes, 2), the groups of each code: 0, and its own
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
     shard_end : as `before`, but above the end of the shard, which may have further parts after this one

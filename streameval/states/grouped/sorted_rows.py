@@ -10,14 +10,14 @@ import numpy as np
 from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped.interleaved.words import WORDS
+from streameval.states.grouped.score_words import WORDS
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.states.grouped.interleaved.words import Words
+    from streameval.states.grouped.score_words import Words
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
@@ -47,7 +47,7 @@ class SortedRows(NamedTuple):
     def counts(self) -> Counts:
         """The rows as wide words with counts; keys ascend, and words may repeat.
 
-        See also `streameval.states.grouped.interleaved.words.tied`.
+        See also `streameval.states.grouped.score_words.tied`.
         """
         return self.form.counted(self.words, self.starts, self.buckets, self.kind)
 

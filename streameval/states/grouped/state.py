@@ -6,9 +6,9 @@ equal, bit for bit, to the state that the inner spec folds from those rows.
 There are three layouts with one interface:
 
 - *Interleaved*: the rows of all groups are in one table, with a code of the group in each row. Slices of scores are
-  interleaved in the order of their scores (`streameval.states.grouped.interleaved.scores`), slices of clusters and of
-  clusters against classes by cluster (`streameval.states.grouped.interleaved.clusters`,
-  `streameval.states.grouped.interleaved.cells`).
+  interleaved in the order of their scores (`streameval.states.grouped.interleaved_scores`), slices of clusters and of
+  clusters against classes by cluster (`streameval.states.grouped.interleaved_clusters`,
+  `streameval.states.grouped.interleaved_cells`).
 - *Apart*: each group has its own inner state, folded at full speed. The first groups that a task meets are stored so
   if the state is not interleaved, or has more groups than one table can hold. States without counts by key, such as
   histograms, always stand apart.
@@ -44,8 +44,8 @@ from streameval.states.grouped.cluster_blocks import BlockedClusters, BlockedClu
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.group_sweep import GroupSweep
-from streameval.states.grouped.interleaved.clusters import InterleavedClusters, interleaves_clusters
-from streameval.states.grouped.interleaved.scores import Interleaved
+from streameval.states.grouped.interleaved_clusters import InterleavedClusters, interleaves_clusters
+from streameval.states.grouped.interleaved_scores import Interleaved
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.small_tables import SmallTables
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved.group_codes import CodedGroups
+    from streameval.states.grouped.group_codes import CodedGroups
     from streameval.states.mapping import Mapper
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array

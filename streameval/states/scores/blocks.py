@@ -20,12 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, count_blocks, join_bins, scores_of, take_slots
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.coarse_grid import sampled_codes, shift_for
 from streameval.states.scores.missing import MissingScores, refuse_nan
 from streameval.states.scores.types import floats, numbers
 from streameval.states.scores.units import unit_of
@@ -37,10 +36,16 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["BlockCounts", "BlockSpec"]
+__all__ = [
+    "BlockCounts",
+    "BlockSpec",
+    "_sampled_codes",
+    "_shift_for",
+]
 
 _MOST_ROWS = 1 << 32  # rows that a builder's 32-bit counts can hold
 _CODE_BITS = 64
+_SAMPLE = 1 << 14  # rows from which the prefix length is chosen, at first and whenever bins run out
 _BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # bytes of a bin, occupied or not: its prefix and its slots in the hash table
 _COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # bytes of a (bin, block, label) cell, builder and state together
 _BYTE = 255  # mask of the lowest byte of a count, which the builder keeps in a separate table
@@ -193,7 +198,7 @@ class _BlockBuilder:
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows; shorten the prefixes whenever there is no room for a new bin."""
         if self._shift < 0 and scores.size:
-            self._shift = shift_for(np.unique(sampled_codes(scores)), self.spec.bins)
+            self._shift = _shift_for(np.unique(_sampled_codes(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
         if self._rows + scores.size >= _MOST_ROWS:
@@ -207,13 +212,13 @@ class _BlockBuilder:
             if start < scores.size and len(self._prefixes) < self.spec.bins:
                 self._grow()
             elif start < scores.size:
-                self._coarsen(sampled_codes(scores[start:]))
+                self._coarsen(_sampled_codes(scores[start:]))
 
     def _coarsen(self, found: Array) -> None:
         """Shorten the prefixes until there is room for the codes `found`, which are counted next."""
         used = int(self._used[0])
         prefixes, ends = self._prefixes[:used], self._ends[:used]
-        more = shift_for(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
+        more = _shift_for(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
         self._shift += more
         found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
         order = np.argsort(first)  # by first old bin: no bin moves to a higher row, so rows are joined in place
@@ -336,7 +341,7 @@ class BlockCounts(Small):
             ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
         found = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
-        return found.at_shift(shift + shift_for(prefixes, self.spec.bins))
+        return found.at_shift(shift + _shift_for(prefixes, self.spec.bins))
 
     @property
     def measure(self) -> Array:
@@ -407,3 +412,35 @@ class BlockCounts(Small):
             return NotImplemented
         same = self.spec == other.spec and self.shift == other.shift
         return same and all(map(np.array_equal, self._arrays(), other._arrays()))
+
+
+def _sampled_codes(scores: Array) -> Array:
+    """Codes of the first 16,384 scores, without those that are NaN; a uint64 array."""
+    some = scores[:_SAMPLE]
+    found: Array = codes(read_only(some[~np.isnan(some)].astype(np.float64)))
+    return found
+
+
+def _shift_for(prefixes: Array, most: int) -> int:
+    """The number of low bits to drop so that at most `most` of the prefixes stay distinct.
+
+    Parameters
+    ----------
+    prefixes : uint64 array of shape (n,), ascending and distinct
+    most : largest number of distinct prefixes afterwards, at least 1
+
+    Examples
+    --------
+    >>> _shift_for(np.array([0b000, 0b001, 0b100], np.uint64), 2)
+    1
+    """
+    if prefixes.size <= most:
+        return 0
+    differing = prefixes[1:] ^ prefixes[:-1]  # neighbours become equal once their highest differing bit is dropped
+    bits = np.zeros(differing.size, np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        higher = differing >> np.uint64(step) > 0
+        bits += step * higher
+        differing = np.where(higher, differing >> np.uint64(step), differing)
+    apart = np.sort(bits + 1)[::-1]  # each pair stays distinct while fewer bits are dropped
+    return int(apart[most - 1])

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from streameval.kernels.grouped import comparisons
 from streameval.kernels.grouped import rankings as kernels
-from streameval.kernels.grouped.comparisons import words_by_group
-from streameval.kernels.grouped.numbering import number_ids, renumber
+from streameval.kernels.grouped.comparisons import number_ids, renumber, words_by_group
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide

@@ -17,10 +17,10 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped import cluster_sweep
+from streameval.states.grouped import interleaved_clusters as interleaved_clusters
 from streameval.states.grouped import state as grouped_state
 from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
 from streameval.states.grouped.group_sweep import WHOLE
-from streameval.states.grouped.interleaved import clusters as interleaved_clusters
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import Grouped, GroupedSpec
 from streameval.states.keyed.counts import KeyedCounts

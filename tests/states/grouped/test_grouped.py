@@ -32,10 +32,10 @@ from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import builder as grouped_builder
+from streameval.states.grouped import interleaved_clusters as interleaved_clusters
+from streameval.states.grouped import interleaved_scores as interleaved
 from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.group_sweep import GroupSweep
-from streameval.states.grouped.interleaved import clusters as interleaved_clusters
-from streameval.states.grouped.interleaved import scores as interleaved
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import Grouped, GroupedSpec
 from streameval.states.labels import LabelSpec

@@ -14,7 +14,7 @@ from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.states import codec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.interleaved import cells as interleaved_cells
+from streameval.states.grouped import interleaved_cells
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed import hot

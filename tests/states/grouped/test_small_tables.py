@@ -15,8 +15,7 @@ from streameval import evaluate
 from streameval.budget import Budget
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
 from streameval.states.grouped import builder as grouped_builder
-from streameval.states.grouped import small_tables
-from streameval.states.grouped.interleaved import cells as interleaved_cells
+from streameval.states.grouped import interleaved_cells, small_tables
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.small_tables import SmallTables
 from streameval.states.grouped.state import GroupedSpec

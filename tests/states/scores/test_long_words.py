@@ -12,7 +12,7 @@ from streameval.budget import Budget
 from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
-from streameval.states.grouped.interleaved.scores import InterleavedBuilder
+from streameval.states.grouped.interleaved_scores import InterleavedBuilder
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.protocol import Batch

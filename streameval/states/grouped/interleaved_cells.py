@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.budget import fresh_array
-from streameval.kernels.grouped.cells import count_places, separate
+from streameval.kernels.grouped.interleave import count_places, separate
 from streameval.states.clusters.cell_words import MOST_BLOCKS
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable

@@ -28,10 +28,10 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
-from streameval.states.grouped.interleaved.words import LONG, NARROW, WIDE, WORDS, Words, first_words
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
+from streameval.states.grouped.score_words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -78,7 +78,7 @@ class Interleaved(CodedGroups):
     ----------
     inner : ScoreSpec
     group_codes, table : see `CodedGroups`
-    keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.interleaved.words`
+    keyed : KeyedCounts, in the layout of one of `streameval.states.grouped.score_words`
     """
 
     inner: ScoreSpec

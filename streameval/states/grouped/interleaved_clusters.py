@@ -23,7 +23,7 @@ from streameval.kernels.keys import encode_id
 from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, WIDE, encode_rows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.interleaved.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
