@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from streameval.budget import Budget
 from streameval.states.grouped.composite import inner_header
-from streameval.states.grouped.table import TableBuilder
+from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.mapping import one_by_one
 
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
 
     from streameval.states.grouped.composite import CompositeGroups
     from streameval.states.grouped.keys import Split
-    from streameval.states.grouped.table import GroupTable
     from streameval.states.keyed.layout import Interval, Segment
     from streameval.states.mapping import Mapper
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes", "same_codes"]
+__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes"]
 
 
 class GroupCodes:
@@ -71,11 +71,6 @@ class GroupCodes:
         return len(self._codes)
 
 
-def same_codes(codes: Array) -> bool:
-    """Whether an array of new codes, indexed by the old ones, changes none."""
-    return np.array_equal(codes, np.arange(codes.size))
-
-
 @dataclass(frozen=True, eq=False)
 class CodedGroups(ABC):
     """The rows of all groups of a state in one table; each row has the code of its group.
@@ -97,17 +92,54 @@ class CodedGroups(ABC):
     def fits(self, other: Any) -> bool:
         """Whether one table can hold the groups of both, with codes from `group_codes` of `self`."""
 
-    @abstractmethod
-    def merge(self, other: Any) -> Any:
+    def merge(self, other: Self) -> Self:
         """The groups of both inputs, for which `fits` must hold; groups with equal names are merged."""
+        one, two = (self, other) if self.keyed.segments or len(self.table) else (other, self)
+        if two.group_codes is not one.group_codes:
+            group_codes = one.group_codes.union(two.group_codes)
+            codes = group_codes.codes(two.group_codes.names)
+            one, two = replace(one, group_codes=group_codes), two.recoded(codes)
+        if one.keyed.layout != two.keyed.layout:
+            one, two = one.widened(), two.widened()
+        table = GroupTable.union([one.table, two.table])
+        return replace(one, table=table, keyed=one.keyed.merge(two.keyed))
+
+    def recoded(self, codes: Array) -> Self:
+        """The same rows with new codes; `codes` is a uint32 array, indexed by the old codes."""
+        if np.array_equal(codes, np.arange(codes.size)):
+            return self
+        wide = self if int(codes.max(initial=0)) < self.most() else self.widened()
+        recode = partial(wide.recoded_segment, codes=codes)
+        return replace(wide, keyed=replace(wide.keyed, segments=tuple(map(recode, wide.keyed.segments))))
 
     @abstractmethod
+    def recoded_segment(self, segment: Segment, codes: Array) -> Segment:
+        """`recoded` for one segment; words have room for the codes."""
+
+    @abstractmethod
+    def most(self) -> int:
+        """Largest number of codes that words have room for, unless they are widened."""
+
+    def widened(self) -> Self:
+        """The same groups in words with room for any code, if there are such words."""
+        return self
+
     def total(self) -> Any:
-        """The inner state of all rows."""
+        """The inner state of all rows, without copying them: codes are removed on reading."""
+        return self.inner_state(tuple(map(self._plain, self.keyed.segments)), self.table.facts.sum(axis=0))
 
     @abstractmethod
+    def _plain(self, segment: Segment) -> Segment:
+        """A segment as one of the inner state."""
+
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
+        segments = tuple(self._marked(marks, self.keyed.holding(budget)))
+        return self.inner_state(segments, self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+
+    @abstractmethod
+    def _marked(self, marks: Array, budget: Budget) -> Iterable[Segment]:
+        """The rows whose codes are marked as segments of the inner state."""
 
     def alone(self, budget: Budget | None = None, each: Mapper = one_by_one) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows; `each` maps a function over intervals."""

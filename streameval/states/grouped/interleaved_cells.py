@@ -24,7 +24,7 @@ from streameval.states.clusters.cell_words import MOST_BLOCKS
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
-from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
@@ -32,7 +32,7 @@ from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import row_nulls
 from streameval.states.keyed.layout import Segment, SegmentAddresses
-from streameval.states.keyed.tags import TAG, fixed_bits, plain, tagged, tags_of
+from streameval.states.keyed.tags import TAG, fixed_bits, tagged, tags_of, untagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,27 +84,22 @@ class InterleavedCells(CodedGroups):
         """Whether both have few enough groups for one table."""
         return self.shares(other, MOST_BLOCKS)
 
-    def merge(self, other: InterleavedCells) -> InterleavedCells:
-        """The groups of both inputs, for which `fits` must hold."""
-        table, theirs = GroupTable.union([self.table, other.table]), other.keyed
-        group_codes = self.group_codes.union(other.group_codes)
-        codes = group_codes.codes(other.group_codes.names)
-        if not same_codes(codes):
-            recode = partial(_recoded, codes.astype(np.uint64))
-            segments = (replace(each, words=each.words.computed(recode, np.uint64)) for each in theirs.segments)
-            theirs = replace(theirs, segments=tuple(segments))
-        return InterleavedCells(self.inner, group_codes, table, self.keyed.merge(theirs))
+    def most(self) -> int:
+        """Number of codes that a tag has room for."""
+        return MOST_BLOCKS
 
-    def total(self) -> Any:
-        """The inner state of all rows, without copying them."""
-        return self.inner_state(plain(self.keyed).segments, self.table.facts.sum(axis=0))
+    def recoded_segment(self, segment: Segment, codes: Array) -> Segment:
+        """The rows of a segment with new codes."""
+        return replace(segment, words=segment.words.computed(partial(_recoded, codes.astype(np.uint64)), np.uint64))
 
-    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
-        """The inner state of the groups whose codes are marked."""
-        budget = self.keyed.holding(budget)
-        places, intervals = marks.astype(np.int64) - 1, self.keyed.intervals(self._most(budget))
-        segments = tuple(one for each in intervals for _, one in self._by_place(each, places, 1, budget))
-        return self.inner_state(segments, self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+    def _plain(self, segment: Segment) -> Segment:
+        """The rows without tags."""
+        return untagged(segment)
+
+    def _marked(self, marks: Array, budget: Budget) -> Iterator[Segment]:
+        """The rows of the groups whose codes are marked."""
+        for interval in self.keyed.intervals(self._most(budget)):
+            yield from (one for _, one in self._by_place(interval, marks.astype(np.int64) - 1, 1, budget))
 
     def _most(self, budget: Budget) -> int:
         """Number of items of an interval of `alone`."""

@@ -23,7 +23,7 @@ from streameval.kernels.keys import encode_id
 from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, WIDE, encode_rows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
@@ -118,25 +118,13 @@ class InterleavedClusters(CodedGroups):
         """True: wide words tell any number of groups apart."""
         return True
 
-    def merge(self, other: InterleavedClusters) -> InterleavedClusters:
-        """The groups of both inputs; groups with equal names are merged."""
-        one, two = self, other
-        if two.group_codes is not one.group_codes:
-            group_codes = one.group_codes.union(two.group_codes)
-            one = replace(one, group_codes=group_codes)
-            two = two.recoded(group_codes.codes(two.group_codes.names).astype(np.uint64))
-        if one.words is not two.words:
-            one, two = one.widened(), two.widened()
-        table = GroupTable.union([one.table, two.table])
-        return InterleavedClusters(one.inner, one.group_codes, table, one.keyed.merge(two.keyed))
+    def most(self) -> int:
+        """Number of codes that narrow words have room for."""
+        return MOST_BLOCKS
 
-    def recoded(self, codes: Array) -> InterleavedClusters:
-        """The same rows with new codes; `codes` is a uint64 array, indexed by the old codes."""
-        wide = self if codes.max(initial=0) < MOST_BLOCKS else self.widened()
-        if same_codes(codes):
-            return wide
-        segments = (wide.words.recoded(each, codes) for each in wide.keyed.segments)
-        return replace(wide, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
+    def recoded_segment(self, segment: Segment, codes: Array) -> Segment:
+        """The rows of a segment with new codes."""
+        return self.words.recoded(segment, codes.astype(np.uint64))
 
     def widened(self) -> InterleavedClusters:
         """The same groups with wide words."""
@@ -145,18 +133,16 @@ class InterleavedClusters(CodedGroups):
         segments = tuple(map(WIDE.widened, self.keyed.segments))
         return replace(self, keyed=KeyedCounts(WIDE.layout(self.inner), segments))
 
-    def total(self) -> Any:
-        """The inner state of all rows, without copying them."""
-        segments = tuple(map(self.words.as_clusters, self.keyed.segments))
-        return self.inner_state(segments, self.table.facts.sum(axis=0))
+    def _plain(self, segment: Segment) -> Segment:
+        """The cells as clusters."""
+        return self.words.as_clusters(segment)
 
-    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
-        """The inner state of the groups whose codes are marked."""
-        budget, segments = self.keyed.holding(budget), []
+    def _marked(self, marks: Array, budget: Budget) -> Iterator[Segment]:
+        """The rows of the groups whose codes are marked."""
         for each in self.keyed.segments:
             at = np.flatnonzero(marks[self.words.codes(each)])
-            segments += [self.words.taken(each, at, budget)] if at.size else []
-        return self.inner_state(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+            if at.size:
+                yield self.words.taken(each, at, budget)
 
     def _divided(self, interval: Interval, budget: Budget) -> Iterable[tuple[int, Segment]]:
         """The rows of each code in an interval of buckets as segments of the inner state."""

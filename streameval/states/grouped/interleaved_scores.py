@@ -28,7 +28,7 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
-from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes, same_codes
+from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.score_words import LONG, NARROW, WIDE, WORDS, Words, first_words
@@ -40,7 +40,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.keyed.layout import Interval
@@ -101,17 +101,14 @@ class Interleaved(CodedGroups):
         """
         return self.words is not LONG or self.shares(other, MOST_CELLS)
 
-    def merge(self, other: Interleaved) -> Interleaved:
-        """The groups of both inputs; groups with equal names are merged."""
-        mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
-        if theirs.group_codes is not mine.group_codes:
-            group_codes = mine.group_codes.union(theirs.group_codes)
-            mine = replace(mine, group_codes=group_codes)
-            theirs = theirs.recoded(group_codes, theirs.group_codes.names)
-        if mine.words is not theirs.words:
-            mine, theirs = mine.widened(), theirs.widened()
-        table = GroupTable.union([mine.table, theirs.table])
-        return Interleaved(self.inner, mine.group_codes, table, mine.keyed.merge(theirs.keyed))
+    def most(self) -> int:
+        """Number of codes that narrow and long words have room for."""
+        return MOST_CELLS
+
+    def recoded_segment(self, segment: Segment, codes: Array) -> Segment:
+        """The rows of a segment with new codes."""
+        recode = partial(self.words.recoded, codes)
+        return replace(segment, words=segment.words.computed(recode, self.keyed.layout.dtype))
 
     def widened(self) -> Interleaved:
         """The same groups with wide words instead of narrow ones."""
@@ -123,26 +120,16 @@ class Interleaved(CodedGroups):
         )
         return replace(self, keyed=KeyedCounts(WIDE.stored(self.inner), tuple(segments)))
 
-    def recoded(self, group_codes: GroupCodes, names: Sequence[bytes]) -> Interleaved:
-        """The rows with the codes of `group_codes`; `names` has the name of each old code. The table is unchanged."""
-        table = group_codes.codes(names)
-        wide = self if len(group_codes) <= MOST_CELLS else self.widened()
-        if same_codes(table):
-            return replace(wide, group_codes=group_codes)
-        recode, kind = partial(wide.words.recoded, table), wide.keyed.layout.dtype
-        segments = (replace(each, words=each.words.computed(recode, kind)) for each in wide.keyed.segments)
-        return replace(wide, group_codes=group_codes, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
+    def _plain(self, segment: Segment) -> Segment:
+        """The rows without codes."""
+        return replace(segment, words=self.words.inner_words(self.inner.type, segment))
 
-    def total(self) -> Any:
-        """The inner state of all rows: the same pieces, from whose words the codes are removed on reading."""
-        segments = (replace(each, words=self.words.inner_words(self.inner.type, each)) for each in self.keyed.segments)
-        return self.inner_state(tuple(segments), self.table.facts.sum(axis=0))
-
-    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
-        """The inner state of the groups whose codes are marked."""
-        budget = self.keyed.holding(budget)
-        segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, budget)) is not None]
-        return self.inner_state(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
+    def _marked(self, marks: Array, budget: Budget) -> Iterator[Segment]:
+        """The rows of the groups whose codes are marked."""
+        for each in self.keyed.segments:
+            kept = self._kept(each, marks, budget)
+            if kept is not None:
+                yield kept
 
     def _kept(self, segment: Segment, marks: Array, budget: Budget) -> Segment | None:
         """The rows of marked groups as a segment of the inner state; None if there are none."""

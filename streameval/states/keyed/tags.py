@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["TAG", "Tag", "by_label", "fixed_bits", "plain", "tagged", "tags_of"]
+__all__ = ["TAG", "Tag", "by_label", "fixed_bits", "plain", "tagged", "tags_of", "untagged"]
 
 
 class Tag(NamedTuple):
@@ -62,10 +62,12 @@ def tagged(words: Array, tags: Array) -> Array:
 
 def plain(keyed: KeyedCounts) -> KeyedCounts:
     """The same rows without tags; first words are restored on reading."""
-    return replace(keyed, segments=tuple(map(_plain, keyed.segments)))
+    return replace(keyed, segments=tuple(map(untagged, keyed.segments)))
 
 
-def _plain(segment: Segment) -> Segment:
+def untagged(segment: Segment) -> Segment:
+    """The same rows without tags."""
+
     def restored(start: int, stop: int) -> Array:
         starts, fixed = np.clip(segment.starts, start, stop) - start, fixed_bits(segment.codes >> 1)
         found: Array = replaced_bits(segment.words.read(start, stop), starts, fixed, ~TAG.bits)
