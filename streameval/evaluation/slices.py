@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
     from streameval.states.grouped.keys import By
+    from streameval.states.grouped.state import Grouped
 
 __all__ = ["SlicedStates", "Swept", "slice_results", "sweep", "usable", "whole_results"]
 
@@ -73,7 +74,7 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
     for key in sliced.slicing.keys:
         own = {w: groups[key] for w, groups in swept.items()}
         states = {w: sliced.grouped(w, key) for w in sliced.wanted if w not in own}
-        cut = {w: w.family.cut(engine, state) for w, state in states.items() if w.metrics}
+        cut = {w: _cut_rows(engine, w, state) for w, state in states.items()}
         found_in = (own[w] if w in own else states[w].groups() for w in sliced.wanted)
         groups = sorted({group for each in found_in for group in each}, key=rank)  # whatever the layout
         # a slice may have rows in some states only: without a label a row has a class, but is in no lift curve
@@ -85,6 +86,14 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
         found.sort(key=lambda slice_: -slice_[0])
         for _, scalars in found:
             yield from scalars
+
+
+def _cut_rows(engine: Engine, wanted: MetricRequest, grouped: Grouped) -> dict[Any, int]:
+    """Rows of each slice in clusters that also have rows of other slices, for a state that no sweep has finalized."""
+    if not wanted.metrics or not wanted.family.sweep_metrics:
+        return {}
+    rows = engine.finalize([(grouped.cluster_sweep(engine.budget), list(wanted.family.sweep_metrics))])[0][0]
+    return {grouped.spec.key.group(name): cut for name, cut in rows.items()}
 
 
 _Found = tuple[int, list[Scalar]]  # rows of a slice, those left out included, and its results with its name

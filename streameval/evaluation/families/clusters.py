@@ -13,7 +13,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.state import GroupedSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from streameval.engine import Engine
     from streameval.evaluation.families.protocol import KeyTypes
@@ -50,11 +50,6 @@ class Clusters(Sharded):
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
         """All rows in clusters."""
         return Counted(*totals(state), ((f"null cluster {wanted.of}", int(state.dropped_rows.sum())),))
-
-    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Rows of each slice in clusters that also have rows of other slices."""
-        rows = engine.finalize([(grouped.cluster_sweep(engine.budget), [CutRows()])])[0][0]
-        return {grouped.spec.key.group(name): cut for name, cut in rows.items()}
 
     def unlike(self, value: Scalar) -> str:
         """A slice that cuts clusters has smaller clusters, even if it is random."""

@@ -13,7 +13,7 @@ from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -71,10 +71,6 @@ class Contingency(Sharded):
             return super().several(engine, wanted, grouped, groups)
         found: list[Any] = grouped.tables(groups, engine.each, engine.budget)
         return found
-
-    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Empty: values against classes depend on more than the clusters that a slice cuts; see `unlike`."""
-        return {}
 
     def unlike(self, value: Scalar) -> str:
         """Such values do not converge as classes are added."""

@@ -10,7 +10,7 @@ from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -91,7 +91,7 @@ class Family(Protocol):
     column : the option that names its columns
     sharded : whether its states are finalized shard by shard
     own_blocks : whether its intervals need a state of blocks; stores then keep it
-    sweep_metrics : further metrics to compute in a sweep over all slices
+    sweep_metrics : what to count in the sweep over all slices, for `Scalar.cut_share`; empty without clusters
     replicated_by : family whose replicates for the same column serve its metrics; empty if it has its own
     """
 
@@ -119,9 +119,6 @@ class Family(Protocol):
 
     def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
         """Some slices of a sliced state, as states that `finalize` takes; one sweep may compute what they need."""
-
-    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Rows of each slice of a sliced state in clusters that the slice cuts; empty for inputs without clusters."""
 
     def unlike(self, value: Scalar) -> str:
         """The reason why a slice may differ from other rows merely because of its size; empty if there is none."""

@@ -9,7 +9,7 @@ from streameval.metrics.finalize import computed, in_rounds
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -49,10 +49,6 @@ class Sharded:
         """The state of each slice."""
         found: list[Any] = grouped.several(groups, engine.budget, engine.each)
         return found
-
-    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """Empty: there are no clusters."""
-        return {}
 
     def unlike(self, value: Scalar) -> str:
         """Empty: such values do not depend on the number of rows."""
