@@ -13,7 +13,6 @@ from streameval.evaluation.forecast import forecast
 from streameval.evaluation.intervals import block_requests, derived_requests
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import Run
-from streameval.options.gathered import called_as, gathered
 from streameval.scan import LayoutError
 from streameval.scan.fields import without_views
 
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "explain", "without_views"]
 
 
-def _evaluated(data: Any, options: Mapping[str, Any]) -> Evaluation:
-    """`evaluate` with every option given."""
-    run = Run.of(data, Request.checked(options), estimate=True)
-    try:
-        return run.finish()
-    except LayoutError:
-        pass  # leave the handler first: it frees the states before the data are read again
-    run = run.again()
-    return run.finish()
-
-
-@gathered(_evaluated)
 def evaluate(
     data: Any,
     *,
@@ -249,10 +236,16 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    raise NotImplementedError  # never runs: `gathered` replaces the body by a call of `_evaluated`
+    options = dict(locals())  # every argument by name
+    del options["data"]
+    run = Run.of(data, Request.checked(options), estimate=True)
+    try:
+        return run.finish()
+    except LayoutError:
+        pass  # leave the handler first: it frees the states before the data are read again
+    return run.again().finish()
 
 
-@called_as(evaluate)
 def explain(data: Any, **options: Any) -> Forecast:
     """Forecast what `evaluate` would do with the same arguments, from the footers of the files alone.
 
@@ -297,3 +290,6 @@ def explain(data: Any, **options: Any) -> Forecast:
     wanted = list(dict.fromkeys(derived.get(w.spec, w) for w in run.wanted))
     blocks = [w for w in blocks if w not in derived.values()]
     return forecast(run.engine, run.found, run.plan, wanted, blocks, run.pruned)
+
+
+explain.__signature__ = inspect.signature(evaluate)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it

@@ -15,7 +15,6 @@ from streameval.evaluation import evaluate, explain
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
 from streameval.options import command
-from streameval.options.gathered import gathered
 
 if TYPE_CHECKING:
     import os
@@ -27,23 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["attribute", "forecasts"]
 
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
-
-
-def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
-    """`attribute` with every option given."""
-    options = checked_options({name: value for name, value in given.items() if name != "progress"})
-    run = {name: given[name] for name in _ENGINE}
-    clustered = given["cluster"] and (options["classes"] or given["label"])
-    found = _of_clusters(data, options, run) if clustered else None
-    if found is not None and not options["by"]:
-        return found
-    sliced = evaluate(data, **of_slices({**options, **run}))
-    made = with_slices(
-        found, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
-    )
-    asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
-    told = command("attribute", made.source.data, asked) if made.source.command else ""
-    return replace(made, source=replace(made.source, command=told))
 
 
 def forecasts(data: Any, **given: Any) -> list[Forecast]:
@@ -64,7 +46,6 @@ def forecasts(data: Any, **given: Any) -> list[Forecast]:
     return found
 
 
-@gathered(_attributed)
 def attribute(
     data: Any,
     *,
@@ -157,7 +138,21 @@ def attribute(
     >>> found.splits["class"].to_pylist(), found.totals["missed_pairs"]
     ([1, 2], 3)
     """
-    raise NotImplementedError  # never runs: `gathered` replaces the body by a call of `_attributed`
+    given = dict(locals())  # every argument by name
+    del given["data"]
+    options = checked_options({name: value for name, value in given.items() if name != "progress"})
+    run = {name: given[name] for name in _ENGINE}
+    clustered = given["cluster"] and (options["classes"] or given["label"])
+    found = _of_clusters(data, options, run) if clustered else None
+    if found is not None and not options["by"]:
+        return found
+    sliced = evaluate(data, **of_slices({**options, **run}))
+    made = with_slices(
+        found, sliced, options, lambda level: [one.own.scalar_with(level) for one in sliced.slice_estimates]
+    )
+    asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
+    told = command("attribute", made.source.data, asked) if made.source.command else ""
+    return replace(made, source=replace(made.source, command=told))
 
 
 def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:
