@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.clusters.size_blocks import SizeChanges
+    from streameval.states.contingency.cells import ShardRows
     from streameval.states.contingency.matching_core import CoreCells
     from streameval.states.contingency.pass_by_cluster import ClassParts
-    from streameval.states.contingency.shard_rows import ShardRows
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts

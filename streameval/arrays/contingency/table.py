@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.confusion import TwoByTwoTable
 from streameval.arrays.contingency.expected import ExpectedTables
-from streameval.metrics.contingency.adjustment import adjusted
+from streameval.metrics.contingency.arithmetic import adjusted
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import PairMeasures, TableMeasures, measure_by_name
 from streameval.metrics.contingency.null_models import (

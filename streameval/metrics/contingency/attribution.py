@@ -31,8 +31,8 @@ from streameval.states.contingency.watch import ClassPairs, ClusterPairs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from streameval.states.contingency.cells import ShardRows
     from streameval.states.contingency.counts import ContingencyCounts
-    from streameval.states.contingency.shard_rows import ShardRows
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Ids
     from streameval.typing import Array

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from streameval.errors import OptionError
-from streameval.metrics.contingency.adjustment import adjusted
+from streameval.metrics.contingency.arithmetic import adjusted
 from streameval.metrics.contingency.catalogue import MEASURES, PAIR_MEASURES, TABLE_MEASURES, measure_by_name
 from streameval.metrics.contingency.measure import GROWS, NULL_MODEL, Measure
 from streameval.metrics.contingency.null_models import MODELS, TableStatistics, ceilings, null_statistics

@@ -1,4 +1,4 @@
-"""Cells between the two passes over a contingency table, and keys numbered in order of appearance."""
+"""Cells between the two passes over a contingency table, rows chosen for a pass, and numbered keys."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.attribution import mark_table, marked_rows
 from streameval.kernels.contingency.grouping import add_margins, number_keys
 from streameval.kernels.contingency.tables import slots_for
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.keyed.layout import Interval, Layout, cut
+from streameval.kernels.singletons import marks_for, shared_rows
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout, Side, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
@@ -25,10 +28,12 @@ __all__ = [
     "ClassCells",
     "Keys",
     "Margins",
+    "ShardRows",
     "class_layouts",
     "interval_items",
     "numbered",
     "parted",
+    "without_singletons",
 ]
 
 ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval
@@ -176,3 +181,86 @@ def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Ar
     keys = np.empty((words.size, 1 + columns), np.uint64)
     table = slots_for(starts), keys
     return numbers, found[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, found)]
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """The rows of some buckets of clusters that have a class.
+
+    Attributes
+    ----------
+    cells : rows by cluster and class
+    keys : words of both ids
+    shard : the buckets
+    """
+
+    cells: KeyedCounts
+    keys: Keys
+    shard: Interval
+
+    def near(self, clusters: Array, classes: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Rows of some clusters or classes, with a few others among them, in any order, a bounded number at a time.
+
+        Parameters
+        ----------
+        clusters, classes : uint64 arrays of shape (n, n_words), words of ids; rows of other ids with the same mark are
+            yielded as well
+
+        Yields
+        ------
+        cluster, class : uint64 arrays of shape (n_rows, n_words), words of ids
+        counts : int64 array of shape (n_rows,)
+        """
+        marks = [mark_table(ids[:, 0]) for ids in (clusters, classes)]
+        column, found, rows = self.keys.cluster - 1, [], 0
+        for codes, starts, (words, rest, counts, _) in self.cells.slabs(self.shard):
+            at = marked_rows(codes, starts, read_only(words), read_only(rest), column, *marks)
+            if at.size:
+                times = counts[at] if counts.size else np.ones(at.size, np.int64)
+                found.append((words[at], rest[at], times))
+                rows += at.size
+            if rows > SLAB:
+                yield self._split(found)
+                found, rows = [], 0
+        if rows:
+            yield self._split(found)
+
+    def _split(self, found: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+        """Rows as words of clusters, words of classes, and counts."""
+        words, rest, counts = (np.concatenate(column) for column in zip(*found, strict=True))
+        column = self.keys.cluster - 1
+        return np.column_stack((unmix(words), rest[:, :column])), np.ascontiguousarray(rest[:, column:]), counts
+
+
+def without_singletons(
+    keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None, wanted: int = 0
+) -> tuple[Side, Array]:
+    """Rows of label 0 in an interval of buckets, without most of the rows whose key occurs only once.
+
+    Parameters
+    ----------
+    keyed : KeyedCounts
+        Keys of mixed ids (`streameval.states.keyed.ids`).
+    interval : (int, int)
+        Rows whose key occurs there are kept; only first words are compared.
+    others : KeyedCounts, optional
+        Keys that occur there are kept; only first words are compared.
+    wanted : int
+        How many of the last further words of the removed rows to return.
+
+    Returns
+    -------
+    Side, uint64 array of shape (n_singletons, wanted)
+        The remaining rows, and words of the removed singletons.
+    """
+    places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
+    sizes = np.diff(places.at.starts).sum(axis=0)[::2]
+    size = int(sizes.sum())
+    marks = marks_for(int(sizes.max(initial=0)))
+    starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
+    rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
+    counts = np.empty((size + 1) * bool(places.at.counts.any()), np.int64)
+    lone = np.empty((size + 1, wanted), np.uint64)
+    further = tuple(range(rest.shape[1])), tuple(range(wanted))
+    left = shared_rows(places.at, marked.at, *further, marks, starts, words, rest, counts, lone)
+    return Side(starts, words[:left], rest[:left], counts[:left], NO_WEIGHTS), lone[: size - left]

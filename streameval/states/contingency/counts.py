@@ -25,11 +25,10 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.builder import ContingencyBuilder
-from streameval.states.contingency.cells import ClassCells, Keys, class_layouts
+from streameval.states.contingency.cells import ClassCells, Keys, ShardRows, class_layouts
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
-from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.contingency.watch import unwatched
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify

@@ -16,8 +16,7 @@ import numpy as np
 from streameval.kernels.contingency.grouping import add_margins, group_classes
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import unmix
-from streameval.states.contingency.cells import interval_items, numbered
-from streameval.states.contingency.singletons import without_singletons
+from streameval.states.contingency.cells import interval_items, numbered, without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
 from streameval.states.contingency.whole_classes import whole_classes

@@ -36,10 +36,17 @@ from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import emit_others
 from streameval.states.clusters.tally import by_tables
-from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, parted
+from streameval.states.contingency.cells import (
+    Keys,
+    Margins,
+    class_layouts,
+    interval_items,
+    numbered,
+    parted,
+    without_singletons,
+)
 from streameval.states.contingency.class_sizes import ClassRows, encode
 from streameval.states.contingency.pass_by_class import lone_classes
-from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.contingency.whole_clusters import whole_clusters

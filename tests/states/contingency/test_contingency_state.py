@@ -27,7 +27,7 @@ from streameval.errors import FormatError, IncompatibleStatesError, NullError, O
 from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
-from streameval.states.contingency import cells, shard_rows
+from streameval.states.contingency import cells
 from streameval.states.contingency import class_sizes as class_rows
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.summary import Summary, summarize
@@ -239,7 +239,7 @@ def test_a_walk_takes_the_rows_of_some_clusters_and_classes_and_few_others(
     names = {words.tobytes(): i for i, words in enumerate(np.column_stack((first, rest)))}
     for slab in (64, 1 << 20):
         monkeypatch.setattr(counts, "SLAB", slab)
-        monkeypatch.setattr(shard_rows, "SLAB", slab)
+        monkeypatch.setattr(cells, "SLAB", slab)
         for each in (state, stored):
             found: Counter[tuple[int, int]] = Counter()
             for start in range(0, 2048, 512):
