@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.kernels.grouped.interleave import ordered
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
-from streameval.states.grouped.interleaved_cells import InterleavedCellsBuilder, interleaves_cells
-from streameval.states.grouped.interleaved_clusters import InterleavedClustersBuilder, interleaves_clusters
-from streameval.states.grouped.interleaved_scores import InterleavedBuilder, interleaves
+from streameval.states.grouped.interleaved_cells import InterleavedCellsBuilder
+from streameval.states.grouped.interleaved_clusters import InterleavedClustersBuilder
+from streameval.states.grouped.interleaved_scores import InterleavedBuilder
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import TableBuilder, hashed
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
+from streameval.states.scores.counts import ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,11 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["APART", "GroupedBuilder"]
 
-_LAYOUTS: tuple[tuple[Callable[[Any, Key], bool], Callable[..., CodedBuilder]], ...] = (
-    (interleaves, InterleavedBuilder),
-    (interleaves_clusters, InterleavedClustersBuilder),
-    (interleaves_cells, InterleavedCellsBuilder),
-)  # whether groups of a state are interleaved, and by which builder
+_INTERLEAVED: dict[type[Any], type[Any]] = {
+    ScoreSpec: InterleavedBuilder,
+    ClusterSpec: InterleavedClustersBuilder,
+    ContingencySpec: InterleavedCellsBuilder,
+}
 APART = 128  # largest number of groups of a task that stand apart
 _GROUP_BYTES = 1 << 24  # bytes of the budget required for each of them: sixteen times the size of its builder
 _FEWEST = 1 << 12  # smallest number of rows that a group's builder collects at a time
@@ -76,8 +79,9 @@ class GroupedBuilder:
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
         self._rows: dict[bytes, int] = {}  # of each group, if states are dense
-        started = (builder(inner, budget, capacity) for suits, builder in _LAYOUTS if suits(inner, key))
-        self._interleaved: CodedBuilder | None = next(started, None)
+        marked = isinstance(inner, ClusterSpec) and inner.unlabelled  # the last word says which rows have a label
+        interleaved = None if marked else _INTERLEAVED.get(type(inner))
+        self._interleaved: CodedBuilder | None = interleaved(inner, budget, capacity) if interleaved else None
         self._composite: SegmentBuilder | None = None
         self._table = TableBuilder()
 
@@ -85,7 +89,7 @@ class GroupedBuilder:
         """Fold a batch."""
         split = self._key.split(batch)
         self._key.check(self._found(len(split.names)), split.names.to_pylist, more=True)
-        if self._interleaved is not None and self._interleaved.update(batch, split):
+        if not len(split.names) or (self._interleaved is not None and self._interleaved.update(batch, split)):
             return
         if self._form is None:
             self._check_room(split)

@@ -25,7 +25,6 @@ from streameval.states.contingency.counts import ContingencyCounts, ContingencyS
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.composite import CompositeGroups, inner_facts
 from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
-from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.adjacent import by_run
@@ -38,27 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.grouped.keys import Key, Split
+    from streameval.states.grouped.keys import Split
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["InterleavedCells", "InterleavedCellsBuilder", "interleaves_cells"]
+__all__ = ["InterleavedCells", "InterleavedCellsBuilder"]
 
 _SHARE = 1 << 9  # bytes of the budget for each of the rows that are separated at a time
-
-
-def interleaves_cells(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are stored as interleaved cells: slices are; blocks are not.
-
-    Examples
-    --------
-    >>> from streameval.states.grouped.keys import Blocks
-    >>> spec = ContingencySpec("campaign", "cluster")
-    >>> interleaves_cells(spec, By(("country",))), interleaves_cells(spec, Blocks("user"))
-    (True, False)
-    """
-    return isinstance(key, By) and isinstance(inner, ContingencySpec)
 
 
 @dataclass(frozen=True, eq=False)

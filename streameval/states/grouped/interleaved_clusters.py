@@ -24,7 +24,6 @@ from streameval.states.clusters.cell_words import MOST_BLOCKS, NARROW, WIDE, enc
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
 from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
-from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, TableBuilder
 from streameval.states.keyed.builder import SegmentBuilder
@@ -37,26 +36,14 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.clusters.cell_words import CellWords
-    from streameval.states.grouped.keys import Key, Split
+    from streameval.states.grouped.keys import Split
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["InterleavedClusters", "InterleavedClustersBuilder", "interleaves_clusters"]
+__all__ = ["InterleavedClusters", "InterleavedClustersBuilder"]
 
 _ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay in the cache
-
-
-def interleaves_clusters(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are stored as interleaved clusters: slices are; blocks have a separate state.
-
-    Examples
-    --------
-    >>> slices = By(("country",))
-    >>> [interleaves_clusters(ClusterSpec("c", unlabelled=value), slices) for value in (False, True)]
-    [True, False]
-    """
-    return isinstance(key, By) and isinstance(inner, ClusterSpec) and not inner.unlabelled
 
 
 @dataclass(frozen=True, eq=False)

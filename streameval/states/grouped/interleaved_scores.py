@@ -29,7 +29,6 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.segments import sum_pieces
 from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout, inner_facts
 from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups, GroupCodes
-from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.score_words import LONG, NARROW, WIDE, WORDS, Words, first_words
 from streameval.states.grouped.table import GroupTable
@@ -42,27 +41,14 @@ from streameval.states.scores.types import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from streameval.states.grouped.keys import Key, Split
+    from streameval.states.grouped.keys import Split
     from streameval.states.keyed.layout import Interval
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_CELLS", "Interleaved", "InterleavedBuilder", "interleaves"]
+__all__ = ["MOST_CELLS", "Interleaved", "InterleavedBuilder"]
 
 MOST_CELLS = 1 << CELL_BITS  # number of groups that narrow and long words can distinguish
-
-
-def interleaves(inner: Any, key: Key) -> bool:
-    """Whether groups of a state are interleaved: slices are, as they are finalized together; blocks are not.
-
-    Examples
-    --------
-    >>> from streameval.states.grouped.keys import Blocks
-    >>> slices = By(("country",))
-    >>> interleaves(ScoreSpec("score"), slices), interleaves(ScoreSpec("score"), Blocks("user"))
-    (True, False)
-    """
-    return isinstance(key, By) and isinstance(inner, ScoreSpec)
 
 
 def _row_bytes(layout: Layout) -> int:

@@ -5,7 +5,7 @@ equal, bit for bit, to the state that the inner spec folds from those rows.
 
 There are three layouts with one interface:
 
-- *Interleaved*: the rows of all groups are in one table, with a code of the group in each row. Slices of scores are
+- *Interleaved*: the rows of all groups are in one table, with a code of the group in each row. Groups of scores are
   interleaved in the order of their scores (`streameval.states.grouped.interleaved_scores`), slices of clusters and of
   clusters against classes by cluster (`streameval.states.grouped.interleaved_clusters`,
   `streameval.states.grouped.interleaved_cells`).
@@ -44,7 +44,7 @@ from streameval.states.grouped.cluster_blocks import BlockedClusters, BlockedClu
 from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.composite import CompositeGroups, inner_facts, inner_header, read_composite
 from streameval.states.grouped.group_sweep import GroupSweep
-from streameval.states.grouped.interleaved_clusters import InterleavedClusters, interleaves_clusters
+from streameval.states.grouped.interleaved_clusters import InterleavedClusters
 from streameval.states.grouped.interleaved_scores import Interleaved
 from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
@@ -271,7 +271,8 @@ class Grouped(Small):
         if isinstance(self.interleaved, Interleaved):
             alone = self.apart or len(self.composite.table) or self.spec.inner.weighted
             return None if alone else GroupSweep.tallied(self.interleaved, each, budget)
-        return self.cluster_sweep(budget) if interleaves_clusters(self.spec.inner, self.spec.key) else None
+        clusters = isinstance(self.spec.inner, ClusterSpec) and not self.spec.inner.unlabelled
+        return self.cluster_sweep(budget) if clusters else None
 
     def cluster_sweep(self, budget: Budget) -> ClusterSweep:
         """The sweep over the clusters of all groups, in which rows without a label count as all others."""
