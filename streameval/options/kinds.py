@@ -357,16 +357,17 @@ def _flag(name: str, given: Any) -> bool:
 
 
 def _single(name: str, given: Any) -> Any:
-    """A value of any type but those that compare element by element, such as an array, or not at all."""
-    found = plain(given)
+    """A value of any type but those without a hash, and those that compare element by element, or not at all."""
+    value = plain(given)
     try:
-        compares = (found != found) in (False, True)
+        hash(value)
+        single = (value != value) in (False, True)
     except Exception:  # whatever the type raises
-        compares = False
-    if not compares or hasattr(found, "__array__"):
+        single = False
+    if not single or hasattr(value, "__array__"):
         msg = f"{name} is of type {type(given).__name__}; give a single value"
         raise OptionError(msg)
-    return found
+    return value
 
 
 def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:

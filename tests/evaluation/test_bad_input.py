@@ -226,6 +226,8 @@ def test_strings_need_a_positive_label() -> None:
     refused(LabelError, table, "'label'", "string", "--pos-label")
     assert evaluate(table, score="score", pos_label="spam").positives == 1
     refused(LabelError, labelled([0, 1]), "'spam'", "int64", pos_label="spam")
+    for given in ([[]], [1], {1}, {}):  # without a hash
+        refused(OptionError, labelled([0, 1]), "pos_label", type(given).__name__, "single value", pos_label=given)
     refused(LabelError, labelled([0, 1]), "1.5", "int64", pos_label=1.5)
     refused(LabelError, labelled([0, 1]), str(10**30), "int64", pos_label=10**30)
 

@@ -45,15 +45,18 @@ Array = TypeVar("Array", float, NDArray[np.float64])
 
 
 def safe_divide(numerator: Number, denominator: Number) -> float:
-    """Quotient as a float; 0/0 is NaN and x/0 is infinite with the sign of x.
+    """Quotient as a float; 0/0 is NaN, and x/0 and quotients beyond the range of floats are infinite with their sign.
 
     Examples
     --------
-    >>> safe_divide(1, 3), safe_divide(0, 0), safe_divide(-2, 0), safe_divide(float("nan"), 0)
-    (0.3333333333333333, nan, -inf, nan)
+    >>> safe_divide(1, 3), safe_divide(0, 0), safe_divide(-2, 0), safe_divide(float("nan"), 0), safe_divide(10**400, -1)
+    (0.3333333333333333, nan, -inf, nan, -inf)
     """
     if denominator != 0:
-        return float(numerator / denominator)
+        try:
+            return float(numerator / denominator)
+        except OverflowError:
+            return math.inf if (numerator > 0) == (denominator > 0) else -math.inf
     if numerator == 0 or numerator != numerator:
         return math.nan
     return math.inf if numerator > 0 else -math.inf
@@ -68,9 +71,15 @@ def signed_root(numerator: Number, denominator: Number) -> float:
     --------
     >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0), signed_root(1, -4), signed_root(10**400, 10**800)
     (-1.0, inf, nan, nan, 1.0)
+    >>> signed_root(10**200, 1), signed_root(1, 10**400)
+    (1e+200, 1e-200)
     """
-    square = safe_divide(numerator * numerator, denominator)
-    return math.nan if square < 0 else math.copysign(math.sqrt(square), -1 if numerator < 0 else 1)
+    square, unit = safe_divide(numerator * numerator, denominator), 1.0
+    if square in (0, math.inf) and numerator and denominator > 0 and not isinstance(numerator, float):
+        # the square is out of the range of floats, the root perhaps not
+        unit = math.ldexp(1.0, 600 if square else -600)
+        square = safe_divide((numerator / Fraction(unit)) ** 2, denominator)
+    return math.nan if square < 0 else math.copysign(math.sqrt(square) * unit, -1 if numerator < 0 else 1)
 
 
 def plain(x: Number) -> int | float:
@@ -82,7 +91,7 @@ def plain(x: Number) -> int | float:
     (2, 0.25)
     """
     if isinstance(x, Fraction):
-        return x.numerator if x.denominator == 1 else float(x)
+        return x.numerator if x.denominator == 1 else safe_divide(x, 1)
     return x
 
 

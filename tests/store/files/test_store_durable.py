@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FUZZ = Path(__file__).parents[3] / "benchmarks" / "fuzz.py"
-LOOPS = hasattr(os, "geteuid") and os.geteuid() == 0 and any(Path("/dev").glob("loop*"))
+LOOPS = hasattr(os, "geteuid") and os.geteuid() == 0 and any(Path("/dev").glob("loop*")) and shutil.which("mkfs.ext4")
 NAMES = [f"night=2026-01-{i:02d}" for i in range(1, 12)]
 
 
@@ -190,7 +191,9 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
     assert {Path(path).name for what, path in steps if what == "commit"} == {"ledger", "history", "checks"}
 
 
-@pytest.mark.skipif(not (LOOPS and FUZZ.exists()), reason="needs root, loop devices and the benchmarks of a checkout")
+@pytest.mark.skipif(
+    not (LOOPS and FUZZ.exists()), reason="needs root, loop devices, mkfs.ext4 and the benchmarks of a checkout"
+)
 def test_no_verb_is_lost_in_a_power_cut(tmp_path):
     """A cut after verbs on a real file system; `benchmarks/fuzz.py --cuts` makes more of them."""
     script = "import sys, fuzzing.cuts as c; sys.exit(not c.cut_all(1, 0, ['update', 'check']))"
