@@ -48,6 +48,8 @@ __all__ = [
     "states_of",
 ]
 
+_LABEL_COUNTS = ("neg", "pos", "null", "incomplete")
+
 
 class LazyStates(Mapping[tuple[str, str], Any]):
     """States that are read on demand.
@@ -79,11 +81,10 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         If the labels in the ledger are damaged.
     """
     try:
-        headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
-        budget = Budget(1)
+        headers = _joined_labels(json.loads(f"[{','.join(entry.labels for entry in entries)}]"))
         for header in headers:
             check_facts(spec, header)
-        counts = spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
+        counts = spec.empty().merge(*(spec.from_arrow(header, (), Budget(1)) for header in headers))
         if counts.seen != sum(entry.rows for entry in entries):
             msg = "they are not those of all rows"
             raise ValueError(msg)
@@ -91,6 +92,30 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         raise FormatError(msg) from error
+
+
+def _joined_labels(headers: Sequence[Any]) -> list[dict[str, Any]]:
+    """One header for those of equal label values, with the sums of their counts: nights are many, and labels are few.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or not an integer, which its sum would hide, or the values are not in a list.
+    """
+    joined: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for header in headers:
+        if not isinstance(header["values"], list):
+            msg = f"values is {str(header['values'])[:60]!r}"
+            raise ValueError(msg)
+        empty = {"values": header["values"]} | dict.fromkeys(_LABEL_COUNTS, 0)
+        total = joined.setdefault(tuple(header["values"]), empty)
+        for name in _LABEL_COUNTS:
+            count = header.get(name, 0) if name == "incomplete" else header[name]
+            if type(count) is not int or count < 0:
+                msg = f"{name} is {str(count)[:60]}"
+                raise ValueError(msg)
+            total[name] += count
+    return list(joined.values())
 
 
 def evaluated(

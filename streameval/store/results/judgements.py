@@ -224,8 +224,9 @@ class Judgements:
 
     def of(self, entry: Entry) -> list[Judgement]:
         """All judgements of the current fold of a night."""
-        now = set(digests(entry).values())
-        return [one for one in self._by_night.get(entry.partition, {}).values() if now.issuperset(one.digest.split())]
+        judged = self._by_night.get(entry.partition)
+        now = set(digests(entry).values()) if judged else set()
+        return [one for one in (judged or {}).values() if now.issuperset(one.digest.split())]
 
     def closing(self, entry: Entry, newest: str) -> list[Judgement]:
         """Judgements of the current fold of a night that keep the gate closed.
