@@ -323,6 +323,7 @@ def slices_group(group: str, key: By) -> str:
 
     Examples
     --------
+    >>> from streameval.states.grouped.keys import By
     >>> slices_group("score", By(("country", "channel")))
     'score.by country,channel'
     """
