@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import itertools
 import multiprocessing
 import pickle
@@ -83,10 +84,18 @@ def rows_of(name: str, shape: str) -> pa.Table:
 
 
 def digest(task: Task, budget: Budget) -> str:
-    """The digest of the bytes that a worker sends of a task's outline and rows."""
+    """The digest of what a worker sends of a task's outline and rows.
+
+    Without the memo of pickle, which tells equal objects from the same one: loops that were read from numba's cache
+    have their own `numpy.dtype`, and those that were compiled here the common one.
+    """
     name, shape = task
     state = NAMED[name].fold(rows_of(name, shape), 500, CAPACITY, budget)
-    return hashlib.sha256(pickle.dumps((outline_only(state), state.runs()))).hexdigest()
+    sent = io.BytesIO()
+    pickler = pickle.Pickler(sent)
+    pickler.fast = True
+    pickler.dump((outline_only(state), state.runs()))
+    return hashlib.sha256(sent.getvalue()).hexdigest()
 
 
 def digests(seed: int, threads: int = 1, *, full: bool = False) -> dict[Task, str]:
