@@ -243,7 +243,8 @@ def evaluate(
         return run.finish()
     except LayoutError:
         pass  # leave the handler first: it frees the states before the data are read again
-    return run.again().finish()
+    run = run.again()  # and frees the first run
+    return run.finish()
 
 
 def explain(data: Any, **options: Any) -> Forecast:
