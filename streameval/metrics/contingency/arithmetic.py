@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from contextlib import suppress
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -49,14 +50,17 @@ def safe_divide(numerator: Number, denominator: Number) -> float:
 
     Examples
     --------
-    >>> safe_divide(1, 3), safe_divide(0, 0), safe_divide(-2, 0), safe_divide(float("nan"), 0), safe_divide(10**400, -1)
-    (0.3333333333333333, nan, -inf, nan, -inf)
+    >>> safe_divide(1, 3), safe_divide(0, 0), safe_divide(-2, 0), safe_divide(float("nan"), 0)
+    (0.3333333333333333, nan, -inf, nan)
+    >>> safe_divide(10**400, -1), safe_divide(10**400, 1e300)
+    (-inf, 1e+100)
     """
     if denominator != 0:
-        try:
+        with suppress(OverflowError):
             return float(numerator / denominator)
-        except OverflowError:
-            return math.inf if (numerator > 0) == (denominator > 0) else -math.inf
+        with suppress(OverflowError):  # a number may be beyond the range of floats, and the quotient within it
+            return float(Fraction(numerator) / Fraction(denominator))
+        return math.inf if (numerator > 0) == (denominator > 0) else -math.inf
     if numerator == 0 or numerator != numerator:
         return math.nan
     return math.inf if numerator > 0 else -math.inf
