@@ -182,7 +182,7 @@ def _free_modules() -> None:
 
     Python renews its lock of all imports after a fork, but not those of single modules.
     """
-    locks = sys.modules["_frozen_importlib"]._module_locks  # noqa: SLF001
+    locks = sys.modules["_frozen_importlib"]._module_locks  # noqa: SLF001 - nothing public tells or frees them
     for name in [name for name in list(locks) if name.partition(".")[0] in _LAZY and name not in sys.modules]:
         lock = locks[name]()
         if lock is not None and lock.owner not in (None, threading.get_ident()):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import sys
 from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -131,16 +133,15 @@ def _outcome(look: Callable[[], str]) -> str | StreamevalError:
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """The messages that are logged meanwhile."""
+    """The messages that are logged meanwhile; filled at the end."""
     messages: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("streameval")
+    handler, logger = BufferingHandler(sys.maxsize), logging.getLogger("streameval")
     logger.addHandler(handler)
     try:
         yield messages
     finally:
         logger.removeHandler(handler)
+        messages += [record.getMessage() for record in handler.buffer]
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:

@@ -81,7 +81,7 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         If the labels in the ledger are damaged.
     """
     try:
-        headers = _joined_labels(json.loads(f"[{','.join(entry.labels for entry in entries)}]"))
+        headers = _join_labels(json.loads(f"[{','.join(entry.labels for entry in entries)}]"))
         for header in headers:
             check_facts(spec, header)
         counts = spec.empty().merge(*(spec.from_arrow(header, (), Budget(1)) for header in headers))
@@ -94,7 +94,7 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         raise FormatError(msg) from error
 
 
-def _joined_labels(headers: Sequence[Any]) -> list[dict[str, Any]]:
+def _join_labels(headers: Sequence[Any]) -> list[dict[str, Any]]:
     """One header for those of equal label values, with the sums of their counts: nights are many, and labels are few.
 
     Raises
