@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable
 
-__all__ = ["FILES_OF_WARM_UP", "case_options", "measured", "repeated"]
-
 FILES_OF_WARM_UP = 2
 
 # A virtual machine may get memory from its host only when it is touched, which then takes longer than many a call.

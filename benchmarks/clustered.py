@@ -21,8 +21,6 @@ from functools import cache
 
 import numpy as np
 
-__all__ = ["drawn"]
-
 MOST, EXPONENT = 200, 2.2  # rows of a unit, and the exponent of their distribution
 PREVALENCE = 0.3
 SHARED = 0.9  # share of a score's variance that the rows of a unit have in common

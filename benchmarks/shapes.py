@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["IDS", "SCORES", "make_shape"]
-
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
     """Arbitrary 62-bit ids, one for each number."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from streameval.streams import open_streams
 
-__all__ = ["run"]
-
 # What libraries look for and no command uses, with the module that looks for it; half a second of every command.
 _UNUSED = {
     "pandas": None,  # Arrow, on the first conversion of a list

@@ -29,25 +29,6 @@ from typing import Any
 
 from streameval.wording import visible
 
-__all__ = [
-    "ClusterError",
-    "CorruptFileError",
-    "DataError",
-    "FormatError",
-    "IncompatibleStatesError",
-    "LabelError",
-    "MissingColumnError",
-    "MissingInputError",
-    "NullError",
-    "OptionError",
-    "SchemaError",
-    "SpillError",
-    "StoreError",
-    "StreamevalError",
-    "WeightError",
-    "masked",
-]
-
 # user:secret@ after a scheme, and user@ before a bucket; of a host with a port, only paths of HDFS may have an @.
 # A secret may hold blanks, but a blank after the colon begins what a message says of a URI.
 _AFTER_COLON = r":(?:[^\s'\"]*@|(?!\s)[^@'\"]*@(?:[^\s'\"]*@)?)"

@@ -31,8 +31,6 @@ from streameval.errors import StreamevalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["compute", "import_deltalake", "is_forked", "new_lock", "on_fork"]
-
 _PATIENCE = 3.0  # seconds that a fork waits in total for modules and locks
 _LAZY = {  # packages that are imported when they are first used, so perhaps while another thread forks
     *("cloudpickle", "dask", "deltalake", "distributed", "llvmlite", "matplotlib", "numba", "numpy", "pandas"),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TABULAR", "AsJson", "Saved", "check_local", "check_writable", "csv_cell", "ending", "save", "write_whole"]
-
 TABULAR = ("csv", "parquet")  # formats of one table
 _FORMULA = (*"=+-@", *"\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # what spreadsheets run, also in full width
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

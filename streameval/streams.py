@@ -10,8 +10,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["open_streams"]
-
 
 def open_streams() -> None:
     """Open the streams that are closed, and replace stderr by a stream that never fails.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["delete_all", "make_folder", "publish", "sync", "unfinished"]
-
 _FILES: set[Path] = set()
 on_fork(_FILES.clear)  # those of the parent are not for a child to delete
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # of file systems that write directories at once, or never

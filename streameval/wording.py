@@ -10,24 +10,6 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "apart",
-    "canonical",
-    "digits",
-    "few",
-    "format_number",
-    "hint",
-    "nearest",
-    "plural",
-    "shell",
-    "size",
-    "text_of_bytes",
-    "unescaped",
-    "unknown_column",
-    "visible",
-    "visible_lines",
-]
-
 
 def plural(count: int, word: str) -> str:
     """A count with its noun.

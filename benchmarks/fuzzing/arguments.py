@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-__all__ = ["arguments_case"]
-
 FUNCTIONS = [
     "adjusted_mutual_info_score", "adjusted_rand_score", "agc_approximate", "agc_score", "auc", "auc_by_sampling",
     "aul_score_from_clusters", "aul_score_from_labels", "average_precision_score", "cohen_kappa", "dist_auc",

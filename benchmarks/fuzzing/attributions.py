@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["attribution_case"]
-
 _IDS = {pa.int64(): lambda i: i - 2, pa.uint16(): int, pa.string(): "c{}".format, pa.large_string(): "é{}".format}
 
 

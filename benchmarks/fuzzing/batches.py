@@ -16,8 +16,6 @@ from streameval.errors import StreamevalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["batches_case"]
-
 
 def batches_case(seed: int, folder: Path, tally: Tally) -> None:
     """Rows dealt in batches to accumulators that are sent, saved and merged."""

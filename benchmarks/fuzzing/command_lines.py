@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-__all__ = ["HOSTILE", "command_case"]
-
 HOSTILE = [
     "", " ", "nan", "inf", "-inf", "1e999", "-1e-400", "9" * 5000, "-1", "0", "0.5", "1", "3", "2.5", "10" * 20,
     "0x1F",

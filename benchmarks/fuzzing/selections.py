@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-__all__ = ["client_case", "close_client", "selection_case", "version_case"]
-
 _DAYS = [f"2026-01-0{i}" for i in range(1, 7)]
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-__all__ = ["settings_case"]
-
 _MEMORY = ["64KiB", "300KiB", "1MiB", "4MiB", None]
 _BY = ["country", "length", "country,length", "hour(sent)", "length=0,2.5"]
 

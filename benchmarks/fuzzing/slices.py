@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["SLICED", "columns_of", "mean_case", "slice_case", "told", "units_case", "where_case"]
-
 _SENT = [dt.datetime(2026, 1, 31, 23, 59), dt.datetime(2026, 2, 1), dt.datetime(1969, 12, 31, 22), None]
 COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {  # types and values of columns to slice by
     "country": (

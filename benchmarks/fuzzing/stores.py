@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["compare", "damage_case", "history_case", "night"]
-
 
 def history_case(seed: int, folder: Path, tally: Tally) -> None:
     """A random history of a store: its results equal those of the files of the nights that count."""

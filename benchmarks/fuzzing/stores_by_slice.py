@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["sliced_history_case"]
-
 _WHERE = {
     "country": ["country = 'DE'", "country IN ('DE', 'FR')", "country IS NOT NULL"],
     "length": ["length > 2", "length BETWEEN 1 AND 3", "NOT length = 2"],

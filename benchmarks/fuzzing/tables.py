@@ -14,8 +14,6 @@ from streameval.errors import StreamevalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["table_case"]
-
 
 def table_case(seed: int, folder: Path, tally: Tally) -> None:
     """One table in memory, in files and in arrays."""

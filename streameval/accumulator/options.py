@@ -10,8 +10,6 @@ from streameval.options import honoured, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["RUN_OPTIONS", "check_names"]
-
 RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results
 
 _TAKEN = {

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
 
-__all__ = ["read_index", "read_schema", "read_states", "write"]
-
 _FORMAT = 1
 _INDEX = "accumulator.json"
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = ["Steps", "auc", "precision_recall_curve", "precision_recall_points", "roc_curve", "roc_points", "steps"]
-
 
 class Steps(NamedTuple):
     """The groups of equal score, from the best to the worst.

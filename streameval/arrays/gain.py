@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve", "gain_points"]
-
 _MOST_BINS = 1_000_000
 _LARGE = 2.0**53  # float64 rounds larger integers, and differences of the largest floats overflow
 

@@ -24,24 +24,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = [
-    "as_arrow",
-    "first",
-    "flag",
-    "fold",
-    "generator",
-    "is_null",
-    "joint",
-    "numbers",
-    "plain",
-    "refuse_nan",
-    "same_length",
-    "scores",
-    "unmasked",
-    "weights",
-    "without_nan",
-]
-
 _WHOLE = 2.0**53  # all smaller integers are floats
 _TEXTS: dict[str, tuple[Any, Any]] = {"U": (str, "\0"), "S": (bytes, b"\0")}
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits

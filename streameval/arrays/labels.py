@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = [
-    "ClusterSizes",
-    "Predicate",
-    "checked",
-    "cluster_counts",
-    "labels_by_predicate",
-    "labels_by_value",
-    "num2bool",
-    "points",
-]
-
 Predicate = Callable[[Any], Any]
 
 _LISTED = 5  # largest number of labels in a message

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.plots import Style
     from streameval.typing import Array
 
-__all__ = ["LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"]
-
 _MOST = 1e90  # of a count given as a float
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.plots import BaseStyle, Style
     from streameval.states.scores.counts import ScoreCounts
 
-__all__ = ["plot_gain_curve", "plot_precision_recall_curve"]
-
 
 def plot_gain_curve(
     y_true: Any,

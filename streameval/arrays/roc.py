@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.plots import Style
     from streameval.states.scores.counts import ScoreCounts
 
-__all__ = ["RocCurve"]
-
 
 class RocCurve:
     """A ROC curve with its area, its best operating point and its plot.

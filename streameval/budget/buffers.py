@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Buffer", "Computed", "SpillFile"]
-
 
 class SpillFile:
     """An unlinked, append-only file; any thread may append arrays and read slices at offsets.

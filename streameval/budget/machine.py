@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = [
-    "available_memory",
-    "available_threads",
-    "fresh_array",
-    "give_back_freed",
-    "parse_bytes",
-    "process_memory",
-    "room_for",
-    "spill_directory",
-]
-
 _LARGE_PAGE = 1 << 21  # bytes
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - `tempfile` unlinks spill files, so no name can be guessed; /tmp is often in memory

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.attributed import Attribution
 
-__all__ = ["attribute"]
-
 _WIDTH = 120  # columns of examples
 
 

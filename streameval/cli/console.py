@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
 
-__all__ = [
-    "PLAIN",
-    "as_json",
-    "check_out",
-    "check_plot",
-    "deliver",
-    "emit",
-    "evaluation_tables",
-    "note",
-    "piped",
-    "progress_bar",
-    "refuse_directory",
-    "say",
-    "table",
-    "tell",
-    "tell_forecasts",
-    "write_out",
-]
-
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
 _PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # columns of piped output, so that no table is wrapped

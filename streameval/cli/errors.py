@@ -31,8 +31,6 @@ from streameval.wording import visible, visible_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Commands", "show_visibly"]
-
 INTERRUPTED = 130  # exit status
 _LOST = 1.2  # seconds after which the process is ended: the exception was lost, or cleaning up takes too long
 _MESSAGE = "streameval: error: interrupted; nothing is half-written"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.store.results.diagnosis import Diagnosis, Finding
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["COMMANDS", "implied_by", "judged_lines", "read_rules", "tell_judged"]
-
 
 @click.command()
 @click.argument("store")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-__all__ = ["SELECTION", "given", "options", "options_of", "toml_of"]
-
 _DATA = ("evaluate", "attribute", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
 _ALL = (
     "evaluate",

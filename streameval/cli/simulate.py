@@ -17,8 +17,6 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COMMANDS", "SIMULATION"]
-
 
 def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = False) -> Option:
     return Option(name, kind, default, ("simulate",), "value", text, required=required)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     _Sketches = Mapping[tuple[str, str | None], QuantileSketch]  # by column and class, None for both classes
 
-__all__ = ["sketch"]
-
 _QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from streameval.store import Store, Update
     from streameval.store.results.histories import Histories
 
-__all__ = ["COMMANDS", "opened_store", "store_named", "stored", "tell_plan"]
-
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
 _RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")

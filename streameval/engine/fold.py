@@ -36,26 +36,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Builder, Spec
     from streameval.typing import Array
 
-__all__ = [
-    "TASKS",
-    "Folded",
-    "Plan",
-    "batch_rows",
-    "builder_bytes",
-    "filtered",
-    "fold",
-    "hand_over",
-    "label_reader",
-    "merge",
-    "prepared",
-    "raw_batches",
-    "row_width",
-    "run_capacity",
-    "task_threads",
-    "tasks",
-    "tasks_per_thread",
-]
-
 BATCH_ROWS = 1 << 20  # largest number of rows of a batch
 RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
 TASK_ROWS = 1 << 20  # smallest number of rows that is worth a task

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     R = TypeVar("R")
 
-__all__ = ["CancelledError", "Progress", "map_tasks", "thread_count", "tree"]
-
 FAN_IN = 2
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import Watcher
 
-__all__ = ["Engine", "Job", "Watched"]
-
 Watched = TypeVar("Watched", bound="Watcher")
 
 Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.protocol import Spec
 
-__all__ = [
-    "LONG_BATCH_ROWS",
-    "STATE_SHARE",
-    "has_plain_texts",
-    "scratch_bytes",
-    "text_rows",
-    "warn_of_finished",
-    "warn_of_little",
-]
-
 LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that may have long strings or binaries
 _SHORT_BATCH_ROWS = 1 << 19  # largest number of rows of a batch whose strings and binaries are short
 _PAGE_ROWS = 1 << 10  # rows of long texts in a page: writers check the size of a page only so often

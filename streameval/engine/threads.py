@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
 
-__all__ = ["ThreadEngine"]
-
 _WORTH_THREADS = 1 << 20  # bytes of states; smaller states are finalized faster than Dask starts threads
 
 

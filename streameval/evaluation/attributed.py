@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TABLES", "Attribution", "check_target"]
-
 TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 

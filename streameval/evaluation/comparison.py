@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["compare", "minus_named", "of_one_unit", "with_comparison"]
-
 _MEASURED = ("weight", "pos_label", "mean_over", "mean_weight", "cluster_scope")  # options that determine a quantity
 _LIMITS = ("assignment_cells",)  # options of metrics that determine only how closely they are bounded
 _UNLABELLED = ("classes", "sketch")  # families of metrics that read no labels

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampled import Resampled
     from streameval.typing import Array
 
-__all__ = ["COUNTED", "counted"]
-
 COUNTED = ("rows", "positives", "prevalence")
 
 

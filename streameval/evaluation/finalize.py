@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     _Answered = Sequence[tuple[MetricRequest, Any]]
 
-__all__ = ["check_labels", "finalize_all"]
-
 
 def finalize_all(
     engine: Engine,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.scan import Piece, Pruned, Scan
 
-__all__ = ["Forecast", "StateForecast", "forecast"]
-
 _SORT = 32  # bytes for an item of a shard that is gathered and sorted
 
 

@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.grouped.keys import By
 
-__all__ = [
-    "Estimated",
-    "better_end",
-    "block_requests",
-    "block_specs",
-    "concluded",
-    "derived_requests",
-    "differences",
-    "estimated",
-    "finalized",
-    "folded_specs",
-    "resampled_states",
-]
-
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
 _NO_CELLS = (

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Counts = tuple[int, int | None]
 
-__all__ = ["Judged", "check_computed", "implied", "judged", "rules_of_data"]
-
 
 @dataclass(frozen=True)
 class Judged:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.states.labels import LabelCounts
 
-__all__ = ["forecasts", "quantile_sketch", "sketches_by_label"]
-
 
 def quantile_sketch(
     data: Any,

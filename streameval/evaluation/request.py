@@ -22,8 +22,6 @@ from streameval.states.labels import LabelSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Request"]
-
 
 @dataclass(frozen=True)
 class Request:

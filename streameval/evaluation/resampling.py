@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["LEVEL", "NO_INTERVALS", "Resampling"]
-
 LEVEL = 0.95  # level of intervals that other options imply
 
 

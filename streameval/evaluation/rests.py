@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.grouped.keys import By
 
-__all__ = ["rest_differences"]
-
 _MOST = 100  # slices compared per slicing
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
 
-__all__ = ["Run"]
-
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 
 

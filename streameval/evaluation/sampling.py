@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["Sampling"]
-
 ATOMS = 0.01  # share of the sample in atoms that triggers a second pass
 
 

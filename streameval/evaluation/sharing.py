@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.request import Request
 
-__all__ = ["AllRows", "from_one_sweep", "shared"]
-
 
 class AllRows(NamedTuple):
     """The state of all rows for a spec.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.grouped.keys import By
 
-__all__ = ["SampledSlices", "sampled_slices"]
-
 _CHUNK = 64  # slices whose states are extracted together
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import By
     from streameval.states.grouped.state import Grouped
 
-__all__ = ["SlicedStates", "Swept", "slice_results", "sweep", "usable", "whole_results"]
-
 _CHUNK = 64  # slices that are finalized together
 
 

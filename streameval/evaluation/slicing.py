@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.grouped.state import Grouped
 
-__all__ = ["WHOLE", "Slicing"]
-
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
     "raise max_slices (--max-slices)"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from streameval.scan import Piece
 
-__all__ = ["is_pattern", "source_of", "with_storage"]
-
 
 def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
     """The source of a result.

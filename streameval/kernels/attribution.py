@@ -10,18 +10,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
-__all__ = [
-    "add_cells",
-    "add_parts",
-    "add_strays",
-    "keep_largest",
-    "mark_table",
-    "marked",
-    "marked_rows",
-    "positions",
-    "split_classes",
-]
-
 _MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
 _SPARSE = 9  # the table has 2⁹ entries for each word, within the limits below

@@ -16,24 +16,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = [
-    "HELD",
-    "Pair",
-    "add_at",
-    "add_pairs",
-    "add_words",
-    "compare_products",
-    "compensated",
-    "divide_pairs",
-    "integer",
-    "joined_halves",
-    "multiply_add",
-    "multiply_pairs",
-    "quotients",
-    "two_product",
-    "two_sum",
-]
-
 Pair = tuple[float, float]
 
 HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³

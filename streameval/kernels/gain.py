@@ -12,8 +12,6 @@ import numpy as np
 from streameval.kernels.exact import compensated, multiply_add, two_sum
 from streameval.kernels.jit import jit
 
-__all__ = ["SMALL", "gain_counts", "gain_small", "gain_weights", "running_counts", "running_weights"]
-
 SMALL = 1 << 30  # points up to which Σ u·(2T + p) ≤ 2·points² fits 63 bits
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit, read_only
 from streameval.kernels.prefetch import byte_at, eight_at
 
-__all__ = ["hash_bytes", "hash_strings", "longest_framed"]
-
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
 _ADD1 = np.uint64(0x52DCE729)

@@ -16,20 +16,6 @@ from streameval.kernels.exact import two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = [
-    "BINS",
-    "EMPTY",
-    "FIRSTS",
-    "MIXED",
-    "SHIFTS",
-    "absorb",
-    "add_groups",
-    "bin_counts",
-    "bin_weights",
-    "edges",
-    "unpacked",
-]
-
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `_COARSE`
 _FINE = (
     ((-8, -2, 12), (-1, 4, 13), (5, 11, 11)),  # negative: logits

@@ -32,17 +32,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "COMPILING",
-    "inlined",
-    "intrinsic",
-    "is_cached",
-    "jit",
-    "read_only",
-    "step",
-    "tell_before_compiling",
-]
-
 COMPILING = 200 << 20  # bytes, about, that compiling all loops of one run takes; several kinds of runs take more
 _COMPILER, _LOOP = 64 << 20, 4 << 20  # bytes of numba's compiler, and of a compiled loop
 _PATIENCE, _POLL = 30.0, 0.02  # seconds to wait for another process, and between two checks

@@ -18,27 +18,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = [
-    "ID_BUCKETS",
-    "MIX",
-    "SCORE_BUCKETS",
-    "buckets_f8",
-    "buckets_i8",
-    "code_f4",
-    "code_id",
-    "count_codes",
-    "count_few",
-    "decode_floats",
-    "encode_counts",
-    "encode_f4",
-    "encode_f8",
-    "encode_i4",
-    "encode_i8",
-    "encode_id",
-    "rank_f4",
-    "unmix",
-]
-
 SCORE_BUCKETS = 1 << 16
 ID_BUCKETS = 1 << 11
 MIX = 0x9E3779B97F4A7C15  # odd, so that multiplying by it permutes the 64-bit integers

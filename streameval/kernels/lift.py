@@ -8,8 +8,6 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["impure_clusters", "keep_shared", "tally_labelled", "tally_sizes", "undominated"]
-
 
 @jit
 def tally_sizes(neg, pos, clusters, positives):

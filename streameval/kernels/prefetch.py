@@ -11,20 +11,6 @@ from __future__ import annotations
 
 from streameval.kernels.jit import intrinsic
 
-__all__ = [
-    "LINE",
-    "byte_at",
-    "eight_at",
-    "eight_bytes",
-    "float_at",
-    "half_at",
-    "lowest_bit",
-    "prefetch",
-    "prefetch_at",
-    "short_at",
-    "word_at",
-]
-
 LINE = 64  # bytes of a cache line
 _FOR_READING, _FOR_WRITING, _KEEP, _DATA = 0, 1, 3, 1  # arguments of LLVM's prefetch
 

@@ -14,25 +14,6 @@ import numpy as np
 from streameval.kernels.exact import HELD, add_words, compensated, integer, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 
-__all__ = [
-    "RANKED",
-    "UNIT",
-    "area_counts",
-    "delong_counts",
-    "dot_counts",
-    "exact_parts",
-    "informedness_counts",
-    "informedness_weights",
-    "precision_counts",
-    "product_counts",
-    "ranked_end",
-    "ranked_groups",
-    "ranked_weights",
-    "sum_of_products",
-    "thin",
-    "trapezoid_weights",
-]
-
 UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)

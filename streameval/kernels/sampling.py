@@ -15,8 +15,6 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import lowest_bit
 
-__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "gather"]
-
 GROUPS = 32
 CELLS = 2 * GROUPS
 BITS = 24  # binary digits of the share

@@ -8,28 +8,6 @@ from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import LINE, prefetch
 
-__all__ = [
-    "LONG",
-    "align",
-    "distinct",
-    "flat",
-    "harvest",
-    "order_rest",
-    "place",
-    "place_labelled",
-    "place_rows",
-    "repetitive",
-    "scatter",
-    "scatter_rows",
-    "sum_pieces",
-    "take_out",
-    "tally",
-    "tally_pairs",
-    "tally_sorted",
-    "tally_weights",
-    "widen",
-]
-
 LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
 _SAMPLE = 64
 

@@ -14,18 +14,6 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = [
-    "LONELY",
-    "Addresses",
-    "clear_marks",
-    "emit_others",
-    "mark_others",
-    "marks_for",
-    "separate",
-    "shared_rows",
-    "size_of",
-]
-
 LONELY = 2  # singletons are removed first if they were at least 1/2 of the items of the bucket before
 _SLOTS = 8  # for each row of the largest bucket, at least
 

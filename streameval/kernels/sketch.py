@@ -18,8 +18,6 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["compress", "reduce_sorted"]
-
 
 @jit
 def _limit(q, compression):

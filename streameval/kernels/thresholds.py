@@ -11,15 +11,6 @@ import numpy as np
 from streameval.kernels.exact import compare_products, compensated
 from streameval.kernels.jit import jit
 
-__all__ = [
-    "STRIDE",
-    "best_counts",
-    "best_weights",
-    "deepest_counts",
-    "deepest_weights",
-    "stride_levels",
-]
-
 STRIDE = 64  # groups
 _CLOSE = 1e-14  # relative; floats order quotients of int64 numbers that differ by more
 

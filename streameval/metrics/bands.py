@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.results import Curve
     from streameval.typing import Array
 
-__all__ = ["band_of", "no_band", "places"]
-
 _GRID = np.unique([*np.geomspace(1e-4, 0.01, 40, endpoint=False), *np.linspace(0.01, 1, 100)])
 
 _NEAR = 2  # largest standard error on the logit scale; beyond it, it only says that the value is near 0 or 1

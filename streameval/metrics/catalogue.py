@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["CATALOGUE", "FAMILIES", "clustering_rows", "entries", "entry_of", "glob_of", "usual"]
-
 FAMILIES = {
     "score": "a score column",
     "cluster": "a cluster column",

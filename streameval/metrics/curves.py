@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.results import Curve
 
-__all__ = ["CURVES", "CurveKind", "curve_kind"]
-
 _BINS = re.compile(r"reliability@(\d{1,6})(/equal_count)?")
 
 

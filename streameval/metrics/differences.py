@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["compared", "holm"]
-
 _SIGNS = {"higher": 1, "lower": -1}
 
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streameval.metrics.units import Sizes
     from streameval.typing import Array
 
-__all__ = ["FINER", "TOO_COARSE", "Estimate", "at_end"]
-
 _LEAST_UNITS = 5
 _NORMAL = 1e9  # degrees of freedom
 _DRAWN = 31  # degrees of freedom of the standard error of a draw, a jackknife over 32 groups of rows

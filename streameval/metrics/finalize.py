@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
 
-__all__ = ["combine", "compute", "computed", "in_rounds", "ingredients", "partials", "recalled", "remember"]
-
 
 def partials(
     state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.units import Sizes
 
-__all__ = ["Basis", "Metric", "Partials", "UserMetric", "as_metric"]
-
 
 class Partials(list[Any]):
     """Partials of one metric, and what metrics of the same state have derived from theirs.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Exact = Callable[[Sequence[Metric]], list[Scalar]]
 
-__all__ = ["Resampled", "Thresholded"]
-
 
 class Resampled(Protocol):
     """A state that can leave out each of its blocks."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.class_blocks import ClassReplicates
     from streameval.states.contingency.summary import Summary
 
-__all__ = ["SweepClusters", "SweptClusters", "SweptTable", "WithoutClasses", "WithoutRows"]
-
 
 @dataclass(frozen=True)
 class SweepClusters(Metric):

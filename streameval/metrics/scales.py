@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SCALES", "Scale"]
-
 _EXPONENT = 709.0  # from here on exponentials leave float64
 
 

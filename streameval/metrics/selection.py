@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streameval.metrics.entry import Entry
     from streameval.metrics.protocol import Metric
 
-__all__ = ["Selection"]
-
 _INPUTS = {
     "score": "name one (--score)",
     "cluster": "name one (--cluster)",

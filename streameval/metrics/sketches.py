@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.quantile_sketch import QuantileSketch
 
-__all__ = ["LEVELS", "Quantile", "named_quantile", "quantiles"]
-
 LEVELS = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 
 _NO_NUMBERS = "no numbers in the column"

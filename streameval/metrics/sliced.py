@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
     from streameval.typing import Array
 
-__all__ = ["CutRows", "Sliced"]
-
 
 @dataclass(frozen=True)
 class Sliced(Metric):

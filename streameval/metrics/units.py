@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Sizes", "class_counts", "effective_units", "too_few"]
-
 
 def class_counts(negatives: Any, positives: Any) -> dict[str, Any]:
     """Counts of rows by kind, as `Sizes` takes them, from those of each class.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Worst"]
-
 _SIGN = np.uint64(1 << 63)
 
 

@@ -18,35 +18,6 @@ from typing import Any, TypeGuard
 
 from streameval.errors import OptionError
 
-__all__ = [
-    "ANY",
-    "BINS",
-    "CALLBACK",
-    "COLUMN",
-    "DIRECTORY",
-    "FILTER",
-    "FLAG",
-    "LEVEL",
-    "METRICS",
-    "NAMES",
-    "NUMBERS",
-    "OTHERS",
-    "ByColumn",
-    "Filter",
-    "Kind",
-    "choice",
-    "in_words",
-    "number",
-    "numbers",
-    "of_column",
-    "plain",
-    "real_number",
-    "texts",
-    "values_in",
-    "whole",
-    "whole_number",
-]
-
 
 @dataclass(frozen=True)
 class Kind:

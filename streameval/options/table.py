@@ -32,8 +32,6 @@ from streameval.options.kinds import (
     whole_number,
 )
 
-__all__ = ["NEEDS", "OPTIONS", "Option"]
-
 
 @dataclass(frozen=True)
 class Option:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.plots.sources import Evaluated
     from streameval.results import Curve
 
-__all__ = ["draw_corp", "draw_reliability", "plot_corp", "plot_reliability"]
-
 _HIDDEN = 30  # ratio of the rows of two bins beyond which the smaller one is invisible on a linear axis
 
 

@@ -17,27 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "COLORS",
-    "DASHES",
-    "GREEN",
-    "GREY",
-    "RED",
-    "REFERENCE",
-    "checked_path",
-    "color",
-    "dash",
-    "figure_of",
-    "finish",
-    "new_axes",
-    "new_figure",
-    "plain_frame",
-    "plain_log",
-    "plain_numbers",
-    "save",
-]
-
 COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("solid", (0, (5, 2)), (0, (2, 2)), (0, (7, 2, 2, 2)))  # offset; points drawn and left out, as in page.css
 BLUE, RED = COLORS[:2]  # negatives and positives, better and worse

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from streameval.plots.sources import Attributed, Evaluated
     from streameval.results import Curve
 
-__all__ = ["plot_attribution", "plot_purity_by_size", "plot_worst_clusters"]
-
 _LOSSES = {  # table: (its groups, their loss, key of the number of groups in `totals`)
     "merges": ("clusters of several classes", "false pairs", "merged_clusters"),
     "splits": ("classes in several clusters", "missed pairs", "split_classes"),

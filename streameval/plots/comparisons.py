@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["plot_differences", "plot_slices", "slice_labels"]
-
 _MOST = 40  # largest number of lines of a plot
 _LINE = 0.26  # height of a line in inches
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}

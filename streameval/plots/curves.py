@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
-
 _ROC = AxesText("ROC curve", "False positive rate", "True positive rate", "AUC")
 _PR = AxesText("Precision-recall curve", "Recall", "Precision", "area", "lower left")
 _GAIN = AxesText("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)

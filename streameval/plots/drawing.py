@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Points = tuple[Sequence[float], Sequence[float]]
 
-__all__ = ["AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
-
 _POINTS = 5_000  # largest number of points drawn of a curve
 
 

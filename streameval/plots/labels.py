@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Thresholds = tuple[Array, Array, Array]
 
-__all__ = ["CURVE", "arrange", "arrange_all", "curves_on", "mark"]
-
 CURVE = "streameval-curve"  # marks the lines that are curves
 _LABEL = "streameval-threshold"  # marks the texts of thresholds
 _LABELS = 10  # largest number of thresholds on a single curve; half of it on each of several curves

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Panel = tuple[str, Callable[[Axes], object]]
 
-__all__ = ["plot"]
-
 _WIDE, _HIGH = 5.4, 4.9  # inches of a panel
 _ACROSS = 3
 _MOST = 24  # panels

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Box", "Line", "Place", "along", "dense_lines", "label_box", "legend_place", "overlap", "touches"]
-
 Box = tuple[float, float, float, float]
 Line = tuple["Array", "Array"]
 Place = Literal["lower right", "lower left", "upper right", "upper left", "center right", "center left"]

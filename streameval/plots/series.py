@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["plot_series"]
-
 _TICKS = 12  # largest number of names below the axis
 _BANDS = 3  # bands that can lie over each other at full strength
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["plot_quantiles"]
-
 
 def plot_quantiles(
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["Attributed", "Evaluated", "curves_of", "distribution_of", "one_curve"]
-
 
 @runtime_checkable
 class Evaluated(Protocol):

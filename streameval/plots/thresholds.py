@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from streameval.results import Curve, Distribution
     from streameval.typing import Array
 
-__all__ = ["plot_score_distributions", "plot_thresholds"]
-
 _MARKS = 12  # largest number of thresholds drawn
 _FONT = 7  # font size of their names, in points
 _LONG = 16  # names with more characters reach into the rows of names above and below

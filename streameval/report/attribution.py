@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.report.losses import Attributed
     from streameval.results import Source
 
-__all__ = ["attribution_page", "costs_section"]
-
 _HIDDEN = "Examples show rows, so they are left out here; --with-examples puts them on the page."
 _CAPTIONS = {
     "merges": "Clusters that hold several classes",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Curve
 
-__all__ = ["bands_said", "curve_figures"]
-
 _TITLES = {
     "roc": ("ROC curve", "AUC"),
     "precision_recall": ("Precision and recall", "area"),

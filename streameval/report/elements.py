@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # at the start of a reason
 
-__all__ = ["Block", "Cell", "Facts", "Figure", "Head", "Key", "Page", "Row", "Section", "Table", "Text"]
-
 Mark = Literal["", "best", "better", "worse", "unclear", "failed", "passed"]
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
 
-__all__ = ["Evidence", "evaluation_page", "headline_tables"]
-
 _CALIBRATION, _THRESHOLDS = "calibration", "thresholds"
 
 

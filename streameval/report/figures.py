@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
 
-__all__ = ["Canvas", "look"]
-
 _VARIABLES = {color.lower(): f"var(--s{i + 1})" for i, color in enumerate(COLORS)} | {
     "#7f7f7f": "var(--ref)",
     "#009e73": "var(--best)",

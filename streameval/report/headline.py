@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Scalar
 
-__all__ = ["difference_table", "point_table", "value_tables"]
-
 CAPTIONS = {
     "score": "Scores",
     "sample": "Scores, sampled",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.report.elements import Page, Table
 
-__all__ = ["html_of", "html_of_tables"]
-
 
 @cache
 def _environment() -> Environment:

@@ -16,21 +16,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = [
-    "IN_DATA",
-    "READ_ONCE",
-    "Attributed",
-    "Listed",
-    "conclusion",
-    "hashed",
-    "id_text",
-    "is_of",
-    "listed",
-    "percent",
-    "stayed",
-    "title_of",
-]
-
 IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
 _TITLES = {
     "merges": "Worst merges: clusters that hold several classes",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.report.elements import Block
     from streameval.results import Source
 
-__all__ = ["Nightly", "check_page", "history_page", "nights_section"]
-
 _FAILED = 5  # nights that a sentence names
 _SAID = 4  # metrics that get a sentence
 

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from streameval.plots.sources import Attributed
     from streameval.results import Curve, Distribution, Scalar
 
-__all__ = ["Drawn", "calibration", "concentration", "differences", "distributions", "nights", "purity", "slices",
-           "thresholds"]  # fmt: skip
-
 _LINES = 40  # slices or differences in a picture
 _TEXT = 5.2  # points per letter of a name
 

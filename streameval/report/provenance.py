@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streameval.report.elements import Block
     from streameval.results import Source
 
-__all__ = ["Read", "read_section", "travelling"]
-
 _SKIPPED = 20  # omitted files that a page names
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*(?:/[^/\s'\"@]*)*@")
 _QUERY = re.compile(r"(\w+://[^\s?'\"]*)\?[^\s'\"]*?(?=[:;,.]?(?:[\s'\"]|$))")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from streameval.report.elements import Mark
 
-__all__ = ["MARKS", "Judged", "rules_said", "rules_section"]
-
 MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
 _NAMED = 3  # rules that a sentence names
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Scalar
 
-__all__ = ["differences_said", "joined", "values_said"]
-
 _NAMED = 3  # columns that a sentence names
 _SAID = 3  # metrics that a sentence mentions
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Scalar
 
-__all__ = ["slice_section"]
-
 MOST = 200  # slices of a slicing on a page
 _WIDE, _WIDE_ENDS = 8, 6  # columns of values in a table, and of values with intervals
 _CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from streameval.report.elements import Mark
     from streameval.results import Scalar
 
-__all__ = ["NONE", "Meaning", "alike", "best_of", "digits", "number", "slice_cells", "spoken", "value_cell"]
-
 NONE = "–"
 _LARGE = 1e3  # values of at least this size have one decimal, unless they are whole
 _LONG = 120  # characters of a text from the data

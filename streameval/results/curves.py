@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["Band", "Bins", "Curve", "Distribution", "Reliability"]
-
 
 @dataclass(frozen=True, eq=False)
 class Band:

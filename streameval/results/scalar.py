@@ -11,8 +11,6 @@ from streameval.wording import text_of_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "FEW_UNITS", "REST", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
-
 FEW_UNITS = 50  # effective units below which a sampling interval is rough
 REST = "rest"  # all rows outside a slice
 

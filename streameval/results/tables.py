@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["from_arrow", "near_slice", "result_schema", "same_slice", "slice_column", "slice_table", "to_arrow"]
-
 _ALWAYS = ("value", "lower", "upper")  # fields that are NaN, not None, where a table has null
 
 _NANOSECONDS = re.compile(r"(.*:\d\d\.\d{6})(\d{3})(.*)")  # the nanoseconds of a time, which Python's times lack

@@ -55,8 +55,6 @@ from streameval.wording import digits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FACTS", "LIVE", "Rule", "named_rules"]
-
 FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
 LIVE = ("age", "missing")  # facts of the store at the time of the check
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from streameval.rules.grammar import Rule
 
-__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices", "outcome_word"]
-
 BASELINE = 7  # the usual value is the median of at most this number of nights
 ENOUGH = 3  # least number of earlier nights
 ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact

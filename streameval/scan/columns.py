@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant, Piece
 
-__all__ = ["Holding", "find", "is_constant"]
-
 _SPARK_VECTOR = ["type", "size", "indices", "values"]  # fields of a vector of Spark ML, such as a probability
 LISTED = 40  # largest number of column names in a message
 

@@ -26,8 +26,6 @@ from streameval.scan.widen import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["items", "prefetched"]
-
 
 def items(dataset: Any) -> Iterator[File | Fragment]:
     """The files and fragments of a dataset, in its order.

@@ -13,8 +13,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["decimals_around", "nearest_floats"]
-
 _EXACT = Context(prec=400)  # more digits than any decimal type has
 
 

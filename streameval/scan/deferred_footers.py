@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from streameval.scan.files.file import File
     from streameval.scan.pieces import Constant
 
-__all__ = ["DeferredFile", "LayoutError", "Sample", "fits"]
-
 SMALL = 64 << 20  # bytes; footers of larger files are read
 ASKED = 16  # largest number of files whose footers are read in search of one with rows
 

@@ -33,8 +33,6 @@ from streameval.scan.marked_keys import is_date_key, is_integer_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Derived", "SlicingColumn", "read_from", "slicing"]
-
 _PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _CALL = re.compile(r"(\w+)\((.+)\)")
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.layout import Group
 
-__all__ = ["GATHER_ROWS", "holdings"]
-
 GATHER_ROWS = 1 << 20  # largest number of rows to which small row groups are combined
 BLOCK_FILES = 256  # number of footers read together
 SPARK = b"org.apache.spark."  # begins keys of the metadata that Spark writes

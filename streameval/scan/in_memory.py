@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.file import File
 
-__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding", "holds_rows", "names_of"]
-
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
 
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant
 
-__all__ = ["Group", "Layout", "encoded_in"]
-
-
 _PLAIN_BYTES = 4  # a text that is not dictionary-encoded takes at least the 4 bytes of its length
 _LONG = 64  # mean text length of a dictionary from which its column is read as codes, however few rows share a text
 

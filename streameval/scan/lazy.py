@@ -25,8 +25,6 @@ from streameval.scan.pieces import Piece, TableSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["LazySource", "are_delayed", "holdings", "is_frame", "uncomputable"]
-
 
 @dataclass(frozen=True, slots=True)
 class LazySource:

@@ -21,8 +21,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["as_integers", "is_date_key", "is_integer_key", "mark", "orders_as_text"]
-
 _MARK, _DATE = b"streameval.integer_key", b"streameval.date_key"
 _FIRST = "2000-01-01"  # completes a year or a month
 _STARTS = len("2000"), len("2000-01")

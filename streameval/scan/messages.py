@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 
-__all__ = ["READ_ERRORS", "cause", "mending", "reason", "remedied", "unreadable"]
-
 READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # exceptions that Arrow raises for damaged files
 _SKIP = "on_error='skip' (--on-error skip) leaves it out"
 _UNSUPPORTED = re.compile(

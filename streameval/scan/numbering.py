@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Piece
 
-__all__ = ["natural", "numbered"]
-
 _NUMBER = re.compile(r"(\d+)")
 
 

@@ -20,8 +20,6 @@ from streameval.scan.fields import column_of, nested_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Constant", "FragmentSource", "Piece", "Scan", "Source", "StreamSource", "TableSource"]
-
 
 class Source(Protocol):
     """Yields raw record batches on every call; a stream does so only once."""

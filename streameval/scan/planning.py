@@ -28,8 +28,6 @@ from streameval.scan.widen import plain, widen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["plan"]
-
 
 def plan(
     data: Any,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant, Piece
 
-__all__ = ["read"]
-
 
 def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator[pa.RecordBatch]:
     """Read a piece.

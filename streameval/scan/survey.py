@@ -18,8 +18,6 @@ from streameval.scan.widen import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ColumnFacts", "survey"]
-
 
 @dataclass(frozen=True)
 class ColumnFacts:

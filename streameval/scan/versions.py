@@ -20,8 +20,6 @@ from pyarrow import fs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ChangedFileError", "opened"]
-
 SECOND = 10**9  # nanoseconds
 
 

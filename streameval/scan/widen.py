@@ -35,8 +35,6 @@ from pyarrow import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["conform", "is_text", "occurring", "plain", "widen"]
-
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _UNITS = ("s", "ms", "us", "ns")

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from streameval.simulation.model import Model
 
-__all__ = ["BLOCK", "COLUMNS", "Block", "mix64"]
-
 BLOCK = 1 << 16
 COLUMNS = {
     "message_id": np.dtype(np.int64),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.simulation.model import Model
 
-__all__ = ["Run", "prepare"]
-
 FIRST_NIGHT = date(2026, 1, 1)
 FILE, UNFINISHED = "part-0.parquet", ".part-0.parquet.tmp"
 ROW_GROUP = 8 * BLOCK

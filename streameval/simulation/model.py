@@ -22,8 +22,6 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CELLS", "Model", "check_integer"]
-
 CELLS = 1 << 16
 SHAPES = {"gamma": 0.5, "pareto": 1.5}
 LONE_POSITIVES = 0.2

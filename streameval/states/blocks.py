@@ -20,8 +20,6 @@ from streameval.kernels.jit import read_only
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["BLOCKS", "BlockSums", "Tally", "block_codes", "blocks_of"]
-
 BLOCKS = 128
 
 _SIZE_BITS = 47  # sizes are below 2^47, blocks below 2^16

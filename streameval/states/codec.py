@@ -57,18 +57,6 @@ if TYPE_CHECKING:
     from streameval.states.mapping import Mapper
     from streameval.states.protocol import State, StoredSpec
 
-__all__ = [
-    "KINDS",
-    "divided",
-    "dump",
-    "load",
-    "load_together",
-    "or_empty",
-    "restated",
-    "schema_of",
-    "stored_batches",
-]
-
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec
     for spec in (

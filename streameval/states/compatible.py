@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError
 
-__all__ = ["mergeable", "same_table"]
-
 
 def mergeable(one: Any, other: Any) -> None:
     """Raise `IncompatibleStatesError` unless both states have equal specs.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["check_columns", "check_counts", "check_facts", "check_spec"]
-
 # What the fields of a spec may hold, by the text of their annotation
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = ["LabelledClusters", "LabelledCounts", "LabelledSpec", "size_table"]
-
 
 @dataclass(frozen=True)
 class LabelledSpec(ContingencySpec):

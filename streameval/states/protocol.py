@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "PlainSpec", "PlainState", "Small", "Spec", "SplitSpec", "State", "StoredSpec", "Totals"]
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["IdColumn", "Values", "ValuesSpec"]
-
 _DECODED = 1 << 23  # bytes of the texts of a dictionary that are decoded at a time
 
 

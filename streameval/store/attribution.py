@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.diagnosis import Finding
 
-__all__ = ["ATTRIBUTED", "attribute", "costs"]
-
 _FIXED = (
     "cluster",
     "classes",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.fold import Bad, Night, Workers
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["Backfill", "Place", "backfill", "due_files"]
-
 
 @dataclass(frozen=True)
 class Place:

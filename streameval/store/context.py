@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
 
-__all__ = ["StoreContext"]
-
-
 _OF_WORKERS = ("threads", "memory", "spill")
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.nightly import MetricSeries
 
-__all__ = ["evaluate", "evaluator"]
-
 
 def evaluate(
     context: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], options: Mapping[str, Any]

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.partitions import Changes, Partition
 
-__all__ = ["Update", "add", "begin_backfill", "remove", "replace", "replaced", "sought", "update"]
-
 
 @dataclass(frozen=True)
 class Update:

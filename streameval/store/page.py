@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from streameval.report.elements import Section
     from streameval.store.context import StoreContext
 
-__all__ = ["nights"]
-
 
 def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
     """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.

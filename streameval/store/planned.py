@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["FOLDING", "planned"]
-
 FOLDING = ("update", "replace", "add")
 _RUN = ("dry_run", "on_error")  # these do not change what is read
 

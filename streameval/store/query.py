@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["READING", "accept", "check", "diagnose", "histories", "history", "plan"]
-
 READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 
 

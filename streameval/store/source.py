@@ -11,8 +11,6 @@ from streameval.wording import shell
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-__all__ = ["store_source"]
-
 
 def store_source(
     verb: str,

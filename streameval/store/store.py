@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.entries import Entry
 
-__all__ = ["Store"]
-
 
 class Store(Changing, Evaluating, Judging):
     """States of partitions that arrive over time, on a local disk or S3-compatible storage.

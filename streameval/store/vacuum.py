@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Snapshot
     from streameval.store.files.states import StateFiles
 
-__all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]
-
 _LOGGER = logging.getLogger(__name__)
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 

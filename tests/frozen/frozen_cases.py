@@ -26,8 +26,6 @@ from streameval.errors import StreamevalError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PLACE", "load", "run_case", "split_inference"]
-
 PLACE = Path(__file__).parent
 INFERENCE = {
     "stderr", "ci_lower", "ci_upper", "ci_level", "ci_reason", "unit", "units", "effective_units", "blocks", "p_value",

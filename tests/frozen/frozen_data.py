@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["make_table", "write_nights"]
-
 _TEXTS = {"int": pa.int64(), "string": pa.string(), "dictionary": pa.dictionary(pa.int32(), pa.string())}
 
 

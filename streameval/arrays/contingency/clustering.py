@@ -11,16 +11,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.contingency.measures import EntropyScores
 
-__all__ = [
-    "adjusted_mutual_info_score",
-    "adjusted_rand_score",
-    "cohen_kappa",
-    "homogeneity_completeness_v_measure",
-    "jaccard_similarity",
-    "mutual_info_score",
-    "product_moment",
-]
-
 
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
     """Adjusted Rand index of two labellings, exact at any size (Hubert and Arabie 1985).

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.arrays.labels import Predicate
 
-__all__ = ["TwoByTwoTable", "confmat2_type"]
-
 confmat2_type = TwoWay
 
 

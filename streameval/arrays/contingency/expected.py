@@ -15,8 +15,6 @@ from streameval.metrics.contingency.null_models import margins_of
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ExpectedTables"]
-
 
 class ExpectedTables(SparseTable):
     """A sparse table with its expected and diagonal tables."""

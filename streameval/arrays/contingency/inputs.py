@@ -24,17 +24,6 @@ from streameval.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "Cells",
-    "cells_from_clusters",
-    "cells_from_counts",
-    "cells_from_labels",
-    "cells_from_partitions",
-    "cells_from_rows",
-    "encoded",
-    "listed",
-]
-
 Codes = NDArray[np.int64]
 _EXACT = 2**53
 _MOST = 1e75  # of counts that are computed as floats, which products of four do not leave; others become fractions

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-__all__ = ["SparseTable"]
-
 
 class SparseTable:
     """Counts of points by class (row) and cluster (column); `streameval.ContingencyTable` adds the measures."""

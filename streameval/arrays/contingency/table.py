@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.contingency.arithmetic import Number
 
-__all__ = ["ClusteringMetrics", "ConfusionMatrix2", "ContingencyTable"]
-
 
 class ContingencyTable(ExpectedTables, TableMeasures):
     """Counts of points by class (row) and cluster (column), with external clustering metrics.

@@ -29,8 +29,6 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Connection", "connect", "key_factory"]
-
 _POLL = 0.1  # seconds between two checks for a worker
 _CONNECT = 1.0  # least seconds to wait for the scheduler, however short the timeout
 _FORKED = 2.0  # seconds in which a client of this process answers itself

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["ClusterEngine"]
-
 FOLDS_PER_GB = 20  # largest number of fold tasks per gigabyte to read; more would cost more than they gain
 RANGE_BYTES = 1 << 24  # smallest size of a range that is worth a task
 FOLDS_AGAIN = 2  # largest number of times that rows are folded again because they differ from their outline

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Cut = Mapping[Any, Interval]  # the buckets of each state in one range
 
-__all__ = ["MOST_TASKS", "count_tasks", "exchange", "merges", "size", "tree"]
-
 FAN_IN = 32  # largest number of results that a task merges
 MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of a level
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from streameval.engine.fold import Plan
     from streameval.scan import Piece
 
-__all__ = ["Fold", "finish", "folds"]
-
 RETRIES = 2  # number of retries for a file that cannot be read
 
 

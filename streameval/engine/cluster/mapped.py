@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.engine.cluster.connection import Connection
     from streameval.scan import Piece
 
-__all__ = ["mapped"]
-
 
 def mapped(
     connection: Connection,

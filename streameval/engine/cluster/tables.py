@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
 
-__all__ = ["Table", "count_table_tasks"]
-
 SPLITS = MOST_TASKS // 8  # largest number of split tasks of a level: a table may need two exchanges of cells
 
 _CELLS = "cells"  # key of the rows that the exchange moves

@@ -41,22 +41,6 @@ if TYPE_CHECKING:
     Spread = tuple[Folded, dict[Any, Rows]]
     Range = Mapping[Any, Rows]
 
-__all__ = [
-    "Resources",
-    "call",
-    "dump",
-    "finalize",
-    "fold",
-    "join",
-    "missing",
-    "outline",
-    "packed",
-    "probe",
-    "release",
-    "split",
-    "unpacked",
-]
-
 
 @dataclass(frozen=True)
 class Resources:

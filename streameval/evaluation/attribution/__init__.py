@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.attributed import Attribution
     from streameval.evaluation.forecast import Forecast
 
-__all__ = ["attribute", "forecasts"]
-
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 
 

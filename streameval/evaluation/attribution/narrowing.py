@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.states.values import IdColumn, ValuesSpec
 
-__all__ = ["narrowed"]
-
 _MOST = 256  # most ids to test; each is compared with the statistics of every row group
 _DTYPES = {"signed": np.int64, "unsigned": np.uint64}
 

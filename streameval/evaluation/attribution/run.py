@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.forecast import Forecast
     from streameval.states.values import ValuesSpec
 
-__all__ = ["Run", "checked_options"]
-
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options in plain form; `classes` is set to `changed_from` if that is given.

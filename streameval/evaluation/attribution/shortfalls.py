@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.results import Scalar
 
-__all__ = ["LEAST", "of_slices", "with_slices"]
-
 LEAST = 20  # least number of effective units of a slice
 _SHARED = (
     "ci",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.typing import Array
 
-__all__ = ["Ids", "ids_of_states", "not_there"]
-
 _TEXT = (pa.types.is_string, pa.types.is_large_string)
 
 

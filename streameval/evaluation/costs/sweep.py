@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.costs.ids import Ids
     from streameval.typing import Array
 
-__all__ = ["LookUp", "Sweep", "Values"]
-
 Values = Mapping[str, list[list[bytes]]]  # for each name, one list of values per key
 LookUp = Callable[[Mapping[str, ValuesSpec]], Values]
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.metrics.contingency.attribution import Members, PairCosts
     from streameval.typing import Array
 
-__all__ = ["SHOWN", "ImpureTable", "PairTables", "Shown"]
-
 SHOWN = 3  # number of largest classes listed per cluster, and of largest clusters per class
 
 

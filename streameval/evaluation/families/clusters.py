@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.clusters.size_blocks import SizeChanges
 
-__all__ = ["Clusters"]
-
-
 _UNLABELLED = "the positives of rows without a label are themselves an estimate"
 
 

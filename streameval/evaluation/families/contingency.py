@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampled import Resampled
     from streameval.results import Scalar
 
-__all__ = ["Contingency"]
-
 
 @dataclass(frozen=True)
 class Contingency(Sharded):

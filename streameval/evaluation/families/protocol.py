@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.scan import Scan
 
-__all__ = ["Counted", "Family", "KeyTypes", "MetricRequest"]
-
 
 @dataclass(frozen=True)
 class MetricRequest:

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts
 
-__all__ = ["Groups", "Samples", "Scores"]
-
-
 _LIGHTEST = 1e-300  # least ratio of the weights of the two classes; below it, products leave float64
 
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampled import Resampled
 
-__all__ = ["Sharded", "scalar", "totals"]
-
-
 NO_BLOCKS = "its states keep no blocks to leave out"
 _REPLICATES = 16  # replicates finalized per task
 

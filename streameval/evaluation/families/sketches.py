@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.families.protocol import KeyTypes
     from streameval.evaluation.request import Request
 
-__all__ = ["Sketches"]
-
 
 @dataclass(frozen=True)
 class Sketches(Sharded):

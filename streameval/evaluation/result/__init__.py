@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Scalar
 
-__all__ = ["Evaluation"]
-
 _WORST = 5  # clusters and classes in each table of a page
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.resampled import Resampled
 
-__all__ = ["CachedEstimates", "CachedEvaluation", "CachedStates"]
-
 
 class CachedEvaluation:
     """An evaluation that is computed again, once, on first access to its replicates.

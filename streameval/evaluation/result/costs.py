@@ -17,8 +17,6 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from streameval.results import Source
 
-__all__ = ["Costs"]
-
 
 class Costs(Counts):
     """Attributions that an evaluation computes from its states on request."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.results import Scalar
 
-__all__ = ["Counts"]
-
 
 class Counts:
     """Tables that an evaluation computes from its states on request."""

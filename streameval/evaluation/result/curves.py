@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampled import Exact, Resampled, Thresholded
     from streameval.results import Curve
 
-__all__ = ["BANDED", "curves_of", "with_bands"]
-
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampled import Resampled
     from streameval.results import Curve, Distribution
 
-__all__ = ["Drawing"]
-
 
 class Drawing(Counts, LookUp):
     """Curves and distributions that an evaluation computes from its states on request."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["Estimates"]
-
 
 class Estimates(LookUp):
     """Sampling intervals and differences that an evaluation computes from its replicates."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["LookUp"]
-
 
 class LookUp:
     """Lookup of the results of an evaluation by metric, column and slice."""

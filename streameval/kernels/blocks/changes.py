@@ -10,21 +10,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = [
-    "add_cells",
-    "add_classes",
-    "add_clusters",
-    "group_blocks",
-    "hashed_block",
-    "lone_blocks",
-    "occupied",
-    "row_blocks",
-    "shared_maxima",
-    "spread_rows",
-    "squared",
-    "unit_blocks",
-]
-
 _K = np.uint64(0x243F6A8885A308D3)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)

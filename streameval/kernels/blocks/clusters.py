@@ -13,18 +13,6 @@ from streameval.kernels.blocks.changes import hashed_block
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
-__all__ = [
-    "BLOCK_BITS",
-    "cell_bounds",
-    "cluster_blocks",
-    "count_lone_cells",
-    "count_lone_clusters",
-    "count_lone_units",
-    "count_rows",
-    "encode_cells",
-    "sorted_cells",
-]
-
 BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of the number of a bucket, without the highest
 
 _MIX = np.uint64(MIX)

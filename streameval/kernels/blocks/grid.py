@@ -16,8 +16,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = ["SLOTS_A_BIN", "add_bins", "codes", "count_blocks", "join_bins", "scores_of", "take_slots"]
-
 SLOTS_A_BIN = 4  # in the hash table that finds the bin of a prefix
 _ONE_BIT = np.uint64(1)
 _ZERO = np.uint64(0)

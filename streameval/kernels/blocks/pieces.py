@@ -6,8 +6,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "displacement", "left_counts", "left_weights", "tied_rows"]
-
 
 @inlined
 def _add_blocks(table, first, step, out):

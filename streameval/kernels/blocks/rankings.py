@@ -13,8 +13,6 @@ from streameval.kernels.blocks.pieces import displacement
 from streameval.kernels.exact import HELD, multiply_add
 from streameval.kernels.jit import inlined, jit
 
-__all__ = ["AREA", "PRECISION", "SUMS", "TRAPEZOID", "rank_blocks"]
-
 AREA, PRECISION, TRAPEZOID = 0, 4, 8  # first column of each sum: 128-bit words of the upper halves, then of the lower
 SUMS = 12
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 
-__all__ = ["logit_counts", "moments", "newton_counts"]
-
 _TAKEN = 4096  # groups of a bin that are summed at a time
 _LEAP = 64  # groups that are skipped at once in the search for the end of a bin
 _BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # adding these rounds a float to 2⁻⁴⁰ and to 2⁻³⁰

@@ -8,8 +8,6 @@ from streameval.kernels.exact import HELD, compare_products
 from streameval.kernels.jit import jit
 from streameval.kernels.thresholds import STRIDE
 
-__all__ = ["pool_counts", "pool_weights"]
-
 _FIT = 1 << 31  # counts below this have products within 64 bits
 
 

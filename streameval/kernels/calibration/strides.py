@@ -12,15 +12,6 @@ from streameval.kernels.exact import compensated, multiply_add
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.thresholds import STRIDE
 
-__all__ = [
-    "drift_counts",
-    "drift_weights",
-    "extreme_strides",
-    "share_word",
-    "square_word",
-    "stride_sums",
-]
-
 _ONE = np.uint64(1 << 62)
 _PER_WORD = 2.0**-62
 _CLOSE = 2e-15  # relative; more than twice the rounding error of a sum of a few floats

@@ -16,8 +16,6 @@ from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.thresholds import STRIDE
 
-__all__ = ["FIRST", "STOP", "strip_sums"]
-
 FIRST, STOP = 0x2C800000, 0x3F800000  # bits of 2⁻³⁸, from which on the last place is a multiple of 2⁻⁶², and of 1
 _BITS, _WIDE = 10, 0x3F400000  # largest bits of a strip; bits of ¾, above which strips have fewer
 _LOW, _POSITIVE = np.int64(0xFFFFFFFF), np.int64(0x7FFFFFFF)

@@ -20,8 +20,6 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import word_at
 from streameval.kernels.singletons import LONELY, clear_marks, mark_others, separate, size_of
 
-__all__ = ["ClassArrays", "Tallies", "tally_classes"]
-
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)

@@ -14,13 +14,6 @@ from numpy.typing import NDArray
 from streameval.kernels.exact import Pair, add_pairs, divide_pairs, multiply_pairs, two_product, two_sum
 from streameval.kernels.jit import jit
 
-__all__ = [
-    "cell_sums",
-    "log_pairs",
-    "margin_sums",
-    "squares_by_size",
-]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -22,8 +22,6 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.prefetch import word_at
 from streameval.kernels.singletons import LONELY, clear_marks, separate, size_of
 
-__all__ = ["BucketArrays", "CellArrays", "cluster_cells"]
-
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 

@@ -33,8 +33,6 @@ from numpy.typing import NDArray
 from streameval.kernels.exact import add_pairs, divide_pairs, multiply_pairs, two_product, two_sum
 from streameval.kernels.jit import jit
 
-__all__ = ["ORDERS", "SizeTable", "deviance", "expected_information"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

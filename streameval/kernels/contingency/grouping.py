@@ -27,17 +27,6 @@ from streameval.kernels.contingency.tables import (
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = [
-    "add_margins",
-    "count_dense",
-    "count_keys",
-    "counted_keys",
-    "group_classes",
-    "group_clusters",
-    "number_keys",
-    "tally_small",
-]
-
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _AHEAD = 32  # rows between prefetching a cache line of a large table and using it

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from streameval.kernels.jit import jit
 
-__all__ = ["components", "greedy_matching", "settled_cells", "solve_small", "solve_whole"]
-
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 

@@ -12,20 +12,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import word_at
 
-__all__ = [
-    "FIRST_BITS",
-    "cleared",
-    "crowded",
-    "equal",
-    "find",
-    "find_or_last",
-    "grown",
-    "hash_at",
-    "hashed",
-    "slots_for",
-    "write",
-]
-
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 FIRST_BITS = 6  # log2 of the size of a new table

@@ -15,15 +15,6 @@ import numpy as np
 from streameval.kernels.exact import add_words, multiply_add
 from streameval.kernels.jit import inlined, jit, step
 
-__all__ = [
-    "by_group",
-    "compared",
-    "groups_of",
-    "number_ids",
-    "renumber",
-    "words_by_group",
-]
-
 _MOST = 64  # positives of a group that are compared with every row
 _ID = np.uint64(33)  # bits below the id
 _ZERO, _ONE, _HALF, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)

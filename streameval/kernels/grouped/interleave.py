@@ -13,23 +13,6 @@ from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import rank_f4
 from streameval.kernels.prefetch import LINE, float_at, half_at, prefetch, word_at
 
-__all__ = [
-    "by_group",
-    "count_groups",
-    "count_places",
-    "encode_f4",
-    "encode_keys",
-    "kept_words",
-    "mark_codes",
-    "ordered",
-    "part_sizes",
-    "parted",
-    "recoded",
-    "recoded_rows",
-    "replaced_bits",
-    "separate",
-]
-
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)

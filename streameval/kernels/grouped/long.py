@@ -13,8 +13,6 @@ from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed.digits import MOST_BITS, SHORT, insert, shift_of
 
-__all__ = ["DISTANCE_BITS", "fit_f8", "rank_keys", "shorten", "sort_words", "ties"]
-
 DISTANCE_BITS = 48  # of a key from its bucket's base
 
 _SHIFT = np.uint64(CELL_BITS)

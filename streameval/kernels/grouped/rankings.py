@@ -13,21 +13,6 @@ from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import rank_f4
 
-__all__ = [
-    "MIX32",
-    "areas",
-    "encode",
-    "encode_f4",
-    "id_starts",
-    "narrow_f4",
-    "precisions",
-    "quotients",
-    "row_ties",
-    "sizes",
-    "tops",
-    "unmix",
-]
-
 MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
 _UNMIX32 = pow(MIX32, -1, 1 << 32)
 

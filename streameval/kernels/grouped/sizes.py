@@ -15,8 +15,6 @@ from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["tally_groups"]
-
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _NONE, _ONE, _HALF, _WORD_BITS = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(64)
 _MARKS = 4  # least number of slots per marked row

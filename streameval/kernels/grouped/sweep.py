@@ -28,27 +28,6 @@ from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
 from streameval.kernels.keys import rank_f4
 
-__all__ = [
-    "AREA",
-    "CELL_BITS",
-    "KEY_SHIFT",
-    "LOWER",
-    "MOST",
-    "STATE",
-    "SUMS",
-    "TALLY",
-    "TIED",
-    "UPPER",
-    "close",
-    "narrow_f4",
-    "narrow_keys",
-    "narrow_ties",
-    "sort_words",
-    "sweep_ties",
-    "sweep_words",
-    "wide_words",
-]
-
 CELL_BITS = 15
 STATE = 8  # key of the last positive, P and N left, P at its start, and what `AREA` … `LOWER` say
 AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ tied positives at negatives, Σ precision as halves

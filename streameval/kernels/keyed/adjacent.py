@@ -6,8 +6,6 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["find_runs", "label_runs", "sum_runs"]
-
 _STRETCH = 1 << 11  # rows whose running totals are held at a time, in the first-level cache
 
 

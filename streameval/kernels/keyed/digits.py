@@ -10,8 +10,6 @@ import numpy as np
 
 from streameval.kernels.jit import inlined
 
-__all__ = ["DIGIT", "MOST_BITS", "SHORT", "by_two_digits", "insert", "shift_of", "sort_bucket"]
-
 SHORT = 16  # items that are sorted by insertion
 DIGIT = 0xFF  # largest digit of `by_two_digits`
 MOST_BITS = 13  # largest number of leading bits used at once: 2¹³ places stay in the cache

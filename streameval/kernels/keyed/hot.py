@@ -7,8 +7,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import code_f4, code_id
 
-__all__ = ["SLOT_BITS", "absorb", "absorb_f4", "absorb_id", "slots_of", "whole_keys"]
-
 SLOT_BITS = 14  # log2 of the slots of a table, which stays in the second-level cache
 
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))

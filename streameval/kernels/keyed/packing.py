@@ -15,8 +15,6 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import eight_bytes
 
-__all__ = ["measure", "pack", "piece_starts", "unpack"]
-
 _ON = 255  # this byte continues a difference in the next byte
 _NARROW = 1 << 16  # differences below this may be cheaper byte by byte
 

@@ -16,8 +16,6 @@ from streameval.kernels.keyed.words import SPARSE
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 from streameval.kernels.ranking import UNIT
 
-__all__ = ["rank_buckets", "rank_sorted"]
-
 _UNIT = float(UNIT)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ZERO, _ONE, _BITS, _INSIDE = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)

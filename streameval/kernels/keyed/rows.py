@@ -12,8 +12,6 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import MIX
 from streameval.kernels.prefetch import LINE, prefetch
 
-__all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "count_pairs", "scatter_ids", "slots_of_rows"]
-
 SLOT_BITS = 13  # so that the table of hot keys stays in the second-level cache
 
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))

@@ -18,8 +18,6 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import prefetch_at, word_at
 from streameval.kernels.singletons import Addresses
 
-__all__ = ["LARGEST", "table_bits", "tally_clusters"]
-
 LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cache and take too much memory
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)

@@ -16,8 +16,6 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import LINE, prefetch
 
-__all__ = ["sort_words", "sorted_order", "sorted_words"]
-
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _FEW = 1 << 8  # fewer words are sorted by NumPy
 _MOST = 1 << 21  # more words have many neighbours out of order after two digits

@@ -19,8 +19,6 @@ from streameval.kernels.keyed.words import WORDS
 from streameval.kernels.prefetch import float_at, short_at, word_at
 from streameval.kernels.ranking import RANKED, ranked_end, ranked_groups
 
-__all__ = ["SUMS", "rank_items", "rank_sums", "rank_words", "sum_words", "weigh_words"]
-
 SUMS = 2, WORDS, 2  # shape of a table of weights: compensated sums by label and word
 
 _AT_ONCE = 512  # keys after which their terms are added up

@@ -15,8 +15,6 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import MOST_BITS, SHORT, shift_of
 
-__all__ = ["count_rows", "labelled_rows", "sort_rows"]
-
 _ONE = np.uint64(1)
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
 
-__all__ = ["SPARSE", "WORDS", "tally_words"]
-
 WORDS = 1 << 16
 
 SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["Impure", "LiftLoss", "WorstImpure"]
-
 _BITS = np.int64(31)  # of the lower word of a cost: (s − p)·tail is a product of two int64
 _LOW = np.int64((1 << 31) - 1)
 _SIGN = np.uint64(1 << 63)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.typing import Array
 
-__all__ = ["Aul", "RocAucBySize", "aul", "size_roc_auc"]
-
 _MOST_ROWS = 2.0**60  # three times as many fit into an int64
 
 

@@ -15,8 +15,6 @@ from streameval.results import Bins
 if TYPE_CHECKING:
     from streameval.states.clusters.sizes import SizeTable
 
-__all__ = ["purity_curve"]
-
 
 def purity_curve(table: SizeTable, of: str) -> Bins:
     """The share of positives by cluster size: 1, 2 to 3, 4 to 7, and so on.

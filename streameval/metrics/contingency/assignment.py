@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     Number = int | float | Fraction
 
-__all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching", "matching"]
-
 ASSIGNMENT_CELLS = 1_000_000
 """Default limit out of core: a component of 1,000,000 cells, after settling, takes up to a minute."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.contingency.twoway import TwoWay
 
-__all__ = ["OneSided"]
-
 
 class OneSided(NamedTuple):
     """A precision-like value, a recall-like value, and their mean."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
 
-__all__ = ["GAIN", "GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
-
 _SIGN = np.uint64(1 << 63)
 
 

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.contingency.twoway import TwoWay
 
-__all__ = [
-    "MEASURES",
-    "PAIR_MEASURES",
-    "TABLE_MEASURES",
-    "PairMeasures",
-    "TableMeasures",
-    "measure_by_name",
-    "twoway_cells",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

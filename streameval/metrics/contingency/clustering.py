@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from streameval.metrics.contingency.null_models import TableStatistics
     from streameval.states.contingency.summary import Summary
 
-__all__ = [
-    "CLUSTERING_METRICS",
-    "ClusteringMetric",
-    "clustering_metric",
-    "clustering_metric_names",
-    "clustering_metrics",
-    "names_measure",
-]
-
 
 @dataclass(frozen=True)
 class ClusteringMetric(Metric):

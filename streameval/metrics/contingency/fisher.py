@@ -25,8 +25,6 @@ from streameval.errors import DataError
 if TYPE_CHECKING:
     from streameval.metrics.contingency.twoway import TwoWay
 
-__all__ = ["hypergeometric"]
-
 Floats = NDArray[np.float64]
 
 _MANY = 1 << 20

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, Par
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["EXPECTED", "GROWS", "HIGHER", "LOWER", "MATCHED", "NULL_MODEL", "Measure"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -22,8 +22,6 @@ from streameval.metrics.contingency.arithmetic import Number, harmonic_mean, mea
 from streameval.metrics.contingency.mutual_information import adjusted_information, log_of
 from streameval.metrics.contingency.null_models import TableStatistics, check_model, null_statistics
 
-__all__ = ["EntropyScores", "Scores"]
-
 
 class EntropyScores(NamedTuple):
     """Homogeneity, completeness and their mean, the V-measure; each in [0, 1]."""

@@ -50,15 +50,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.size_counts import Sizes
     from streameval.states.contingency.summary import Summary
 
-__all__ = [
-    "Entropies",
-    "adjusted_information",
-    "entropies",
-    "entropy_of_sizes",
-    "expected_mutual_information",
-    "log_of",
-]
-
 _BITS = 120  # double-double logarithms become integers in units of 2^-120
 _FEW = 64
 _LARGE = 2**62

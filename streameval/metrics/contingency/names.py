@@ -21,8 +21,6 @@ from streameval.metrics.contingency.null_models import MODELS, TableStatistics, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MetricName", "variants"]
-
 _OPTION_WORDS: dict[str, tuple[str, Any]] = {
     **{model: ("model", model) for model in MODELS},
     "none": ("model", None),

@@ -36,18 +36,6 @@ from streameval.states.contingency.summary import INERTIA_BITS, Summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "MODELS",
-    "CountedStatistics",
-    "NullStatistics",
-    "TableStatistics",
-    "ceilings",
-    "diagonal",
-    "expected_cells",
-    "margins_of",
-    "null_statistics",
-]
-
 MODELS = ("m1", "m2r", "m2c", "m3")
 _MARGINS = {
     "m1": ("even", "even"),

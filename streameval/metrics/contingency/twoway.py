@@ -29,8 +29,6 @@ from streameval.metrics.contingency.arithmetic import (
     signed_root,
 )
 
-__all__ = ["TwoWay"]
-
 
 class TwoWay(NamedTuple):
     """Four cells of a 2×2 table, counter-clockwise: TP, FP, TN, FN. Exact numbers of any size.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["MAX_POINTS", "AllSizes", "Path", "ScorePath", "lift_curve", "score_curve"]
-
 MAX_POINTS = 10_000
 _SLOTS = 4_000  # cells by recall, as many by false positive rate, at most a quarter as many by log rank
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["ScoreBins", "ScoreRange"]
-
 _MOST_BINS = 10_000
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
-__all__ = ["GroupMean", "group_means", "has_mean"]
-
 _MOST = 1 << 20  # distinct values counted in all shards, 16 MiB; beyond it, groups are counted in bins
 _LEAST = 1 << 12  # the same in one shard, as many as there are bins
 _SHARD = 1 << 20  # rows of a shard

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
-__all__ = ["GroupDeciles", "Spread", "bins_of"]
-
 _BITS = 12  # bits of a value that determine its bin
 _BIN = np.int64(-1 << (BITS - _BITS))  # keeps those bits
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
-__all__ = ["Fragment", "GroupValues", "measure_of", "merged", "needed"]
-
 _FEW = 1 << 26  # a float64 counts the pairs of groups with fewer rows exactly
 
 

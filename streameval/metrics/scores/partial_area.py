@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["Gini", "PartialAuc"]
-
 
 @dataclass(frozen=True)
 class Gini(Metric):

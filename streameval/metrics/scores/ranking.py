@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["AveragePrecision", "KolmogorovSmirnov", "MaxInformedness", "PrAuc", "RocAuc"]
-
 
 @dataclass(frozen=True)
 class RocAuc(Metric):

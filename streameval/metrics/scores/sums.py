@@ -30,39 +30,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = [
-    "BITS",
-    "FALSE",
-    "ROWS",
-    "SLACK",
-    "TRUE",
-    "above",
-    "best_gap",
-    "best_share",
-    "counted",
-    "deepest",
-    "dot",
-    "doubt",
-    "exact_sum",
-    "first_reaching",
-    "gain_sums",
-    "held",
-    "integers",
-    "last_within",
-    "limit",
-    "mean",
-    "mean_precision",
-    "outward",
-    "pairs_won",
-    "precision_sum",
-    "product",
-    "reached",
-    "rounding",
-    "running",
-    "sum_of",
-    "total",
-]
-
 BITS = 62  # bits of a share in fixed point
 
 SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously

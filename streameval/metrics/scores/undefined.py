@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "HALF",
-    "LACKS_ROWS",
-    "NOTHING_FLAGGED",
-    "NO_LOGIT",
-    "NO_NEGATIVES",
-    "NO_POSITIVES",
-    "NO_ROWS",
-    "NO_WEIGHT",
-    "ONE_CLASS",
-    "OUTSIDE",
-    "UNBOUNDED",
-    "WEIGHTED",
-]
-
 ONE_CLASS = "one class only"
 NO_POSITIVES = "no positives"
 NO_NEGATIVES = "no negatives"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["Visible", "cell", "escaped", "short", "with_interval"]
-
 _WHOLE = 1e15  # larger floats are always whole, so they are not recognised as counts
 
 

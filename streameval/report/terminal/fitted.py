@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["Points", "SideBySide", "new_table"]
-
 _TEXT = 32  # least width of wrapped text in a narrow table, in characters
 _GAP = 3  # characters between columns
 _EDGES = 4  # characters left and right of a table

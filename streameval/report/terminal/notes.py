@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["means", "night_notes", "sampling_notes", "sampling_said", "slice_notes"]
-
 _MOST_REASONS = 4  # reasons listed for slices or nights
 _ROUNDING = 1e-6  # tolerance before effective units are rounded down
 _LONG = 60  # most characters of a slice

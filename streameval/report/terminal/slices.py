@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["by_slicing", "differences", "rest_table", "rests", "slice_tables"]
-
 _SLICES = 40  # slices in a table for a terminal
 _WIDE = 6  # metrics in a table of slices for a terminal
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["File", "distinct", "labels", "root_of"]
-
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.file import File
 
-__all__ = ["details"]
-
 
 def details(files: Sequence[File]) -> list[tuple[int, int]]:
     """Size and modification time of every file.

@@ -33,8 +33,6 @@ from streameval.wording import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["locate", "locate_all", "tell"]
-
 _LOG = logging.getLogger(__name__)
 _OR_ANOTHER = "or name another version with delta_version (--delta-version)"
 _STATE = re.compile(r"/[0-9a-f]{64}(-[0-9a-f]{16})?\.parquet$")  # the name of a state file

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.walk import Entry
 
-__all__ = ["recognise", "summaries"]
-
 SUFFIXES = (".parquet", ".parq", ".pq")
 OPENED = 16  # largest number of files of a kind that are opened
 _MAGIC = (b"PAR1", b"PARE")  # the second one is of files with an encrypted footer

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.files.walk import Tree
 
-__all__ = ["LiveFile", "Tables", "as_uri", "live_files", "misread"]
-
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _REMEDIES = {
     ICEBERG: "give what pyiceberg reads: load_table(name).scan(…).to_arrow(), or its to_arrow_batch_reader()",

@@ -18,8 +18,6 @@ from streameval.errors import OptionError, masked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PATIENCE", "S3_OPTIONS", "URI_OPTIONS", "Uri", "local_path", "shown"]
-
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
 _KEY_ID, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 URI_OPTIONS = (*S3_OPTIONS.values(), _KEY_ID, _SECRET, "AWS_ALLOW_HTTP")  # the last is implied by the endpoint

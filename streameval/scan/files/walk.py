@@ -32,8 +32,6 @@ from streameval.errors import DataError, MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
-__all__ = ["Entry", "LocalTree", "Tree", "tree_of"]
-
 TEMPORARY = (
     ".crc", ".part", ".partial", ".tmp", ".temp", ".inprogress", ".crdownload", ".filepart", "._copying_", ".swp", "~",
     "_$folder$",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Int96Error", "exact_batches", "int96_columns"]
-
 
 class Int96Error(Exception):
     """Timestamps of a column that no unit of Arrow holds."""

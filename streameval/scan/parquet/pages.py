@@ -19,8 +19,6 @@ from streameval.scan.widen import is_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["TEXT_BYTES", "Dictionary", "decodable_rows", "fitting_rows", "largest_page"]
-
 TEXT_BYTES = 1 << 23  # bytes that the texts of a batch of several rows may take
 _HEADER = 64  # bytes to read; the header of a dictionary page takes about 20
 _LONG_HEADER = 1 << 15  # bytes to read; the header of a data page has up to four texts of 4 kB in its statistics

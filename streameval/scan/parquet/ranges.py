@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_at", "footer_of", "typed"]
-
 _TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over
 _UNKNOWN = (pa.ArrowException, ValueError, KeyError, TypeError)
 GUARD = 16  # random bytes that every answer must overwrite

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Piece
 
-__all__ = ["KeptRows", "RowGroups", "join", "row_group_batches", "row_groups"]
-
 LARGE_CHUNK = 64 << 20  # bytes of the columns of a row group above which they are streamed
 STREAM_BUFFER = 4 << 20  # bytes of the read buffer of each streamed column
 

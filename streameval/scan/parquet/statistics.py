@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = [
-    "ColumnBounds",
-    "StoredColumns",
-    "as_array",
-    "comparable",
-    "exact_bounds",
-    "orders_columns",
-    "statistics_bounds",
-    "unknown_bounds",
-]
-
 _SIGNED = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["SMALL_ROWS", "Test", "Where"]
-
 SMALL_ROWS = 1 << 14  # rows below which batches are tested together
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-__all__ = ["Node", "evaluated", "expression_columns", "expression_tree"]
-
 
 @dataclass(frozen=True)
 class Node:

@@ -12,8 +12,6 @@ from pyarrow import types
 from streameval.errors import OptionError
 from streameval.scan.decimals import decimals_around
 
-__all__ = ["Bounds", "bounds", "is_number", "is_text"]
-
 _INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
 
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-__all__ = ["MIRRORED", "compared_numbers"]
-
 _RANKS = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)
 _WIDE = 64  # bits of integers that float64 and int64 do not all hold
 MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}  # with the sides exchanged

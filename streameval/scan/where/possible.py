@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Possible", "Units"]
-
 
 class Possible(NamedTuple):
     """Whether a condition may be true, false or null for a row of each unit: bool arrays of shape (n,)."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from streameval.scan.where.expressions import Node
     from streameval.typing import Array
 
-__all__ = ["Pruned", "prune"]
-
 
 @dataclass(frozen=True)
 class Pruned:

@@ -12,8 +12,6 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["column_name", "column_names", "compares_columns", "operands", "parsed"]
-
 _SUBSET = "a filter may have comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL"
 
 

@@ -18,8 +18,6 @@ from streameval.scan.where.sql import column_name, compares_columns, operands
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["translated"]
-
 
 def translated(node: Any, schema: pa.Schema) -> pc.Expression:
     """The Arrow expression of a condition; it is null where the condition is null in SQL.

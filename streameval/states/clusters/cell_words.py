@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["MOST_BLOCKS", "NARROW", "WIDE", "CellWords", "encode_rows", "row_counts"]
-
 MOST_BLOCKS = 1 << BLOCK_BITS  # codes that narrow words tell apart
 
 _CODE = np.uint64((1 << BLOCK_BITS) - 1)

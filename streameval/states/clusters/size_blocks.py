@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["SizeChanges", "Sweep"]
-
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 

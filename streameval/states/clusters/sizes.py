@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["SizeState", "SizeTable"]
-
 
 @dataclass(frozen=True, eq=False)
 class SizeTable:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["KEY_BITS", "by_sorting", "by_tables", "clusters_of"]
-
 KEY_BITS = ID_BUCKETS.bit_length() - 2  # bits of a word that its bucket determines, apart from the dropped first bit
 
 

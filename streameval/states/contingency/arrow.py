@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["cell_batch", "cell_schema", "read_cells"]
-
 _ROWS = 1 << 20  # rows that are collected at a time
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, State
     from streameval.typing import Array
 
-__all__ = ["CellSpec", "ContingencyBuilder"]
-
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from streameval.states.contingency.size_counts import Number, Values
 
-__all__ = ["INERTIA_BITS", "Codes", "compiled_sums", "exact_sum", "exact_sums", "float_sums", "margin"]
-
 Codes = NDArray[np.int64]
 
 INERTIA_BITS = 104

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
-__all__ = [
-    "NARROW",
-    "ClassCells",
-    "Keys",
-    "Margins",
-    "ShardRows",
-    "class_layouts",
-    "interval_items",
-    "numbered",
-    "parted",
-    "without_singletons",
-]
-
 ITEMS = (1 << 14, 1 << 22)  # least and largest number of items of an interval
 _PARTS = 4  # least number of intervals for each thread, if there are many items
 _WORTH = 1 << 17  # items of an interval that outweigh the cost of its arrays and calls

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
 
-__all__ = ["ClassBlocks", "ClassReplicates"]
-
 _WORD = 32  # bits of the low word of Σ n²
 
 

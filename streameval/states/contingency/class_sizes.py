@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["ClassRows", "encode"]
-
 _FIRST = 1 << 13  # slots of a new table
 _FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds

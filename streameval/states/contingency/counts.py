@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec", "SummarisedCounts"]
-
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
-__all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]
-
 
 class CoreCells(NamedTuple):
     """Numbered cells, and the total of settled cells.
@@ -70,6 +68,7 @@ class Cells(NamedTuple):
     shared: Array
 
     def at(self, which: Array) -> Cells:
+        """Return the selected cells; ``which`` is a mask or positions."""
         return Cells(*(column[which] for column in self))
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["PairTable"]
-
 _ENTRIES = 2  # largest number of entries of the table, per row
 _IDS = 8  # ids of a column number at most 1/8 of the largest table, since their words are kept
 _FEW = 1 << 10  # entries that a dictionary may have for fewer rows, since all entries are numbered for each batch

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["by_class", "lone_classes", "without_cluster"]
-
 _SMALL = 1 << 16  # sizes below this are numbered by themselves, if there are many
 _MANY = 32  # items of a bucket, on average, from which reading them in place is faster than gathering them
 _ENTRIES, _LEAST = 8, 1 << 10  # largest number of such numbers: for each size, or at least this

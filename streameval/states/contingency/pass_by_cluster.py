@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["RUN", "ClassParts", "FirstPass", "by_cluster", "cluster_shards"]
-
 RUN = 3  # intervals whose cells form one segment; the second pass searches all segments for each interval
 
 _TOGETHER = 1 << 21  # rows whose addresses are looked up together; those of spilled segments are read

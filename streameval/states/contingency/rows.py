@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["NO_TAGS", "Form", "HotRows", "RowBuilder", "store_counted"]
-
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows of a first check for hot keys, and of the sample from which they are learned
 _COUNTED = 8  # items with counts are stored once they fill 1/8 of a builder
 _WORTH = 16  # the table of hot keys is kept if at least one row in 16 has a hot key

@@ -22,8 +22,6 @@ from streameval.kernels.ranking import sum_of_products
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Number", "Sizes", "Values", "aligned_sum"]
-
 Number = int | float | Fraction
 Values = NDArray[Any]
 

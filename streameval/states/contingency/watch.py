@@ -22,18 +22,6 @@ from streameval.kernels.attribution import add_cells, add_parts, add_strays, spl
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = [
-    "ClassPairs",
-    "ClassWatch",
-    "ClusterPairs",
-    "ClusterWatch",
-    "Ids",
-    "PairWatcher",
-    "Watcher",
-    "pairs",
-    "unwatched",
-]
-
 Ids = Callable[["Array"], "Array"]
 _MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 

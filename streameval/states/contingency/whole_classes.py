@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClassSums", "whole_classes"]
-
 _TOGETHER = 1 << 17  # items of classes whose listed cells are copied together
 _ENTRIES, _LEAST = 8, 1 << 10  # largest number of entries of a table by size: for each item, or at least this
 _BITS, _SIZES = 6, 1 << 16  # bits of a small size, and number of class sizes in a table, if there are many items

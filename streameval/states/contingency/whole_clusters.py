@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, SegmentAddresses
     from streameval.typing import Array
 
-__all__ = ["ClusterCells", "whole_clusters"]
-
 _CELLS = 1 << 17  # rows whose cells the third-level cache holds
 
 

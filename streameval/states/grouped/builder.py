@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, Builder
     from streameval.typing import Array
 
-__all__ = ["APART", "GroupedBuilder"]
-
 _INTERLEAVED: dict[type[Any], type[Any]] = {
     ScoreSpec: InterleavedBuilder,
     ClusterSpec: InterleavedClustersBuilder,

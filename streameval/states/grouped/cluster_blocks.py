@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["BlockedClusters", "BlockedClustersBuilder"]
-
 _BLOCK = np.uint64(MOST_BLOCKS - 1)
 _NONE = np.empty(0, np.uint64)
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClusterSweep", "ClusterSweepPart", "GroupOfClusters"]
-
 _CELLS = 1 << 18  # entries of the tables by size, over all groups; clusters too large for them are rare
 _SHARDS = 16  # shards are at least as many, if there are enough rows
 _SHARE = 8 * 24 * _CELLS  # bytes of the budget for each shard: eight times the size of its tables

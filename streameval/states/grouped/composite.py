@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["CompositeGroups", "add_items", "composite_layout", "inner_facts", "inner_header", "read_composite"]
-
 
 def _fields(inner: Any, kind: pa.DataType) -> list[str]:
     """Columns of the inner table of one type: uint64 for key words, bool for flags, int64 counts, float64 weights."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["CodedBuilder", "CodedGroups", "GroupCodes"]
-
 
 class GroupCodes:
     """Codes of groups, by name; only the builder that owns them adds names.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["WHOLE", "GroupSweep", "GroupSweepPart", "OneGroup", "counted", "sided"]
-
 WHOLE = b""  # name of all rows among the groups of a sweep
 
 _LEAST = 1 << 16  # smallest number of rows of a shard, because each part takes time for each group

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["InterleavedCells", "InterleavedCellsBuilder"]
-
 _SHARE = 1 << 9  # bytes of the budget for each of the rows that are separated at a time
 
 

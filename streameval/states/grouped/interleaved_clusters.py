@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["InterleavedClusters", "InterleavedClustersBuilder"]
-
 _ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay in the cache
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_CELLS", "Interleaved", "InterleavedBuilder"]
-
 MOST_CELLS = 1 << CELL_BITS  # number of groups that narrow and long words can distinguish
 
 

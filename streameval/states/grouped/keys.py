@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["UNIT_HASH", "Blocks", "By", "Group", "Key", "Split", "rank", "read_key"]
-
 Group = Any  # tuple of values for `By`, block number for `Blocks`
 
 UNIT_HASH = 2  # version of the definition of blocks above

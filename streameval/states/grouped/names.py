@@ -19,19 +19,6 @@ from streameval.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "binary",
-    "framed",
-    "hashable",
-    "nulls",
-    "parts_of",
-    "slice_type",
-    "tag_of",
-    "tagged",
-    "type_tag",
-    "value_of",
-]
-
 _NAN = float("nan")  # a single object, so that tuples that contain it are equal
 
 

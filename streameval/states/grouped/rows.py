@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["FORMS", "Fact", "Rows", "fact_sums"]
-
 
 class Fact(NamedTuple):
     """Rows that a state counts outside its table: indices in the batch, sides, and amounts (1 each if None)."""

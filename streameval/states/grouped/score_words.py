@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Encode = Callable[[slice, Array, Array], None]  # fills words and codes of some rows
 
-__all__ = ["LONG", "NARROW", "WIDE", "WORDS", "Words", "first_words", "tied"]
-
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _CELL = np.uint64((1 << CELL_BITS) - 1)
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
-__all__ = ["SmallTables"]
-
 _MOST = 1 << 15  # rows of a small table; a larger one takes as long on its own
 _SLAB = 1 << 18  # rows that are read together
 _SHARE = 1 << 9  # bytes of the budget for each of them

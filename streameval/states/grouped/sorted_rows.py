@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["SortedRows", "sorted_rows"]
-
 _SAMPLE = 64  # words that are sampled for each pass over a bucket
 
 

@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
-__all__ = ["Grouped", "GroupedSpec", "divisible"]
-
 _CHUNK = 64  # groups of a shard
 
 INNER: dict[str, type[Any]] = {

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["GroupTable", "TableBuilder", "by_group", "hashed", "tagged"]
-
 
 def hashed(names: pa.Array) -> Array:
     """128-bit hashes of names (MurmurHash3), as a uint64 array of shape (n, 2)."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["LONG_RUN", "by_run", "labelled_runs", "run_lengths", "run_starts", "run_sums"]
-
 LONG_RUN = 3  # mean length of runs from which rows are counted by run
 
 _FEW = 1 << 6  # rows of the first check: if runs are long, at least a third of the rows equal their predecessor

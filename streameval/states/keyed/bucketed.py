@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streameval.budget import Buffer
     from streameval.typing import Array
 
-__all__ = ["Bucketed", "RowsError", "check_items"]
-
 
 class RowsError(ClusterError):
     """The rows here are not those of the outline."""

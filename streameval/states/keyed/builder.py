@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Columns, Layout
     from streameval.typing import Array
 
-__all__ = ["SegmentBuilder"]
-
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time

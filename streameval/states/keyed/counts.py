@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["KeyedCounts"]
-
 CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
 SLAB = 1 << 20  # rows gathered at a time
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many

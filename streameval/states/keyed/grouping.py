@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
-__all__ = [
-    "DENSE",
-    "Counts",
-    "Labelled",
-    "Unsorted",
-    "WeighedItems",
-    "aligned",
-    "compacted",
-    "distinct",
-    "empty_counts",
-    "grouped",
-    "no_rest",
-    "taken_out",
-    "tallied",
-]
-
 DENSE = 1 << 13  # items above which the 16-bit words of a bucket, or of a repetitive piece, are tallied, not sorted
 _RUN = 1 << 8  # rows with equal words above which their next words are sorted like first words
 

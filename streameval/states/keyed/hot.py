@@ -21,8 +21,6 @@ from streameval.kernels.keys import MIX
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["LEARN", "Absorb", "HotKeys", "hashed"]
-
 Absorb = Callable[[slice, "Array", "Array", "Array"], tuple[int, int]]
 """Encode a slice of rows into words and codes, without the rows that are counted in the table of `HotKeys`.
 

@@ -21,8 +21,6 @@ from streameval.kernels.keys import ID_BUCKETS, MIX
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SHIFT", "hash_array", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed", "row_nulls"]
-
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 
 

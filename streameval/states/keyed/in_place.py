@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import SegmentAddresses
     from streameval.typing import Array
 
-__all__ = ["Short", "Weighed", "weighed", "words_counted"]
-
 _TABLES: list[tuple[Array, Array]] = []  # spare tables of zeros, reused because fresh memory is slow
 _SUMS: list[Array] = []  # spare tables of zeros for weights
 _ROOM = 1 << 18  # largest number of distinct keys that are counted at a time

@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
 
-__all__ = [
-    "FEW",
-    "NO_COUNTS",
-    "NO_WEIGHTS",
-    "BucketCounts",
-    "Columns",
-    "Interval",
-    "Layout",
-    "Segment",
-    "SegmentAddresses",
-    "Side",
-    "cut",
-    "stretches",
-]
-
 Interval = tuple[int, int]  # of buckets
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["Packing"]
-
 FEW = 32  # items with at most this many rows are decoded to single rows
 ITEMS = 1 << 16  # largest number of items of a piece
 KEYS = 1 << 18  # largest number of keys of a bucket that are packed together

@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = [
-    "Rows",
-    "balanced",
-    "buckets",
-    "joined",
-    "nbytes",
-    "outline_only",
-    "ranged",
-    "restored",
-    "row_bytes",
-]
-
 Rows = Mapping[str, KeyedCounts]  # the keyed counts of a state, by name
 
 

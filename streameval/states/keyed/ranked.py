@@ -8,8 +8,6 @@ import numpy as np
 
 from streameval.kernels.exact import joined_halves
 
-__all__ = ["RankSums", "Ranked"]
-
 
 class Ranked(NamedTuple):
     """Sums over groups of equal score that are not stored.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval, Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["TAG", "Tag", "by_label", "fixed_bits", "plain", "tagged", "tags_of", "untagged"]
-
 
 class Tag(NamedTuple):
     """Where the first word of a stored row has a tag, in place of bits that its bucket determines."""

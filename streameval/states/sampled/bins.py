@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["BinsSpec", "SampledBins"]
-
 
 @dataclass(frozen=True)
 class BinsSpec(MissingScores):

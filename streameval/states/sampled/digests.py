@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     Centroids = tuple[Array, Array, Array, Array, Array]  # cell, mean, rows, single, weight
 
-__all__ = ["DigestsSpec", "SampledDigests"]
-
 COMPRESSION = 200
 COLLECTED = 1 << 18  # centroids of all cells that are kept before neighbours are merged
 MARGIN = 0.1  # edges extend below the truncated part by this share of it: there, replicates of 31 groups are truncated

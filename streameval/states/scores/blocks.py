@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = [
-    "BlockCounts",
-    "BlockSpec",
-    "_sampled_codes",
-    "_shift_for",
-]
-
 _MOST_ROWS = 1 << 32  # rows that a builder's 32-bit counts can hold
 _CODE_BITS = 64
 _SAMPLE = 1 << 14  # rows from which the prefix length is chosen, at first and whenever bins run out

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["FINE", "Centroids", "Distribution", "Gathered", "Gatherer", "joined"]
-
 FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
 CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
 PENDING = 1 << 16  # centroids collected before they are merged

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays", "score_part"]
-
 
 @dataclass(frozen=True)
 class ScoreSpec(MissingScores):

@@ -14,8 +14,6 @@ from streameval.states.scores.centroids import Gathered
 if TYPE_CHECKING:
     from tdigest import TDigest
 
-__all__ = ["TDigestExchange", "parsed", "written"]
-
 _K = 25  # capacity factor of the tdigest package, which compresses a digest at K/delta centroids
 
 

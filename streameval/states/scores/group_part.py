@@ -18,8 +18,6 @@ from streameval.kernels.grouped import rankings as kernels
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["GroupPart", "GroupRows", "GroupTies"]
-
 
 class _Scores(Protocol):
     """The scores of the groups of a part."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout
     from streameval.typing import Array
 
-__all__ = ["WORD", "TableBuilders", "bias", "is_narrow"]
-
 WORD = np.uint64(32)  # bits of a narrow id, and of the score that shares its word
 _HALF = np.uint64(1 << 31)
 _NARROW = np.uint64(1 << 32)

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["GroupScoreSpec", "GroupScores"]
-
 _SHIFT32 = np.uint32(SHIFT - np.uint64(32))
 _SHORT = {"f4", "i4"}  # types of scores with 32-bit rank keys
 _ID = np.uint64(33)  # bits below the id in a narrow word that ends with the label

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["HistogramSpec", "ScoreHistogram"]
-
 _PACKED_ROWS = (1 << 31) - 1  # rows that the packed table can count: a word holds both counts of a bin
 _BUILT = 1.75  # bytes of a group and of its builder, per byte of its state
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreSpec
     from streameval.typing import Array
 
-__all__ = ["LONG_LAYOUT", "bases", "near_buckets", "whole_keys"]
-
 LONG_LAYOUT = Layout(SCORE_BUCKETS, 64, halved=False, partial=CELL_BITS)
 
 _SIGN = np.uint32(1 << 31)

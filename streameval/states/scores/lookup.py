@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["ScoreLookup"]
-
 
 class ScoreLookup:
     """Scores of consecutive groups, from the best to the worst; NumPy functions accept it as an array.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["halved", "halved_rows", "numbers_only", "refuse_nan", "split_nulls"]
-
 
 def split_nulls(
     batch: Batch, column: str, weight: Array | None, rows: Array, weights: tuple[list[float], list[float]]

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = ["Ends", "RankedPart", "ScorePart", "known", "leading"]
-
 Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
 
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["QuantileSketch", "QuantileSpec"]
-
 
 @dataclass(frozen=True)
 class QuantileSpec(PlainSpec):

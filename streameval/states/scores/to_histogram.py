@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts, ScoreSpec
     from streameval.typing import Array
 
-__all__ = ["histogram_spec", "to_histogram"]
-
 
 def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
     """The spec of the histogram that replaces an exact state."""

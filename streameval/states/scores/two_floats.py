@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["add_sides", "added", "rounded_sides", "sums_at", "total_weight", "two_sums"]
-
 
 def two_sums(one: Array, other: Array) -> tuple[Array, Array]:
     """`streameval.kernels.exact.two_sum` of arrays.

@@ -19,19 +19,6 @@ from streameval.kernels.keys import decode_floats
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = [
-    "SIGN",
-    "check_threshold",
-    "compared",
-    "decode",
-    "enclosing",
-    "float_limit",
-    "floats",
-    "numbers",
-    "rank_keys",
-    "score_type",
-]
-
 SIGN = np.uint64(1 << 63)
 
 

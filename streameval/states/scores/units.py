@@ -17,8 +17,6 @@ from streameval.errors import WeightError
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["in_units", "unit_of"]
-
 _ORDINARY = -16, 80  # sums with exponents in this range are not scaled
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.store.files.location import Location
 
-__all__ = ["FAN", "LENGTH", "ColumnFiles", "Compaction"]
-
 FAN = 8  # number of histograms that are merged into one
 LENGTH = 32  # number of nights in a merged file of exact states
 

@@ -29,8 +29,6 @@ from streameval.errors import StoreError
 if TYPE_CHECKING:
     from streameval.store.files.location import Location
 
-__all__ = ["check_conditional_writes", "signed"]
-
 _DONE = (200, 201, 204)
 _REFUSED = (409, 412)  # statuses of a condition that does not hold
 _DENIED = (401, 403, 405)  # statuses that say nothing about the condition

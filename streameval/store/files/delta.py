@@ -43,27 +43,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = [
-    "FORGET",
-    "KEEP",
-    "LOG",
-    "Commit",
-    "commit",
-    "commit_numbers",
-    "commit_past_vacuums",
-    "data_files",
-    "forget_commits",
-    "newer_version",
-    "newest_commit",
-    "open_table",
-    "publish_rows",
-    "read_again",
-    "read_commit",
-    "read_rows",
-    "reading",
-    "table_at",
-]
-
 LOG = "_delta_log"
 INTERVAL = 10  # commits to a checkpoint; opening a table for a commit reads every commit since its last checkpoint
 KEEP = {

@@ -27,8 +27,6 @@ from streameval.store.files.published import content_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["SCHEMA", "Entry", "StoredState", "entries_of", "merge_rows", "row_of"]
-
 _STATE = pa.struct([*((name, pa.string()) for name in ("group", "of", "kind", "file")), ("bytes", pa.int64())])
 SCHEMA = pa.schema(
     {

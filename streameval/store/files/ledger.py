@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = ["FORMAT", "Ledger", "Snapshot"]
-
 FORMAT = 2  # version of the record, of the ledger's rows and of the configuration
 FAN = 4  # number of runs that are merged into one
 _LATEST = 253_402_300_800_000  # milliseconds from 1970 to the year 10,000

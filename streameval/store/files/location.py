@@ -24,8 +24,6 @@ from streameval.unfinished import make_folder, publish, unfinished
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Location"]
-
 
 @dataclass(frozen=True)
 class Location:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = ["check_apart", "check_empty", "check_files"]
-
 PARTS = ("ledger", "states", "merged", "history", "checks")  # directories of a store
 _TEMPORARY = (".crc", ".part", ".tmp")
 

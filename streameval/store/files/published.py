@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = ["SUFFIX", "PublishedFiles", "content_of", "sealed", "unsealed"]
-
 CHUNK = 16 << 20  # bytes sent at a time
 SUFFIX = ".parquet"
 _NAME = re.compile(rf"([0-9a-f]{{64}})(?:-[0-9a-f]{{16}})?{re.escape(SUFFIX)}")  # early stores have no random digits

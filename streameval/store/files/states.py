@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
-__all__ = ["StateFiles"]
-
 GROUP_BYTES = 1 << 24  # size of a row group before compression
 LEAST_BYTES = 1 << 20  # of files that are read as one state: fewer are read before a thread could begin
 MOST_BYTES = 64 << 20  # of files that are read as one state, because all of them are open at once

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from streameval.options import Option
 
-__all__ = ["altered", "joined", "narrowed", "widened", "without"]
-
 _COLUMNS = ("classes", "weight", "unit")  # options that name one column
 
 

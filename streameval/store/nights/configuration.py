@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import By
     from streameval.store.files.entries import Entry
 
-__all__ = ["Configuration", "slices_group"]
-
 _MANY_SLICES = (
     "slice by a column of fewer values, or raise the store's limit with add (--max-slices), or set it in the first "
     "update"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.scan import File
     from streameval.store.files.entries import Entry
 
-__all__ = ["fact", "gathered", "joined"]
-
 
 def gathered(
     files: Sequence[File],

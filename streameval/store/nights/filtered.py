@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["evaluated_where"]
-
 _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
 
 

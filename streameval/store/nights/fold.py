@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     _Planned = tuple[Partition, scan.Scan]  # a partition and its scan
 
-__all__ = ["Bad", "Night", "Workers", "fold_partitions", "typed"]
-
 SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
 
 _Made = TypeVar("_Made")

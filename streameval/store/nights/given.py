@@ -10,8 +10,6 @@ from streameval.options import honoured, kept_options, refuse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ALL_STATES", "KEPT", "REPORTED", "SHOWN", "SUBSETS", "contradiction", "plain_options"]
-
 KEPT = kept_options()
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns

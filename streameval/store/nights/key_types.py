@@ -20,8 +20,6 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["COMPUTED", "arrow_type", "conformed", "key_type", "slices_arrow_type"]
-
 _ARROW = {
     "f4": pa.float32(),
     "f8": pa.float64(),

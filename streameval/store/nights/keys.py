@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.entries import Entry
 
-__all__ = ["by_keys", "keys_of"]
-
 
 def keys_of(partition: str) -> dict[str, str]:
     """The keys in the name of a partition.

@@ -36,18 +36,6 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry, StoredState
     from streameval.store.nights.configuration import Configuration
 
-__all__ = [
-    "LazyStates",
-    "PrefixMerge",
-    "check_common",
-    "columns_kept",
-    "evaluated",
-    "labels_of",
-    "merged",
-    "spec_as_kept",
-    "states_of",
-]
-
 _LABEL_COUNTS = ("neg", "pos", "null", "incomplete")
 
 

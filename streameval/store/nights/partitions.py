@@ -29,19 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.entries import Entry
 
-__all__ = [
-    "Changes",
-    "Partition",
-    "between",
-    "changes",
-    "chosen",
-    "discover",
-    "fingerprint",
-    "in_order",
-    "moment",
-    "undated",
-]
-
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
 
 

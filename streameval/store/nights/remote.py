@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.fold import Workers
 
-__all__ = ["evaluated_on_worker", "on_worker"]
-
 
 def evaluated_on_worker(
     workers: Workers,

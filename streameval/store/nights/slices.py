@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.history import History
 
-__all__ = ["KeptSlices", "kept_key", "slice_facts", "slice_histories", "slices_of"]
-
 
 def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
     """The stored slicing by these columns, in any order; None if there is none."""

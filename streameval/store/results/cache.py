@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-__all__ = ["DROPPED", "ResultCache", "key_of"]
-
 DROPPED = "dropped"
 FILES = 32  # maximum number of files in the table; beyond it they are rewritten as one
 

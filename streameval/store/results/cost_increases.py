@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.attributed import Attribution
 
-__all__ = ["DEEP", "cost_increases"]
-
 DEEP = 1000  # number of costliest groups to find in each usual night
 _REPORTED = 5  # number of groups reported per table
 _COSTS = {"merges": ("cluster", "false_pairs"), "splits": ("class", "missed_pairs"), "impure": ("cluster", "lost")}

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from streameval.store.results.judgements import Judgement
     from streameval.typing import Array
 
-__all__ = [
-    "Diagnosis",
-    "Finding",
-    "by_file",
-    "compared",
-    "diagnosed",
-    "ledger_facts",
-    "odd",
-    "shapes_of",
-    "usual_nights",
-]
-
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _QUARTILES = _QUANTILES[1:-1]
 _MOVED = 10  # number of facts of slices that are reported

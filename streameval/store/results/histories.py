@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.store.results.history import History
 
-__all__ = ["Histories"]
-
 
 @dataclass(frozen=True)
 class Histories(Saved):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["History", "Point", "sampled"]
-
 
 @dataclass(frozen=True)
 class Point:

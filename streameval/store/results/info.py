@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
 
-__all__ = ["Info", "info"]
-
 _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.files.location import Location
 
-__all__ = ["BUILT_IN", "COMPLETE", "PRESENT", "Judgement", "Judgements", "digests"]
-
 BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
 _COPY = "restore it from a copy"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.cache import ResultCache
 
-__all__ = ["MetricSeries", "by_column"]
-
 
 def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterator[tuple[MetricRequest, list[Scalar]]]:
     """Split the results of an evaluation by state, in order."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from streameval.store.files.entries import Entry
 
-__all__ = ["Reading", "reading"]
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["several"]
-
 
 def several(given: str | Sequence[str] | None) -> list[str]:
     """One name or several as a list; empty for None."""

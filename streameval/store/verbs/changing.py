@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.store.ingest import Update
     from streameval.store.vacuum import Vacuumed
 
-__all__ = ["Changing"]
-
 
 class Changing:
     """The verbs that change a store."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.results.reading import Reading
 
-__all__ = ["Evaluating"]
-
 
 class Evaluating:
     """The verbs that evaluate a store."""

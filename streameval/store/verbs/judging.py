@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["Judging"]
-
 
 class Judging:
     """The verbs that judge the nights of a store."""

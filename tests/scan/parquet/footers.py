@@ -13,18 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = [
-    "COLUMN_ORDERS",
-    "CREATED_BY",
-    "DEPRECATED_MAX",
-    "DEPRECATED_MIN",
-    "MAX",
-    "MIN",
-    "STATISTICS",
-    "chunks",
-    "edit_footer",
-]
-
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 INTEGERS = (4, 5, 6)
 COLUMN_ORDERS, ROW_GROUPS, CREATED_BY = 7, 4, 6  # fields of the footer

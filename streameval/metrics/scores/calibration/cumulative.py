@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["CumulativeError", "Drift", "MeanBias"]
-
 
 class _Ends(NamedTuple):
     """Bounds of max |C|, max C − min C and −C_last from a histogram; `exact` if every bin holds a single score."""

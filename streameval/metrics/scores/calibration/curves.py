@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.typing import Array
 
-__all__ = ["corp_curve", "reliability_curve"]
-
 _POINTS = 10_000
 _Z = 1.959963984540054  # the normal quantile of 0.975
 

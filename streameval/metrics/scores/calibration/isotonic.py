@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["Corp", "CorpFit", "Fit", "joined"]
-
 _FINE = 96  # bits of a block's Brier score in fixed point
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["GENTLE", "LEAST", "ROWS", "BinnedLogits", "Bins", "binned", "joined", "summed"]
-
 GENTLE = 8.0  # largest slope for which the series is exact up to rounding
 _SCALE, _SPAN = 1024, 40  # bins per unit of the logit; logits from −40 to 40 have bins
 ROWS = 1 << 33  # number of rows from which on sums may overflow a word

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["LogisticFit", "LogitTable", "Recalibration"]
-
 _STEPS = 60
 _STILL = 1e-10  # a fit converges at a Newton step below this: the error after it is the square, below rounding
 _NEAR = 5e-7  # the same for a fit that started from the table, whose step is already precise

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BINS", "CalibrationError", "Cell", "ReliabilityBins", "cells"]
-
 BINS = 10
 _MOST_BINS = 100_000
 _FEW = 100  # for at most this many edges, one search for each is faster

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "missing", "spread", "table_of"]
-
 Ends = tuple[float, float, float]  # lower bound, value, upper bound
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
 _MOST = math.nextafter(1.0, 0.0)

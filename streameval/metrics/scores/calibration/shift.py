@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["SLACK", "ShiftEnds"]
-
 SLACK = 1e-9  # relative; bounds the error of a shift, from its search and from rounding
 _NEAR = 1e-12  # absolute; the search for a shift ends at this precision
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["MANY", "Strides", "bins_of", "pooled", "strides", "strip_keys"]
-
 MANY = 1 << 17  # number of rows from which on bins of the logit are faster than a logarithm for each score
 _WORD = 1 << 32  # number of rows from which on sums of strips may overflow a word
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["Agc", "truncated"]
-
 
 @dataclass(frozen=True)
 class Agc(Metric):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from streameval.metrics.scores.gain.sums import Kept
 
-__all__ = ["cut_bounds"]
-
 
 def cut_bounds(kept: Kept, N: int, P: int, *, ratio: bool) -> tuple[float, float, float]:
     """Value, lower and upper end if a bin is cut; the value keeps a proportional part of it.

@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
     SampledState = SampledDigests | SampledBins
 
-__all__ = ["AgcApprox", "approximations"]
-
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from streameval.states.sampled.draws import GroupedBins
     from streameval.typing import Array
 
-__all__ = ["cut_at", "standard_error"]
-
 
 def cut_at(sizes: Array, points: float) -> int:
     """The bin that reaches the points."""

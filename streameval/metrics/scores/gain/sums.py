@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["Cut", "GainSums", "Kept", "cut_sums", "kept_groups", "kept_points", "kept_unit", "quotient"]
-
 _LEAST_UNIT = -480  # squares of smaller weights begin to lose digits
 _ENDLESS = 1e300  # an integer above may exceed the floats
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Quotient = Callable[[float], tuple[float, float]]
 
-__all__ = ["weighted_bounds"]
-
 _LEAST = 1e-9  # part of a cut bin's weight that is kept at least
 
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import Ends, ScorePart
     from streameval.typing import Array
 
-__all__ = ["BlockReplicates", "Pieces"]
-
 _PIECES = 16  # of a bin
 _HALVES = 2  # of a bin where only ties matter
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly

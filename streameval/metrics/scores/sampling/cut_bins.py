@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["CutBins", "CutRows", "rows_of_bins", "window"]
-
 _EVEN = 64  # sub-bins of a bin near a threshold whose scores are not known
 _NEAR = 4  # bins on either side of a threshold
 _MOST_ROWS = 1 << 13  # largest number of rows in further bins around a threshold

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["GRID_CHECK", "DeLong"]
-
 
 def _dropped(size: int) -> int:
     """Bits that twice a count loses to fit into 32."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
-__all__ = ["BlockSums", "SumsByBlock", "SweptGroups", "WithoutGroups"]
-
 _FINE = 30  # bits of a value
 _TOTAL, _WEIGHT, _NEG, _POS, _GROUPS = range(5)
 

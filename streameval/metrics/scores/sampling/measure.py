@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import Ends
     from streameval.typing import Array
 
-__all__ = ["Measure", "measure_of", "within"]
-
 
 class Measure(Protocol):
     """The measure of the rows of block counts.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["GroupsNear", "NearGroups"]
-
 _SUB_BIN_BITS = 9  # bits of a code that distinguish the sub-bins of a bin
 
 

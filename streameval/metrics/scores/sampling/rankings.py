@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.typing import Array
 
-__all__ = ["Ranking", "Rankings"]
-
 
 @dataclass(frozen=True, eq=False)
 class Ranking:

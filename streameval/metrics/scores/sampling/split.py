@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["SplitState"]
-
 
 class _Ranking(NamedTuple):
     """Scores from the worst to the best, with the measure of both classes at or above each.

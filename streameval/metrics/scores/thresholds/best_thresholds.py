@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from streameval.metrics.units import Sizes
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["CostMin", "FbetaMax"]
-
 _LARGEST = 1 << 62
 
 

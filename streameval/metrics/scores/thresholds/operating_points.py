@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["KINDS", "OperatingPoint", "operating_points", "parse_at"]
-
 KINDS = {
     "fpr": ("tpr",),
     "tpr": ("fpr",),

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["Vertex", "bounds"]
-
 
 class Vertex(NamedTuple):
     """The points at or above a threshold: their number, positives and negatives."""

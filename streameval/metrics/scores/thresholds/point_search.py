@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from streameval.metrics.scores.thresholds.point_bounds import Point
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["Search"]
-
 
 class Search:
     """Operating points that are searched together, in the exact parts of one state.

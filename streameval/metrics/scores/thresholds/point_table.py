@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from streameval.metrics.scores.thresholds.threshold import TableAt
     from streameval.results import Scalar
 
-__all__ = ["point_table", "pointed"]
-
 _DOUBLES = ("threshold", "tpr", "fpr", "precision", "recall", "f1", "mcc", "share")
 _CELLS = ("tp", "fp", "fn", "tn")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["ConfusionAt", "TableAt", "TablesAt"]
-
 _CUT = "the threshold is within a bin of the histogram; choose one of its ends, or evaluate without approx (--approx)"
 _CLOSE = "several scores are the same number as the threshold in float64"
 
