@@ -131,7 +131,7 @@ class _Narrow(CellWords):
     code_bits, known, _more = _CODE, np.uint64(1), 0
 
     def layout(self, inner: ClusterSpec) -> Layout:
-        return replace(inner.layout, partial=BLOCK_BITS)
+        return replace(inner.layout, tag=BLOCK_BITS)
 
     def _coded(self, segment: Segment, codes: Array | np.uint64, start: int, stop: int) -> Columns:
         words, rest = _read(segment, start, stop)
@@ -150,7 +150,7 @@ class _Wide(CellWords):
     code_bits, known, _more = np.uint64((1 << 64) - 1), np.uint64(BLOCK_BITS + 1), 1
 
     def layout(self, inner: ClusterSpec) -> Layout:
-        return replace(inner.layout, words=inner.layout.words + 1)
+        return replace(inner.layout, words=inner.layout.words + 1, tag=32)
 
     def widened(self, segment: Segment) -> Segment:
         """Narrow cells as wide ones."""

@@ -121,7 +121,7 @@ class Interleaved(CodedGroups):
         counts = segment.counts.read() if segment.counts else NO_COUNTS
         kept, kept_counts = np.empty(words.size + 1, self.inner.layout.dtype), np.empty(counts.size + 1, np.int64)
         ends, rows = np.empty((2, segment.codes.size), np.int64)
-        low, shift = self.words.low, kind(self.words.cell_bits)
+        low, shift = self.words.low, kind(self.words.layout.tag)
         added = self.words.bases(self.inner.type, segment.codes)
         n = kernels.kept_words(words, counts, segment.starts, added, marks, shift, low, kept, kept_counts, ends, rows)
         if not n:
@@ -159,7 +159,7 @@ class Interleaved(CodedGroups):
         weights = fresh_array((size if rows.layout.weighted else 0,), np.float64)
         numbers = (np.empty(pieces, kind) for kind in (np.uint32, np.int64, np.int64))
         found = *numbers, np.empty((2, pieces))
-        added, shift = self.words.bases(self.inner.type, codes), np.uint64(self.words.cell_bits)
+        added, shift = self.words.bases(self.inner.type, codes), np.uint64(self.words.layout.tag)
         columns = (places.at, places.weights, codes, added, bits, low, shift, ends - sizes, kept, counts, weights)
         if not kernels.parted(*columns, found):
             return None

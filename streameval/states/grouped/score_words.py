@@ -43,19 +43,17 @@ class Words:
     Attributes
     ----------
     layout : layout of segments with these words, without weights
-    cell_bits : number of bits of a cell
     encode_f4, encode_keys : loops that fill words and codes, from the bits of float32 scores and from keys
     """
 
     layout: Layout
-    cell_bits: int
     encode_f4: Any
     encode_keys: Any
 
     @property
     def low(self) -> Any:
         """Mask of the cell in a word."""
-        return self.layout.dtype.type((1 << self.cell_bits) - 1)
+        return self.layout.dtype.type((1 << self.layout.tag) - 1)
 
     def recoded(self, table: Array, words: Array) -> Array:
         """Words with each cell replaced by ``table[cell]``."""
@@ -77,7 +75,7 @@ class Words:
 
     def inner_words(self, kind: str, segment: Segment) -> Buffer:
         """The words of the inner state for the words of a segment: the 16 bits above the cell."""
-        return segment.words.computed(partial(_upper, self.cell_bits), np.uint16)
+        return segment.words.computed(partial(_upper, self.layout.tag), np.uint16)
 
     def bases(self, kind: str, codes: Array) -> Array:
         """For each code, the number to add to the keys in the words of its rows, as a uint64 array."""
@@ -171,9 +169,9 @@ class _LongWords(Words):
         return tied(keys[order], *(column[order] for column in others))
 
 
-NARROW = Words(Layout(SCORE_BUCKETS, 32), CELL_BITS, sweep.narrow_f4, sweep.narrow_keys)
-WIDE = Words(Layout(SCORE_BUCKETS, 64), 32, interleave.encode_f4, interleave.encode_keys)
-LONG = _LongWords(LONG_LAYOUT, CELL_BITS, None, None)
+NARROW = Words(Layout(SCORE_BUCKETS, 32, tag=CELL_BITS), sweep.narrow_f4, sweep.narrow_keys)
+WIDE = Words(Layout(SCORE_BUCKETS, 64, tag=32), interleave.encode_f4, interleave.encode_keys)
+LONG = _LongWords(LONG_LAYOUT, None, None)
 WORDS = {words.layout: words for words in (NARROW, WIDE, LONG)}
 
 

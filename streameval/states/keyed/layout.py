@@ -37,17 +37,16 @@ class Layout:
         Number of buckets.
     bits : int
         Bits of a stored word: 16 (the bucket is the upper half of the 32-bit key), 32 (part of a key that the bucket
-        completes) or 64 (the whole key, apart from `partial`).
+        completes) or 64 (the whole key, apart from the bits that `partial` counts).
     words : int
         Words of a key; the first one determines the bucket.
     weighted : bool
         Whether rows have weights.
     halved : bool
         Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
-    partial : int
-        Number of bits, just below the highest, that the first word of a 64-bit key omits because its bucket determines
-        them; keys are then distinct only within a bucket. The last word has as many additional low bits, such as the
-        code of a block, which distinguish keys but never partition them.
+    tag : int
+        Number of low bits of the last word that hold the tag of a row, the code of its group or block: 0, 10, 15 or 32.
+        Tags distinguish keys but never partition them.
     """
 
     buckets: int
@@ -55,7 +54,16 @@ class Layout:
     words: int = 1
     weighted: bool = False
     halved: bool = True
-    partial: int = 0
+    tag: int = 0
+
+    @property
+    def partial(self) -> int:
+        """Number of bits, just below the highest, that the first of 64-bit words omits to make place for a tag.
+
+        Their bucket determines these bits, so keys are distinct only within a bucket. A tag of 32 bits needs no place:
+        it follows a key of 32 bits, or is a further word.
+        """
+        return self.tag if self.bits == 64 and self.tag < 32 else 0
 
     @property
     def codes(self) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreSpec
     from streameval.typing import Array
 
-LONG_LAYOUT = Layout(SCORE_BUCKETS, 64, halved=False, partial=CELL_BITS)
+LONG_LAYOUT = Layout(SCORE_BUCKETS, 64, halved=False, tag=CELL_BITS)
 
 _SIGN = np.uint32(1 << 31)
 _MIDDLE = np.uint64(1 << (kernels.DISTANCE_BITS - 1))
