@@ -224,7 +224,7 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
 
     from streameval import evaluate
     from streameval.store.files.location import Location
-    from streameval.store.files.states import StateFiles
+    from streameval.store.files.published import StateFiles
 
     evaluate(data, score="score_lr", cluster="cluster_loose", threads=1, approx=True)
     shutil.copytree(store / "states", scratch)

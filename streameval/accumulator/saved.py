@@ -15,8 +15,7 @@ import pyarrow as pa
 from streameval.accumulator.options import RUN_OPTIONS
 from streameval.errors import FormatError, OptionError, SpillError, StoreError
 from streameval.store.files.location import Location
-from streameval.store.files.published import content_of, sealed, unsealed
-from streameval.store.files.states import StateFiles
+from streameval.store.files.published import StateFiles, content_of, sealed, unsealed
 from streameval.unfinished import make_folder
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.judging import Judged
     from streameval.store import Check, Store
-    from streameval.store.results.diagnosis import Diagnosis, Finding
-    from streameval.store.results.judgements import Judgement
+    from streameval.store.nights.diagnosis import Diagnosis, Finding
+    from streameval.store.nights.judgements import Judgement
 
 
 @click.command()

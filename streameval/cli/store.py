@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streameval.store import Store, Update
-    from streameval.store.results.histories import Histories
+    from streameval.store.nights.history import Histories
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)

@@ -19,21 +19,19 @@ name; damaged derived data is computed again.
 
 The modules, from the bottom up:
 
-- ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content), ``states``
-  (states in files), ``conditional`` (whether a bucket can hold a store), ``delta`` (small Delta tables), ``entries``,
-  ``ledger``, ``compaction``;
-- ``nights``: ``partitions`` (find new and changed data), ``facts`` (facts of a night, stored with its states),
-  ``configuration`` (columns and policies), ``fold`` (partitions to states, in this process or on a cluster), ``merge``
-  (states to an evaluation);
-- ``results``: ``cache``, ``nightly`` (cached results), ``history``, ``judgements`` (stored verdicts of rules), ``gate``
-  (select the nights to judge), ``diagnosis`` (unusual facts of a night), ``info``;
-- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``evaluate``, ``query`` (night by
-  night) and ``vacuum``; ``store`` combines them.
+- ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content, states among
+  them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``, ``compaction``;
+- ``nights``: ``partitions`` (find new and changed data), ``key_types``, ``configuration`` (columns and policies),
+  ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
+  (stored slices, and filters that they answer), ``cache``, ``nightly`` (cached results), ``history``, ``judgements``
+  (stored verdicts of rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);
+- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``evaluate``, ``attribution``,
+  ``query`` (night by night), ``planned`` (forecasts), ``info`` and ``vacuum``; ``store`` combines them.
 """
 
 from streameval.store.ingest import Update
-from streameval.store.results.gate import Check
-from streameval.store.results.history import History
+from streameval.store.nights.gate import Check
+from streameval.store.nights.history import History
 from streameval.store.store import Store
 
 __all__ = ["Check", "History", "Store", "Update"]

@@ -21,10 +21,10 @@ from streameval.evaluation.finalize import check_labels
 from streameval.options import recorded
 from streameval.options.kinds import of_column
 from streameval.store.evaluate import evaluate
-from streameval.store.nights.given import ALL_STATES
+from streameval.store.nights.configuration import ALL_STATES
+from streameval.store.nights.diagnosis import DEEP, cost_increases
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
-from streameval.store.results.cost_increases import DEEP, cost_increases
 from streameval.store.source import store_source
 from streameval.wording import plural
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.diagnosis import Finding
+    from streameval.store.nights.diagnosis import Finding
 
 _FIXED = (
     "cluster",

@@ -10,14 +10,13 @@ from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
-from streameval.store.files.states import StateFiles
+from streameval.store.files.published import StateFiles
+from streameval.store.nights.cache import ResultCache
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
-from streameval.store.nights.merge import columns_kept
-from streameval.store.nights.remote import on_worker
-from streameval.store.results.cache import ResultCache
-from streameval.store.results.judgements import Judgements
-from streameval.store.results.nightly import MetricSeries
+from streameval.store.nights.judgements import Judgements
+from streameval.store.nights.merge import columns_kept, on_worker
+from streameval.store.nights.nightly import MetricSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -17,14 +17,11 @@ from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
 from streameval.results import REST
 from streameval.scan.derived import slicing
-from streameval.store.nights.filtered import evaluated_where
-from streameval.store.nights.keys import by_keys
-from streameval.store.nights.merge import evaluated, labels_of, states_of
-from streameval.store.nights.partitions import chosen
-from streameval.store.nights.remote import evaluated_on_worker
-from streameval.store.nights.slices import kept_key, slices_of
+from streameval.store.nights.cache import key_of
+from streameval.store.nights.merge import evaluated, evaluated_on_worker, labels_of, states_of
+from streameval.store.nights.partitions import by_keys, chosen
+from streameval.store.nights.slices import evaluated_where, kept_key, slices_of
 from streameval.store.page import nights
-from streameval.store.results.cache import key_of
 from streameval.store.source import store_source
 from streameval.wording import hint
 
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.nightly import MetricSeries
+    from streameval.store.nights.nightly import MetricSeries
 
 
 def evaluate(

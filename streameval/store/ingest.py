@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 from streameval.options import check_policies, honoured
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.backfill import backfill
-from streameval.store.files.places import check_apart, check_empty, check_files
-from streameval.store.nights.column_changes import altered, joined, widened, without
-from streameval.store.nights.configuration import Configuration
+from streameval.store.backfill import backfill, list_added, list_altered, widened, without
+from streameval.store.files.location import check_apart, check_empty, check_files
+from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
-from streameval.store.nights.given import KEPT, plain_options
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import changes, chosen, discover, in_order
 from streameval.store.vacuum import bound
@@ -239,7 +237,9 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     rows = sum(snapshot.entries[name].rows for name in filled.folded)
     gone = (*filled.gone, *filled.without)
     facts: dict[str, Any] = {"changed": filled.folded, "gone": gone, "lacking": filled.without, "rows": rows}
-    done = Update(snapshot.version + bool(news), **facts, joined=joined(after, before), altered=altered(after, before))
+    done = Update(
+        snapshot.version + bool(news), **facts, joined=list_added(after, before), altered=list_altered(after, before)
+    )
     if news:
         context.commit(snapshot, filled.configuration, filled.entries, str(done))
     return done

@@ -2,22 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import MissingInputError
-from streameval.store.backfill import Place, due_files
+from streameval.store.backfill import Place, due_files, list_added, list_altered
 from streameval.store.ingest import begin_backfill, replaced, sought
-from streameval.store.nights.column_changes import altered, joined
 from streameval.store.nights.partitions import chosen
-from streameval.store.results.reading import Reading
+from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.store.context import StoreContext
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Forecast of what a verb reads and keeps.
+
+    Attributes
+    ----------
+    nights : number of nights
+    first, last : names of the first and the last night
+    rows : rows of these nights
+    files, bytes : number and size of the files to read; upper bounds for states, because results may be cached
+    columns : (files, bytes) by state, such as ``score score_lr``
+    keeps : what would be kept, in words
+    of_data : columns of the data that would be read; empty if states are read
+    """
+
+    nights: int
+    first: str
+    last: str
+    rows: int
+    files: int
+    bytes: int
+    columns: dict[str, tuple[int, int]]
+    keeps: str
+    of_data: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        columns = [{"state": name, "files": files, "bytes": nbytes} for name, (files, nbytes) in self.columns.items()]
+        return {**self.__dict__, "columns": columns}
+
+    def __str__(self) -> str:
+        span = f", {self.first} to {self.last}" if self.nights else ""
+        nights = self.first if self.nights == 1 else plural(self.nights, "night") + span
+        reads = f"at most {plural(self.files, 'state file')}, {size(self.bytes)}, less what is cached"
+        if self.of_data:
+            reads = f"{plural(self.files, 'file')}, {size(self.bytes)}: {', '.join(self.of_data)}"
+        lines = [
+            f"{nights}; {plural(self.rows, 'row')}",
+            f"would read {reads if self.files else 'nothing'}",
+            *(f"  {name}: {plural(n, 'file')}, {size(nbytes)}" for name, (n, nbytes) in self.columns.items()),
+            f"would keep {self.keeps}",
+        ]
+        return "\n".join(map(visible, lines))
+
+
+def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
+    """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
+    found: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        for state in entry.states:
+            if not columns or state.of in columns:
+                files, nbytes = found.get(f"{state.group} {state.of}", (0, 0))
+                found[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
+    return Reading(
+        len(entries),
+        entries[0].partition if entries else "",
+        entries[-1].partition if entries else "",
+        sum(entry.rows for entry in entries),
+        sum(files for files, _ in found.values()),
+        sum(nbytes for _, nbytes in found.values()),
+        found,
+        keeps,
+    )
+
 
 FOLDING = ("update", "replace", "add")
 _RUN = ("dry_run", "on_error")  # these do not change what is read
@@ -45,7 +112,7 @@ def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Readi
     snapshot, before, after = begin_backfill(context, options, place)
     some = chosen(snapshot.entries, since=since) if snapshot.entries else []
     narrow, due = due_files(before, after, some, place)
-    more = (*joined(after, before), *(f"{name}={new}" for name, _, new in altered(after, before)))
+    more = (*list_added(after, before), *(f"{name}={new}" for name, _, new in list_altered(after, before)))
     return _reading(context, narrow, due, f"also {', '.join(more)}")
 
 

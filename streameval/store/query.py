@@ -12,14 +12,13 @@ from streameval.options import honoured
 from streameval.options.kinds import texts
 from streameval.store.attribution import costs
 from streameval.store.evaluate import evaluator
+from streameval.store.nights.diagnosis import diagnosed, odd, shapes_of, usual_nights
+from streameval.store.nights.gate import Gate, store_rules
+from streameval.store.nights.gate import accept as accepted
+from streameval.store.nights.history import Histories, History, Point
 from streameval.store.nights.partitions import chosen, newest
 from streameval.store.nights.slices import slice_facts, slice_histories
-from streameval.store.results.diagnosis import diagnosed, odd, shapes_of, usual_nights
-from streameval.store.results.gate import Gate, store_rules
-from streameval.store.results.gate import accept as accepted
-from streameval.store.results.histories import Histories
-from streameval.store.results.history import History, Point
-from streameval.store.results.reading import Reading, reading
+from streameval.store.planned import Reading, reading
 from streameval.store.source import store_source
 from streameval.store.vacuum import seconds
 from streameval.wording import canonical
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
-    from streameval.store.results.diagnosis import Diagnosis
-    from streameval.store.results.gate import Check
-    from streameval.store.results.judgements import Judgement
+    from streameval.store.nights.diagnosis import Diagnosis
+    from streameval.store.nights.gate import Check
+    from streameval.store.nights.judgements import Judgement
 
 READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.engine import check_timeout
 from streameval.store.context import StoreContext
 from streameval.store.files.location import Location
+from streameval.store.info import Info, info
 from streameval.store.nights.partitions import chosen
-from streameval.store.results.info import Info, info
 from streameval.store.verbs.changing import Changing
 from streameval.store.verbs.evaluating import Evaluating
 from streameval.store.verbs.judging import Judging

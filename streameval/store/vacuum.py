@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
-    from streameval.store.files.states import StateFiles
+    from streameval.store.files.published import StateFiles
 
 _LOGGER = logging.getLogger(__name__)
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}

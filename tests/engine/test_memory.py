@@ -44,7 +44,7 @@ from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
-from streameval.store.files.states import StateFiles
+from streameval.store.files.published import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

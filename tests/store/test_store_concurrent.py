@@ -20,7 +20,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.store.files import delta
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import PublishedFiles
-from streameval.store.results import judgements
+from streameval.store.nights import judgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,7 @@ from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.states.mapping import one_by_one
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.files.published import sealed, unsealed
-from streameval.store.files.states import StateFiles
+from streameval.store.files.published import StateFiles, sealed, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -32,7 +32,7 @@ from pyarrow import fs
 from streameval.errors import StoreError
 from streameval.forks import import_deltalake
 from streameval.scan import READ_ERRORS, reason, remedied
-from streameval.store.files.conditional import check_conditional_writes
+from streameval.store.files.location import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
 from streameval.unfinished import sync
 

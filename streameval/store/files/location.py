@@ -8,21 +8,30 @@ are taken from the environment. A URI may carry the same options in pyarrow's sy
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import logging
 import os
 import uuid
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
 
 from pyarrow import fs
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, StoreError
 from streameval.scan.files.tables import misread
-from streameval.scan.files.uris import Uri, local_path
+from streameval.scan.files.uris import Uri, local_path, shown
 from streameval.unfinished import make_folder, publish, unfinished
+from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True)
@@ -125,3 +134,170 @@ def _s3(uri: Uri, options: dict[str, str]) -> Location:
     )
     path = uri.path.rstrip("/")
     return Location(f"s3://{path}", f"s3://{path}", path, filesystem, options)
+
+
+PARTS = ("ledger", "states", "merged", "history", "checks")  # directories of a store
+_TEMPORARY = (".crc", ".part", ".tmp")
+
+
+def check_apart(location: Location, data: Any) -> None:
+    """Raise `OptionError` if a store lies in its data, or the data in the store.
+
+    Parameters
+    ----------
+    location : location of the store
+    data : paths, patterns or URIs
+    """
+    named = [data] if isinstance(data, str | os.PathLike) else data
+    if not isinstance(named, list | tuple):
+        return  # refused later, when the data are listed
+    store = _place(location.uri, local=location.local)
+    for item in named:
+        if not isinstance(item, str | os.PathLike):
+            continue
+        given = os.fspath(item)
+        uri = Uri.parse(given)
+        own = uri is None or uri.scheme == "file"
+        if own != location.local:
+            continue
+        place = _place(given if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
+        if any(c in place for c in "*?["):
+            if _within(PurePosixPath(place).parent.as_posix(), store):
+                _refuse_place(location, f"the data {shown(given)} lie in it")
+        elif _within(place, store):
+            _refuse_place(location, f"the data {shown(given)} lie in it")
+        elif _within(store, place):
+            _refuse_place(location, f"it lies in its data {shown(given)}")
+
+
+def check_files(location: Location, paths: Iterable[str]) -> None:
+    """Raise `OptionError` if files of the data lie in a store; `paths` are paths on the file system of the store."""
+    start = f"{location.path.rstrip('/')}/"
+    found = next((path for path in paths if path.startswith(start)), None)
+    if found is not None:
+        _refuse_place(location, f"{found}, which the data name, lies in it")
+
+
+def check_empty(location: Location) -> None:
+    """Raise `OptionError` if the directory of a new store holds other files.
+
+    Hidden files, and temporary files of other tools, are ignored.
+    """
+    selector = fs.FileSelector(location.path, allow_not_found=True)
+    names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
+    others = sorted(name for name in names if name not in PARTS and not _passed_over(name))
+    if others:
+        msg = f"{location.name}: holds other files ({few(others)}); give the store its own directory"
+        raise OptionError(msg)
+
+
+def _passed_over(name: str) -> bool:
+    """Whether a name is that of a hidden or temporary file, such as ``_SUCCESS`` or ``part-0.parquet.crc``."""
+    return name.startswith((".", "_")) or name.lower().endswith(_TEMPORARY)
+
+
+def _place(text: str, *, local: bool) -> str:
+    """A comparable path: with symbolic links resolved, or starting with the bucket."""
+    if not local:
+        return "/" + _in_bucket(text)
+    return os.path.realpath(local_path(text))
+
+
+def _in_bucket(text: str) -> str:
+    """Bucket and path of a URI."""
+    return text.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/")
+
+
+def _within(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or in it."""
+    return f"{path.rstrip('/')}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def _refuse_place(location: Location, why: str) -> None:
+    msg = f"{location.name}: {why}; a store and its data must be in separate directories: move one of them"
+    raise OptionError(msg)
+
+
+_DONE = (200, 201, 204)
+_REFUSED = (409, 412)  # statuses of a condition that does not hold
+_DENIED = (401, 403, 405)  # statuses that say nothing about the condition
+_SECONDS = 30.0
+_LOGGER = logging.getLogger(__name__)
+_NAMES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
+
+
+def check_conditional_writes(location: Location) -> None:
+    """Raise `StoreError` if the endpoint of a bucket ignores ``If-None-Match``; asked once a process.
+
+    Raises
+    ------
+    StoreError
+        If two writes of one object both succeed.
+    OSError
+        If the endpoint cannot be reached, or refuses the first write.
+    """
+    options = {name: os.environ.get(name, "") for name in _NAMES}
+    options["AWS_REGION"] = options["AWS_REGION"] or os.environ.get("AWS_DEFAULT_REGION", "")
+    options |= location.options
+    endpoint, *keys = (options.get(name, "") for name in _NAMES)
+    if location.local or not endpoint or not all(keys[:2]):
+        return
+    bucket, _, table = location.path.partition("/")
+    folder = table.rpartition("/")[0]  # that of the store, so that its tables ask once
+    if not _honours(endpoint, bucket, folder, *keys):
+        msg = (
+            f"{location.name}: {endpoint} ignores the condition If-None-Match, so of two updates at once one would be "
+            "lost; nothing was committed: keep the store on storage with conditional writes, or on a local disk"
+        )
+        raise StoreError(msg)
+
+
+@cache
+def _honours(endpoint: str, bucket: str, folder: str, *keys: str) -> bool:
+    """Whether the second of two conditional writes of one object is refused; the object is deleted again.
+
+    True, with a warning, if the endpoint denies them for another reason.
+    """
+    url = f"{endpoint.rstrip('/')}/{bucket}/{quote(folder, safe='/~')}/.condition-{uuid.uuid4().hex}"
+    first = _status("PUT", url, *keys, condition=True)
+    try:
+        second = _status("PUT", url, *keys, condition=True)
+    finally:
+        _status("DELETE", url, *keys, condition=False)
+    if first in _DENIED or second in _DENIED:
+        _LOGGER.warning("%s: does not tell whether it honours If-None-Match: status %d", endpoint, max(first, second))
+        return True
+    if first not in _DONE or second not in _DONE + _REFUSED:
+        msg = f"{urlsplit(url).netloc} answers conditional writes with the statuses {first} and {second}"
+        raise OSError(msg)
+    return second in _REFUSED
+
+
+def signed(method: str, url: str, key: str, secret: str, token: str, region: str, *, condition: bool) -> dict[str, str]:
+    """The headers of a signed request without content."""
+    parts, now = urlsplit(url), datetime.now(UTC)
+    nothing = hashlib.sha256(b"").hexdigest()
+    headers = {"host": parts.netloc, "x-amz-content-sha256": nothing, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
+    headers |= {"if-none-match": "*"} if condition else {}
+    headers |= {"x-amz-security-token": token} if token else {}
+    names = ";".join(sorted(headers))
+    lines = [method, parts.path, "", *(f"{name}:{headers[name]}" for name in sorted(headers)), "", names, nothing]
+    scope = f"{now:%Y%m%d}/{region or 'us-east-1'}/s3/aws4_request"
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    signature = f"AWS4{secret}".encode()
+    for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{headers['x-amz-date']}\n{scope}\n{digest}"):
+        signature = hmac.digest(signature, part.encode(), "sha256")
+    said = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature.hex()}"
+    return headers | {"authorization": said}
+
+
+def _status(method: str, url: str, *keys: str, condition: bool) -> int:
+    """The status of a signed request without content."""
+    headers = signed(method, url, *keys, condition=condition)
+    request = Request(url, b"" if method == "PUT" else None, headers, method=method)  # noqa: S310 - given
+    try:
+        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - the endpoint that was given
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return int(error.code)

@@ -28,8 +28,7 @@ from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.evaluation.finalize import finalize_all
 from streameval.scan.messages import cause, mending
-from streameval.store.files.entries import Entry, StoredState
-from streameval.store.nights.facts import gathered
+from streameval.store.files.entries import Entry, StoredState, gather_facts
 from streameval.store.nights.partitions import fingerprint
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.engine.threads import ThreadEngine
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts
-    from streameval.store.files.states import StateFiles
+    from streameval.store.files.published import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
 
@@ -213,7 +212,7 @@ def _empty(partition: Partition, planned: Any, configuration: Configuration) -> 
     """The night of a partition without readable rows, or the reason why it is bad."""
     if isinstance(planned, Bad):
         return planned
-    facts = "{}" if planned is None else gathered((), (), (), planned.skipped)
+    facts = "{}" if planned is None else gather_facts((), (), (), planned.skipped)
     return Night(_entry(partition, configuration.folding.label.empty(), (), facts), None)
 
 
@@ -348,7 +347,7 @@ class _Folding:
         evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
         pairs = [(w, folded.states[w.spec]) for w in wanted]
         left_out = (*found.skipped, *folded.skipped)
-        facts = gathered(partition.files, found.schema.names, pairs, left_out, filtered=where is not None)
+        facts = gather_facts(partition.files, found.schema.names, pairs, left_out, filtered=where is not None)
         return Night(_entry(partition, folded.states[label], written, facts), evaluation)
 
 

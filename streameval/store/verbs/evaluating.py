@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.attributed import Attribution
     from streameval.evaluation.result import Evaluation
     from streameval.store.context import StoreContext
-    from streameval.store.results.reading import Reading
+    from streameval.store.planned import Reading
 
 
 class Evaluating:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.store.context import StoreContext
-    from streameval.store.results.diagnosis import Diagnosis
-    from streameval.store.results.gate import Check
-    from streameval.store.results.judgements import Judgement
+    from streameval.store.nights.diagnosis import Diagnosis
+    from streameval.store.nights.gate import Check
+    from streameval.store.nights.judgements import Judgement
 
 
 class Judging:

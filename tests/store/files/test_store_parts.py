@@ -10,9 +10,9 @@ import pytest
 from streameval.budget import Budget
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.to_histogram import to_histogram
-from streameval.store.files import states as module
+from streameval.store.files import published as module
 from streameval.store.files.location import Location
-from streameval.store.files.states import FEWEST, LEAST_BYTES, MOST_BYTES, PARTS, StateFiles
+from streameval.store.files.published import FEWEST, LEAST_BYTES, MOST_BYTES, PARTS, StateFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

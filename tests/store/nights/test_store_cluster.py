@@ -27,7 +27,7 @@ from streameval.options.table import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
 from streameval.store import evaluate as evaluating
 from streameval.store.nights import fold as nights
-from streameval.store.results import nightly
+from streameval.store.nights import nightly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
+
 DROPPED = "dropped"
 FILES = 32  # maximum number of files in the table; beyond it they are rewritten as one
 

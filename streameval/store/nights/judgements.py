@@ -36,7 +36,7 @@ from streameval.store.files.delta import (
     reading,
 )
 from streameval.store.files.published import PublishedFiles
-from streameval.store.results.cache import key_of
+from streameval.store.nights.cache import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from streameval.store.files.entries import Entry
     from streameval.store.files.location import Location
+
 
 BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one

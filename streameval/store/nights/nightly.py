@@ -18,10 +18,10 @@ from streameval.errors import DataError, OptionError
 from streameval.evaluation.count_intervals import COUNTED
 from streameval.options import as_json
 from streameval.results import Scalar
-from streameval.store.nights.given import REPORTED
+from streameval.store.nights.cache import DROPPED, key_of
+from streameval.store.nights.configuration import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.nights.slices import KeptSlices
-from streameval.store.results.cache import DROPPED, key_of
 from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
+    from streameval.store.nights.cache import ResultCache
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.cache import ResultCache
 
 
 def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterator[tuple[MetricRequest, list[Scalar]]]:

@@ -18,9 +18,9 @@ from streameval.evaluation.families import FAMILIES
 from streameval.results import Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.saving import Saved
-from streameval.store.nights.facts import fact
+from streameval.store.files.entries import fact
+from streameval.store.nights.judgements import BUILT_IN, COMPLETE, PRESENT, Judgement, Judgements, digests
 from streameval.store.nights.partitions import between, meant, moment, span, undated
-from streameval.store.results.judgements import BUILT_IN, COMPLETE, PRESENT, Judgement, Judgements, digests
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.store.files.entries import Entry
-    from streameval.store.results.nightly import MetricSeries
+    from streameval.store.nights.nightly import MetricSeries
 
-__all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]
 
 RECENT = 90  # number of nights shown on a page
 

@@ -17,7 +17,7 @@ from nightly import FEW, NIGHTS, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, OptionError, StoreError
-from streameval.store.results import judgements
+from streameval.store.nights import judgements
 
 FLOOR = "roc_auc[score_lr] >= 0.95"
 

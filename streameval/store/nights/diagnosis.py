@@ -18,20 +18,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.rules import BASELINE, ENOUGH
-from streameval.store.nights.facts import fact
+from streameval.store.files.entries import fact
 from streameval.store.nights.merge import states_of
 from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from streameval.engine import Engine
+    from streameval.evaluation.attributed import Attribution
     from streameval.results import Scalar
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.judgements import Judgement
+    from streameval.store.nights.judgements import Judgement
     from streameval.typing import Array
+
 
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _QUARTILES = _QUANTILES[1:-1]
@@ -275,3 +279,41 @@ def _sizes(state: Any) -> dict[str, float]:
         "largest cluster": float(sizes[held].max()),
         "rows in clusters of one (share)": alone / rows,
     }
+
+
+DEEP = 1000  # number of costliest groups to find in each usual night
+_REPORTED = 5  # number of groups reported per table
+_COSTS = {"merges": ("cluster", "false_pairs"), "splits": ("class", "missed_pairs"), "impure": ("cluster", "lost")}
+_COST_NAMES = {"false_pairs": "false pairs", "missed_pairs": "missed pairs", "lost": "AUL loss"}
+
+
+def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], classes: str | None) -> list[Finding]:
+    """The groups of a night whose cost rose most compared with usual nights; within each table, largest increase first.
+
+    Parameters
+    ----------
+    of : the cluster column
+    night : the attribution of the night
+    usual : the attributions of the usual nights, with `DEEP` groups each; empty if ids are only valid within a night
+    classes : the column of classes
+    """
+    found: list[Finding] = []
+    for name, rows in night.tables().items():
+        if name not in _COSTS:
+            continue
+        key, cost = _COSTS[name]
+        before = [_costs(one.tables()[name], key, cost) for one in usual]
+        increased = []
+        for group, value in _costs(rows, key, cost)[0].items():
+            middle = median(known.get(group, least) for known, least in before) if before else math.nan
+            if not value <= middle:
+                what = f"{of if key == 'cluster' else classes} {group} {_COST_NAMES[cost]}"
+                increased.append(Finding(what, float(value), float(middle), math.nan))
+        found += sorted(increased, key=lambda one: (one.usual if before else 0.0) - one.value)[:_REPORTED]
+    return found
+
+
+def _costs(rows: pa.Table, key: str, cost: str) -> tuple[dict[Any, float], float]:
+    """The cost of each group in a table, and an upper bound on the cost of any other group."""
+    costs = dict(zip(rows[key].to_pylist(), rows[cost].to_pylist(), strict=True))
+    return costs, rows[cost][-1].as_py() if rows.num_rows >= DEEP else 0

@@ -22,8 +22,8 @@ from streameval.errors import OptionError
 from streameval.plots.series import plot_series
 from streameval.store.context import StoreContext
 from streameval.store.files.compaction import Compaction
-from streameval.store.files.states import StateFiles
-from streameval.store.results import cache
+from streameval.store.files.published import StateFiles
+from streameval.store.nights import cache
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
 
+
 _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 

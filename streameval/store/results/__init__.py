@@ -1,1 +1,0 @@
-"""Results of a store: cached values, histories, judgements and diagnoses of its nights."""
