@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from data import data_options, make, whole
 
 from streameval import scan
-from streameval.engine.graph import map_tasks
+from streameval.engine.threads import map_tasks
 from streameval.evaluation import evaluate
 
 if TYPE_CHECKING:

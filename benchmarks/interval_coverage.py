@@ -36,10 +36,11 @@ import pyarrow as pa
 from clustered import drawn
 
 from streameval.engine.threads import ThreadEngine
-from streameval.evaluation.families import FAMILIES, MetricRequest, finalize
+from streameval.evaluation.drawing import curves_of, with_bands
+from streameval.evaluation.families import FAMILIES, finalize
+from streameval.evaluation.family import MetricRequest
 from streameval.evaluation.intervals import block_specs, estimated, resampled_states
-from streameval.evaluation.resampling import Resampling
-from streameval.evaluation.result.curves import curves_of, with_bands
+from streameval.evaluation.request import Resampling
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.contingency.clustering import clustering_metric

@@ -35,7 +35,7 @@ from shapes import IDS, make_shape
 
 from streameval import Store, evaluate
 from streameval.engine.cluster.engine import FOLDS_PER_GB
-from streameval.engine.cluster.exchange import count_tasks
+from streameval.engine.cluster.folds import count_tasks
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 

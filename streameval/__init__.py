@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
-    from streameval.evaluation.attributed import Attribution
     from streameval.evaluation.attribution import attribute
     from streameval.evaluation.comparison import compare
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.quantile_sketch import quantile_sketch
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.contingency.arithmetic import (
@@ -73,7 +73,7 @@ _WHERE = {
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
-    "evaluation.attributed": ("Attribution",),
+    "evaluation.costs.attributed": ("Attribution",),
     "evaluation.attribution": ("attribute",),
     "evaluation.comparison": ("compare",),
     "arrays.contingency.clustering": (

@@ -127,10 +127,9 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
 
 def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
     """List the columns of the data, with a command to copy."""
-    from streameval.evaluation.candidates import candidates, suggestion, survey
+    from streameval.evaluation.source import columns_of
 
-    columns = survey(data)
-    found, told = candidates(columns), suggestion(data, columns)
+    found, told = columns_of(data)
 
     def shown() -> RenderableType:
         from rich.console import Group

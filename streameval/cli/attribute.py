@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import RenderableType
 
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
 
 _WIDTH = 120  # columns of examples
 
@@ -41,9 +41,9 @@ def attribute(
     If the first DATA is a store, the others are the files of its nights. They are needed for examples and to print
     string ids, of which a store keeps only hashes.
     """
-    from streameval.evaluation.attributed import check_target
     from streameval.evaluation.attribution import attribute as run
     from streameval.evaluation.attribution import forecasts
+    from streameval.evaluation.costs.attributed import check_target
 
     refuse_directory(json_to)
     for path in out:

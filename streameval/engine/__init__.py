@@ -1,23 +1,115 @@
 """The engine: runs the steps of an evaluation on threads of this process or on the workers of a Dask client.
 
-`Engine` is the protocol; `start` creates the implementation for the arguments of `streameval.evaluate`. Both
-implementations build graphs that Dask runs, and their results are bit-identical.
+`Engine` is the protocol, on which all callers depend; `start` creates the implementation for the arguments of
+`streameval.evaluate`: `streameval.engine.threads` or `streameval.engine.cluster`. Both build graphs that Dask runs, and
+their results are bit-identical.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from streameval.engine.protocol import Engine
 from streameval.errors import OptionError
 from streameval.options import honoured
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Engine", "check_timeout", "start"]
+    import pyarrow as pa
+
+    from streameval.budget import Budget
+    from streameval.engine.fold import Folded, Plan
+    from streameval.engine.threads import Progress
+    from streameval.metrics.protocol import Metric
+    from streameval.scan import Piece
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
+
+
+Watched = TypeVar("Watched", bound="Watcher")
+
+Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
+
+
+class Engine(Protocol):
+    """Runs the steps of one evaluation."""
+
+    @property
+    def where(self) -> str:
+        """A description of where tasks run, for messages."""
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of this process, which plan the scan."""
+
+    @property
+    def limit(self) -> int:
+        """The memory limit in bytes, of this process or of each worker."""
+
+    @property
+    def budget(self) -> Budget:
+        """The owner of the states in this process."""
+
+    @property
+    def progress(self) -> Progress:
+        """The row counter, which also cancels the run."""
+
+    def check(self, metrics: Iterable[Metric]) -> None:
+        """Check that tasks can use a user's own metrics.
+
+        Raises
+        ------
+        ClusterError
+            If the class of a metric cannot be imported where tasks run.
+        OptionError
+            If a metric cannot be sent there.
+        """
+
+    def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
+        """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass; raises what `fold` raises."""
+
+    def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
+        """The pieces of each fold task of a pass."""
+
+    def capacity(self, plan: Plan) -> int:
+        """Rows that a builder collects at a time."""
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+        """Map a function over items on threads of this process; `name` labels the tasks."""
+
+    def compute(self, delayed: Any) -> Any:
+        """Compute a Dask object."""
+
+    def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
+        """The values of each job's metrics; shards of all states are finalized in parallel."""
+
+    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
+        """Summarise a contingency table.
+
+        If `assignment_cells` is given, the summary has the optimal assignment of clusters to classes, exact for
+        connected components of at most that number of cells and bounded for larger ones.
+        """
+
+    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
+        """Summarise a contingency table, and pass its clusters and classes to watchers, which `watch` creates."""
+
+    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Serialise a state as `streameval.states.codec.dump`, part by part in parallel; any engine gives the same."""
+
+    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
+        """Number of ranges, and number of tasks by name, that a run will need.
+
+        Parameters
+        ----------
+        folds : number of fold tasks
+        shards : number of shards of all states that are finalized shard by shard
+        nbytes : bytes of all keyed states
+        tables : for each contingency table, whether its optimal assignment is needed
+        """
+
 
 SCHEDULER_TIMEOUT = 10.0  # seconds
 

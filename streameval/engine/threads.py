@@ -1,31 +1,28 @@
-"""The engine on threads of this process."""
+"""The engine on threads of this process.
+
+A run consists of two graphs. The first folds every task and merges the states as a tree; the second finalizes shards.
+Both run on Dask's threaded scheduler, because the kernels release the GIL. Tasks call `Progress` regularly, which
+raises an exception once the run is cancelled.
+"""
 
 from __future__ import annotations
 
 import errno
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
-from streameval.engine.fold import (
-    TASKS,
-    Folded,
-    Plan,
-    fold,
-    merge,
-    run_capacity,
-    task_threads,
-    tasks,
-    tasks_per_thread,
-)
-from streameval.engine.graph import Progress, map_tasks, thread_count, tree
+from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
+from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks, tasks_per_thread
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
+from streameval.forks import compute
 from streameval.metrics.contingency.assignment import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember
+from streameval.options.kinds import whole
 from streameval.states import codec
 from streameval.wording import plural
 
@@ -35,18 +32,98 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streameval.engine.protocol import Job, Watched
+    from streameval.engine import Job, Watched
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    T = TypeVar("T")
+    R = TypeVar("R")
+
+FAN_IN = 2
+
+
+class CancelledError(Exception):
+    """Raised in the tasks of a cancelled run."""
+
+
+class Progress:
+    """Reports rows from all threads, and ends the tasks of a cancelled run.
+
+    Parameters
+    ----------
+    report : callable, optional
+        Called with the number of rows just folded, by one thread at a time.
+    """
+
+    def __init__(self, report: Callable[[int], None] | None = None) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def __call__(self, rows: int) -> None:
+        """Report `rows` further rows; raises `CancelledError` if the run is cancelled."""
+        if self._cancelled:
+            raise CancelledError
+        if self._report is not None:
+            with self._lock:
+                self._report(rows)
+
+    def cancel(self) -> None:
+        """Cancel the run: every task ends at its next call."""
+        self._cancelled = True
+
+
+def thread_count(threads: int | None) -> int:
+    """The given number of threads, or by default the number of available processors; raises `OptionError`."""
+    return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
+
+
+def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
+    """Map a function over items on Dask's threads; the results are in order."""
+    if len(items) < 2 or threads == 1:  # nothing to schedule, so a small night need not wait for Dask's import
+        return [function(item) for item in items]
+    graph = _calls(function, items, name)
+    return compute(graph, list(graph), threads)
+
+
+def tree(
+    function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
+) -> R:
+    """Map a function over items and merge the results as a tree of bounded fan-in, so that few are alive at a time."""
+    if len(items) == 1:
+        return function(items[0])
+    graph = _calls(function, items, name)
+    level, depth = list(graph), 0
+    while len(level) > 1:
+        depth += 1
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [f"merge-{depth}-{i}" for i in range(len(groups))]
+        graph |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
+    merged: R = compute(graph, level, threads)[0]
+    return merged
+
+
+def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[str, Any]:
+    """A graph with a task for each item; tasks carry the index of their item, since Dask would search the item."""
+
+    def call(i: int) -> R:
+        return function(items[i])
+
+    return {f"{name}-{i}": (call, i) for i in range(len(items))}
+
 
 _WORTH_THREADS = 1 << 20  # bytes of states; smaller states are finalized faster than Dask starts threads
 
 
 @dataclass(frozen=True)
 class ThreadEngine:
-    """Runs every step on Dask's threaded scheduler; see `streameval.engine.protocol.Engine`.
+    """Runs every step on Dask's threaded scheduler; see `streameval.engine.Engine`.
 
     Attributes
     ----------
@@ -139,7 +216,7 @@ class ThreadEngine:
         return delayed.compute(scheduler="synchronous")
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; see `streameval.engine.protocol.Engine.summary`."""
+        """Summarise a contingency table; see `streameval.engine.Engine.summary`."""
         if assignment_cells is None:
             return state.summary(self.budget, self.each)
         summary, core = state.summary_and_core(self.budget, self.each)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
-from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared

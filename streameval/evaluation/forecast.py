@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Plan
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.scan import Piece, Pruned, Scan
 
 _SORT = 32  # bytes for an item of a shard that is gathered and sorted

@@ -1,4 +1,10 @@
-"""Sampling intervals of results, and differences from baselines."""
+"""Sampling intervals of results and of counts, and differences from baselines.
+
+The intervals of the number of rows, of the positives, and of their share come from the rows of each block: a total T
+has the replicates B/(B − 1)·(T − T_b) and an interval that is symmetric on the log scale, the prevalence is a ratio of
+totals with an interval that is symmetric on the logit scale. They describe other samples with the same number of units,
+which differ in size (such as campaigns).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,19 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from streameval.errors import OptionError
-from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.request import LEVEL
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
+from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import by_row, estimates, without_replicates
+from streameval.metrics.units import Sizes
+from streameval.results import Scalar
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 
@@ -23,14 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import Family, MetricRequest
-    from streameval.evaluation.resampling import Resampling
+    from streameval.evaluation.family import Family, MetricRequest
+    from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
-    from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampled import Resampled
-    from streameval.results import Scalar
     from streameval.states.grouped.keys import By
+    from streameval.typing import Array
+
 
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
@@ -275,3 +286,46 @@ def better_end(metric: str) -> str | None:
     """Which end of a metric is better: ``higher``, ``lower``, or None."""
     entry = entry_of(metric)
     return entry.better if entry else None
+
+
+COUNTED = ("rows", "positives", "prevalence")
+
+
+def counted(
+    resampled: Mapping[tuple[str, str], Resampled], rows: int, positives: int, level: float
+) -> tuple[Scalar, ...]:
+    """Rows, positives and prevalence with their intervals; empty if no column has blocks that cover all rows.
+
+    Parameters
+    ----------
+    resampled : sources of replicates, by family and column
+    rows, positives : counts of the evaluation
+    level : level of the intervals
+    """
+    for split in resampled.values():
+        by_block = split.rows_by_block
+        if by_block is not None and by_block.sum(axis=0).tolist() == [rows - positives, positives]:
+            sizes = split.sizes
+            return tuple(
+                replace(one.scalar_with(level), rows=rows, positives=positives) for one in _estimates(by_block, sizes)
+            )
+    return ()
+
+
+def _estimates(by_block: Array, sizes: Sizes) -> list[Estimate]:
+    """Rows, positives and prevalence; `by_block` has shape (n_blocks, 2): negatives and positives of each block."""
+    pos, each = by_block[:, 1].astype(np.float64), by_block.sum(axis=1).astype(np.float64)
+    there = each > 0
+    total, positive, blocks = float(each.sum()), float(pos.sum()), int(np.count_nonzero(there))
+    grown = blocks / max(1, blocks - 1)
+    left = np.where(total > each, total - each, 1.0)
+    own = Sizes(sizes.unit, {"rows": each, "positives": pos, "negatives": each - pos}, sizes.units, sizes.single)
+    found = (
+        (total, grown * (total - each), "log"),
+        (positive, grown * (positive - pos), "log"),
+        (positive / total if total else float("nan"), (positive - pos) / left, "logit"),
+    )
+    return [
+        Estimate(Scalar.certain(name, value), np.where(there, replicates, np.nan), own, scale)
+        for name, (value, replicates, scale) in zip(COUNTED, found, strict=True)
+    ]

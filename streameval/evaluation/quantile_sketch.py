@@ -12,7 +12,8 @@ from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
-from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.families import FAMILIES
+from streameval.evaluation.family import MetricRequest
 from streameval.evaluation.forecast import forecast
 from streameval.options.kinds import COLUMN
 from streameval.scan.widen import plain

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.request import Request
 
 

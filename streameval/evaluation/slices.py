@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import WeightError
-from streameval.evaluation.families import MetricRequest, finalize, scalar
+from streameval.evaluation.families import finalize
+from streameval.evaluation.family import MetricRequest, scalar
 from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import Counted
+    from streameval.evaluation.family import Counted
     from streameval.evaluation.slicing import Slicing
     from streameval.states.grouped.keys import By
     from streameval.states.grouped.state import Grouped

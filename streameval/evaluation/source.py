@@ -1,4 +1,4 @@
-"""The source of results, without credentials: the data, the files, and the command that repeats the run."""
+"""Data as commands name them: the source of results, storage options of URIs, and a command for unknown columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from streameval.errors import OptionError
 from streameval.results import Source
 from streameval.scan import shown
 from streameval.scan.files.uris import Uri
-from streameval.wording import few
+from streameval.scan.survey import survey
+from streameval.wording import few, shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.scan import Piece
+    from streameval.scan.survey import ColumnFacts
 
 
 def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
@@ -96,3 +98,65 @@ def _named(data: Any) -> Iterator[tuple[str, bool]]:
     else:
         kind = type(data)
         yield f"a {kind.__module__.partition('.')[0]} {kind.__name__}", False
+
+
+def columns_of(data: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+    """The columns of files as plain values (``column, type, rows, nulls, low, high``), and a `suggestion`."""
+    columns = survey(data)
+    plain = [
+        {"column": one.name, "type": one.kind, "rows": one.rows, "nulls": one.nulls}
+        | {"low": _text(one.low), "high": _text(one.high)}
+        for one in columns
+    ]
+    return plain, suggestion(data, columns)
+
+
+def suggestion(data: Sequence[str], found: Sequence[ColumnFacts]) -> str:
+    """A command that evaluates the columns of the data that look like scores and clusters.
+
+    A label is a boolean column, or a column with the range 0 to 1 that is named like a label. A score is a column of
+    numbers that is named like a score; if there is none, every floating-point column except weights counts. A cluster
+    is a column that is named like one and is not floating-point. If footers report nulls, the command drops those rows,
+    column by column.
+    """
+    data = [shown(text) for text in data]  # without credentials
+    label = next((one.name for one in found if _is_label(one)), "LABEL")
+    scores = [one.name for one in found if one.name != label and _has_name(one, "score", "prob") and _is_number(one)]
+    scores = scores or [one.name for one in found if _is_float(one) and not _has_name(one, "weight")]
+    clusters = [one.name for one in found if _has_name(one, "cluster") and not _is_float(one)]
+    words = ["streameval", "evaluate", *data, "--label", label]
+    words += [word for name in scores for word in ("--score", name)]
+    words += [word for name in clusters for word in ("--cluster", name)]
+    words += ["--score", "SCORE"] if not scores and not clusters else []
+    null = {one.name for one in found if one.nulls}
+    words += ["--unlabelled", "drop"] if label in null else []
+    for option, names in (("--nan", scores), ("--nulls", clusters)):
+        words += [word for name in names if name in null for word in (option, f"{name}=drop")]
+    return shell(words)
+
+
+def _has_name(one: ColumnFacts, *parts: str) -> bool:
+    return any(part in one.name.lower() for part in parts)
+
+
+def _is_float(one: ColumnFacts) -> bool:
+    return one.kind in ("halffloat", "float", "double")
+
+
+def _is_number(one: ColumnFacts) -> bool:
+    return _is_float(one) or one.kind.startswith(("int", "uint", "decimal"))
+
+
+def _is_label(one: ColumnFacts) -> bool:
+    """Whether a column looks like labels."""
+    return one.kind == "bool" or (_has_name(one, "label", "target", "class", "spam") and (one.low, one.high) == (0, 1))
+
+
+def _text(end: Any) -> Any:
+    return (
+        end
+        if end is None or isinstance(end, bool | int | str)
+        else f"{end + 0.0:.6g}"
+        if isinstance(end, float)
+        else str(end)
+    )

@@ -10,8 +10,16 @@ field is written and read everywhere.
 from __future__ import annotations
 
 from streameval.results.curves import Band, Bins, Curve, Distribution, Reliability
-from streameval.results.scalar import COLUMNS, FEW_UNITS, REST, Scalar, plain_slice_value, slice_name, slice_text
-from streameval.results.source import Source
+from streameval.results.scalar import (
+    COLUMNS,
+    FEW_UNITS,
+    REST,
+    Scalar,
+    Source,
+    plain_slice_value,
+    slice_name,
+    slice_text,
+)
 from streameval.results.tables import (
     from_arrow,
     near_slice,

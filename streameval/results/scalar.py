@@ -11,6 +11,7 @@ from streameval.wording import text_of_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 FEW_UNITS = 50  # effective units below which a sampling interval is rough
 REST = "rest"  # all rows outside a slice
 
@@ -212,3 +213,21 @@ def plain_slice_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return text_of_bytes(value)
     return value if value is None or isinstance(value, str | int) else str(value)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where results come from, without credentials.
+
+    Attributes
+    ----------
+    data : paths and URIs without credentials, and the types of objects in memory
+    files : number of files that were read; 0 if there are none
+    command : the shell command that repeats the run; empty if there is none
+    nights : number of nights of a store
+    """
+
+    data: tuple[str, ...] = ()
+    files: int = 0
+    command: str = ""
+    nights: int = 0

@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
+from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
-from streameval.evaluation.finalize import check_labels
+from streameval.evaluation.run import check_labels
 from streameval.options import recorded
 from streameval.options.kinds import of_column
 from streameval.store.evaluate import evaluate

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from nightly import DATA
 
 from streameval.cli import main
-from streameval.evaluation.candidates import suggestion
+from streameval.evaluation.source import suggestion
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from processes import opened
 
-from streameval.engine.graph import CancelledError
-from streameval.engine.threads import ThreadEngine
+from streameval.engine.threads import CancelledError, ThreadEngine
 from streameval.saving import write_whole
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from streameval import evaluate, scan
 from streameval.budget import Budget, parse_bytes
 from streameval.budget.buffers import SpillFile
 from streameval.engine import fold, scratch
-from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
+from streameval.engine.threads import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
 from streameval.scan.pieces import Piece, TableSource

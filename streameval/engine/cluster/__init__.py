@@ -42,15 +42,14 @@ beyond 10⁵ tasks, the exchange takes two levels, and there are fewer fold task
 
 - ``connection`` finds a client, checks its workers and translates its errors;
 - ``work`` has the functions that run on workers;
-- ``folds`` runs the first graph, with retries;
-- ``exchange`` moves rows from fold tasks to ranges;
+- ``folds`` runs the first graph, with retries, and moves rows from fold tasks to ranges; `mapped` makes many small
+  runs, each on a single worker, such as the nights of a store;
 - ``tables`` has the passes over contingency tables;
-- ``engine`` has the three graphs;
-- ``mapped`` makes many small runs, each on a single worker, such as the nights of a store.
+- ``engine`` has the three graphs.
 """
 
 from streameval.engine.cluster.connection import connect
 from streameval.engine.cluster.engine import ClusterEngine
-from streameval.engine.cluster.mapped import mapped
+from streameval.engine.cluster.folds import mapped
 
 __all__ = ["ClusterEngine", "connect", "mapped"]

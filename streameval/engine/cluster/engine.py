@@ -1,4 +1,4 @@
-"""The engine on a cluster: the steps of `streameval.engine.protocol.Engine` as graphs of tasks for the workers.
+"""The engine on a cluster: the steps of `streameval.engine.Engine` as graphs of tasks for the workers.
 
 A pass returns only the outlines of large states. Their rows stay on the workers as ranges, which the engine looks up by
 spec. The ranges are released with the engine, which an `Evaluation` keeps for its curves.
@@ -17,8 +17,7 @@ import dask
 from streameval.budget import parse_bytes
 from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
-from streameval.engine.cluster.exchange import MOST_TASKS, count_tasks, exchange, tree
-from streameval.engine.cluster.folds import folds
+from streameval.engine.cluster.folds import MOST_TASKS, count_tasks, exchange, folds, tree
 from streameval.engine.cluster.tables import Table, count_table_tasks
 from streameval.engine.fold import (
     TASKS,
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.budget import Budget
+    from streameval.engine import Job, Watched
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
-    from streameval.engine.protocol import Job, Watched
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
@@ -239,7 +238,7 @@ class ClusterEngine:
         return f"{workers} with {threads} at {self.connection.address}{left}"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Number of ranges, and number of tasks by name; see `streameval.engine.protocol.Engine.expected`."""
+        """Number of ranges, and number of tasks by name; see `streameval.engine.Engine.expected`."""
         ranges = self._range_count(nbytes) if nbytes else 0
         each = count_tasks(folds, ranges) + Counter(finalize=ranges * bool(shards))
         return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
@@ -350,7 +349,7 @@ class ClusterEngine:
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; see `streameval.engine.protocol.Engine.summary`."""
+        """Summarise a contingency table; see `streameval.engine.Engine.summary`."""
         ranges = self._where(state)
         if ranges is None:
             return self.local.summary(state, assignment_cells)

@@ -1,11 +1,17 @@
-"""Folds: one pass over the data on a cluster.
+"""Folds: one pass over the data on a cluster, the exchange of its rows, and many small runs on one worker each.
 
 A task that cannot read a file is retried twice, on any worker. Other errors end the pass at once, because the same data
 would cause them again.
+
+The exchange is a shuffle that turns the rows of fold tasks into ranges of the merged states. F fold tasks and R ranges
+need F·R split tasks and R merges. A task costs the scheduler about a millisecond, so a large exchange has two levels:
+groups of fold tasks exchange coarse ranges first, then each coarse range is exchanged into fine ranges. This takes
+about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be planned with at most `MOST_TASKS`.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import Counter
 from contextlib import suppress
@@ -21,15 +27,18 @@ from distributed.comm import CommClosedError
 
 from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
 from streameval.scan import DeferredFile, LazySource, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streameval.engine import Engine
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
     from streameval.scan import Piece
+
 
 RETRIES = 2  # number of retries for a file that cannot be read
 
@@ -186,3 +195,165 @@ def _translated(error: BaseException, fold: Fold) -> BaseException:
             f"{fold.pieces[0].name}: a worker is out of memory; give the workers more, or fewer threads"
         )
     return uncomputable(fold.pieces[0].name, error) if lazy and foreign else error
+
+
+def mapped(
+    connection: Connection,
+    function: Callable[[Any, Engine], Any],
+    items: Sequence[tuple[Sequence[Piece], Any]],
+    name: str,
+    progress: Callable[[int], None],
+    **run: Any,
+) -> list[Any]:
+    """Map a function over items on the workers; the results are in order.
+
+    Parameters
+    ----------
+    connection : Connection
+    function : callable
+        ``function(argument, engine)``, with an engine of the worker; deterministic, because a task may run twice.
+    items : sequence of (pieces, argument)
+        For each item, the pieces of the data that the function reads, and its argument.
+    name : str
+        Name of the tasks in Dask's dashboard.
+    progress : callable
+        Called with the number of rows of every finished item.
+    **run : options of `streameval.engine.threads.ThreadEngine.start`
+
+    Raises
+    ------
+    StreamevalError
+        The first error of the function, after two retries if a file cannot be read. All other items are cancelled.
+    """
+    key = key_factory()
+    nodes = [
+        dask.delayed(partial(work.call, partial(_with_engine, function, run), item), pure=False)(
+            dask_key_name=key(name, i)
+        )
+        for i, (_, item) in enumerate(items)
+    ]
+    futures = connection.submit(nodes)
+    made = [Fold(pieces, future, future, []) for (pieces, _), future in zip(items, futures, strict=True)]
+    try:
+        finish(connection, made, progress)
+    except BaseException:
+        with suppress(ClusterError), connection.errors():
+            connection.client.cancel(futures)
+        raise
+    return connection.gather(futures)
+
+
+def _with_engine(function: Callable[[Any, Engine], Any], run: dict[str, Any], item: Any) -> Any:
+    """The task that runs on the worker."""
+    return function(item, ThreadEngine.start(**run))
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.states.keyed.layout import Interval
+
+    Cut = Mapping[Any, Interval]  # the buckets of each state in one range
+
+FAN_IN = 32  # largest number of results that a task merges
+MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of a level
+
+
+def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
+    """Merge nodes as a tree of bounded fan-in; returns its root."""
+    join = dask.delayed(merge, pure=False)
+    level, depth = list(nodes), 0
+    while len(level) > 1 or not depth:
+        depth += 1
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [join(group, dask_key_name=key("merge", *numbers, depth, i)) for i, group in enumerate(groups)]
+    return level[0]
+
+
+def exchange(
+    folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = MOST_TASKS
+) -> list[Any]:
+    """The nodes of the ranges of the merged states.
+
+    Parameters
+    ----------
+    folds : nodes or futures of arguments for `work.split`
+    cuts : for each range, the buckets of each state
+    key : creates task keys, see `key_factory`
+    numbers : distinguish the task keys of this exchange from those of others
+    tasks : largest number of split tasks of a level
+    """
+    if len(folds) * len(cuts) <= tasks or len(cuts) < 4:
+        return [tree(_split(folds, cut, key, *numbers, r), work.join, key, *numbers, r) for r, cut in enumerate(cuts)]
+    step, near = _steps(len(folds), len(cuts))
+    coarse = [cuts[i : i + step] for i in range(0, len(cuts), step)]
+    groups = [folds[i : i + near] for i in range(0, len(folds), near)]
+    hulls = [_hull(fine) for fine in coarse]
+    level = [exchange(group, hulls, key, *numbers, g, tasks=tasks) for g, group in enumerate(groups)]
+    ranges: list[Any] = []
+    for c, fine in enumerate(coarse):
+        ranges += exchange([merged[c] for merged in level], fine, key, *numbers, len(groups) + c, tasks=tasks)
+    return ranges
+
+
+def merges(nodes: int) -> int:
+    """Number of tasks of `tree`.
+
+    Examples
+    --------
+    >>> [merges(nodes) for nodes in (1, 32, 33)]
+    [1, 1, 3]
+    """
+    level = total = -(-nodes // FAN_IN)
+    while level > 1:
+        level = -(-level // FAN_IN)
+        total += level
+    return total
+
+
+def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
+    """Number of split tasks and of merges of `exchange`.
+
+    Examples
+    --------
+    >>> size(8, 4), size(1600, 1000)
+    ((32, 4), (92800, 6960))
+    """
+    if folds * ranges <= tasks or ranges < 4:
+        return folds * ranges, ranges * merges(folds)
+    step, near = _steps(folds, ranges)
+    groups = [min(near, folds - i) for i in range(0, folds, near)]
+    coarse = [min(step, ranges - i) for i in range(0, ranges, step)]
+    parts = [size(group, len(coarse), tasks) for group in groups] + [size(len(groups), fine, tasks) for fine in coarse]
+    return sum(splits for splits, _ in parts), sum(joins for _, joins in parts)
+
+
+def count_tasks(folds: int, ranges: int) -> Counter[str]:
+    """Number of tasks by name that create the ranges.
+
+    Examples
+    --------
+    >>> dict(count_tasks(8, 2))
+    {'open': 1, 'fold': 8, 'outline': 8, 'merge': 3, 'split': 16}
+    """
+    splits, joins = size(folds, ranges)
+    return Counter(open=1, fold=folds, outline=folds, merge=merges(folds) + joins, split=splits)
+
+
+def _steps(folds: int, ranges: int) -> tuple[int, int]:
+    """Number of fine ranges per coarse range, and of fold tasks per group."""
+    return math.isqrt(ranges), max(FAN_IN, math.isqrt(folds))
+
+
+def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:
+    split = dask.delayed(partial(work.split, intervals=cut), pure=False)
+    return [split(fold, dask_key_name=key("split", *numbers, i)) for i, fold in enumerate(folds)]
+
+
+def _hull(cuts: Sequence[Cut]) -> Cut:
+    """The buckets that adjacent ranges span together."""
+    hulls = {}
+    for spec in cuts[0]:
+        filled = [cut[spec] for cut in cuts if cut[spec][0] < cut[spec][1]] or [(0, 0)]
+        hulls[spec] = min(start for start, _ in filled), max(stop for _, stop in filled)
+    return hulls

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from streameval.engine.cluster.connection import key_factory
-from streameval.engine.cluster.exchange import MOST_TASKS, exchange, size
+from streameval.engine.cluster.folds import MOST_TASKS, exchange, size
 from streameval.metrics.contingency.assignment import matching
 from streameval.states.contingency.matching_core import CellsLeft, core_of_classes, core_of_clusters, core_of_table
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
@@ -39,10 +39,10 @@ from streameval.states.mapping import one_by_one
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streameval.engine import Watched
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.cluster.work import Resources
     from streameval.engine.fold import Folded
-    from streameval.engine.protocol import Watched
     from streameval.states.contingency.cells import ClassCells, Keys
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.matching_core import Core, Lines
@@ -168,7 +168,7 @@ class Table:
     resources: Resources
 
     def summary(self, assignment_cells: int | None) -> Summary:
-        """Summarise the table; see `streameval.engine.protocol.Engine.summary`."""
+        """Summarise the table; see `streameval.engine.Engine.summary`."""
         return self._passes(assignment_cells)[0]
 
     def watched(self, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:

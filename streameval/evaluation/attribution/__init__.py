@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.forecast import Forecast
 
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")

@@ -11,13 +11,14 @@ import pyarrow as pa
 from streameval import scan
 from streameval.engine.fold import Plan
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
-from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.narrowing import narrowed
+from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.ids import Ids
 from streameval.evaluation.costs.sweep import Sweep
-from streameval.evaluation.families import FAMILIES, MetricRequest
-from streameval.evaluation.finalize import check_labels
+from streameval.evaluation.families import FAMILIES
+from streameval.evaluation.family import MetricRequest
 from streameval.evaluation.forecast import forecast
+from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, honoured, recorded

@@ -32,7 +32,7 @@ from streameval.wording import canonical
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.result import Evaluation
     from streameval.results import Scalar
 
@@ -96,7 +96,7 @@ def with_slices(
     OptionError
         If the metric has no better end, or names several metrics.
     """
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
 
     metric = _metric(given)
     whole, slices = _split(found.results, metric)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.costs.ids import Ids
     from streameval.typing import Array
 

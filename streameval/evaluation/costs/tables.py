@@ -15,7 +15,7 @@ from streameval.wording import text_of_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.costs.ids import Ids
     from streameval.metrics.clusters.attribution import Impure
     from streameval.metrics.contingency.attribution import Members, PairCosts

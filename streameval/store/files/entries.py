@@ -30,7 +30,7 @@ from streameval.store.files.published import content_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.scan import File
 
 

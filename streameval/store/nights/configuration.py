@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError, SchemaError
-from streameval.evaluation.families import MetricRequest, planned
+from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.options import active, honoured, kept_options, recorded, refuse
@@ -30,6 +30,7 @@ from streameval.store.nights.key_types import COMPUTED, arrow_type, conformed, k
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from streameval.evaluation.family import MetricRequest
     from streameval.states.grouped.keys import By
     from streameval.store.files.entries import Entry
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.engine import Engine
-    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Scalar
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry

@@ -26,7 +26,7 @@ from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
-from streameval.evaluation.finalize import finalize_all
+from streameval.evaluation.run import finalize_all
 from streameval.scan.messages import cause, mending
 from streameval.store.files.entries import Entry, StoredState, gather_facts
 from streameval.store.nights.partitions import fingerprint

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import FormatError, OptionError
-from streameval.evaluation.finalize import finalize_all
+from streameval.evaluation.run import finalize_all
 from streameval.results import Scalar
 from streameval.states.facts import check_facts
 from streameval.states.scores.counts import ScoreSpec
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.compaction import Compaction

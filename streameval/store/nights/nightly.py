@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.count_intervals import COUNTED
+from streameval.evaluation.intervals import COUNTED
 from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.store.nights.cache import DROPPED, key_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
     from streameval.store.files.compaction import Compaction

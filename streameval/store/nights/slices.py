@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.finalize import finalize_all
-from streameval.evaluation.resampling import NO_INTERVALS
+from streameval.evaluation.request import NO_INTERVALS
+from streameval.evaluation.run import finalize_all
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
-    from streameval.evaluation.resampling import Resampling
+    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.request import Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
     from streameval.scan.where.condition import Test

@@ -20,7 +20,7 @@ from strategies import SUBJECTS, Subject, by_name, difference
 from streameval.budget import Budget
 from streameval.engine.cluster import ClusterEngine, work
 from streameval.engine.cluster.connection import Connection, key_factory
-from streameval.engine.cluster.exchange import exchange, size, tree
+from streameval.engine.cluster.folds import exchange, size, tree
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups

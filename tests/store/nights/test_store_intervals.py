@@ -17,7 +17,7 @@ from nightly import DATA, NIGHTS, land
 from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.evaluation.result.cached import CachedEstimates
+from streameval.evaluation.result import CachedEstimates
 from streameval.metrics.differences import holm
 from streameval.results import slice_name
 

@@ -1,18 +1,19 @@
-"""The result of an evaluation: values, curves, tables, and output formats."""
+"""The result of an evaluation: values, curves, tables, output formats; and the lazy parts of one that was cached."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, overload
 
 from streameval._version import __version__
 from streameval.errors import OptionError
+from streameval.evaluation.drawing import Drawing
 from streameval.evaluation.judging import judged
-from streameval.evaluation.result.costs import Costs
-from streameval.evaluation.result.drawing import Drawing
-from streameval.evaluation.result.estimates import Estimates
+from streameval.evaluation.lookup import Estimates
+from streameval.evaluation.tables import Costs
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
 from streameval.saving import Saved
@@ -20,7 +21,7 @@ from streameval.states.grouped.keys import UNIT_HASH
 from streameval.wording import shell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning
     from streameval.results import Scalar
+
 
 _WORST = 5  # clusters and classes in each table of a page
 
@@ -256,3 +258,62 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
 
         rows = {result.metric: entry_of(result.metric) for result in self.results}
         return {n: Meaning(row.meaning, row.better, row.family, row.subject) for n, row in rows.items() if row}
+
+
+class CachedEvaluation:
+    """An evaluation that is computed again, once, on first access to its replicates.
+
+    Parameters
+    ----------
+    make : callable without arguments that returns the evaluation
+    """
+
+    def __init__(self, make: Callable[[], Evaluation]) -> None:
+        self._make = make
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The evaluation."""
+        return self._make()
+
+    @property
+    def resampled(self) -> Mapping[tuple[str, str], Resampled]:
+        """The sources of replicates, for bands of curves."""
+        return self.evaluation._resampled  # noqa: SLF001 - this stands for an evaluation, whose replicates are not public
+
+
+class CachedEstimates(Sequence["Estimated"]):
+    """The estimates of a cached evaluation, computed on first access."""
+
+    def __init__(self, recalled: CachedEvaluation) -> None:
+        self._recalled = recalled
+
+    @overload
+    def __getitem__(self, index: int) -> Estimated: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Estimated]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._recalled.evaluation.estimates[index]
+
+    def __len__(self) -> int:
+        return len(self._recalled.evaluation.estimates)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the estimates as a tuple, without the store."""
+        return tuple, (tuple(self),)
+
+
+class CachedStates(Mapping[tuple[str, str], "Resampled"]):
+    """The sources of replicates of a cached evaluation, computed on first access."""
+
+    def __init__(self, recalled: CachedEvaluation) -> None:
+        self._recalled = recalled
+
+    def __getitem__(self, key: tuple[str, str]) -> Resampled:
+        return self._recalled.resampled[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._recalled.resampled)
+
+    def __len__(self) -> int:
+        return len(self._recalled.resampled)

@@ -10,12 +10,18 @@ slightly from those of `evaluate`. With a unit column they are the same.
 
 Batches are buffered in the same builders that `evaluate` uses, up to a few million rows, and sorted together. The
 memory is that of `evaluate` with one thread; states beyond `memory` are spilled.
+
+A saved accumulator is a directory with state files, as in a store, and an index that lists them. The index holds the
+options and has a checksum; otherwise a modified threshold or level would go unnoticed. The file names in it are
+validated before any file is opened or deleted.
 """
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,8 +30,6 @@ import numpy as np
 import pyarrow as pa
 
 from streameval import scan
-from streameval.accumulator.options import RUN_OPTIONS, check_names
-from streameval.accumulator.saved import read_index, read_schema, read_states, write
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan, batch_rows, filtered, hand_over, label_reader, prepared, raw_batches
 from streameval.engine.threads import ThreadEngine
@@ -36,26 +40,163 @@ from streameval.errors import (
     MissingInputError,
     OptionError,
     SchemaError,
+    SpillError,
+    StoreError,
 )
 from streameval.evaluation import without_views
 from streameval.evaluation.families import planned
-from streameval.evaluation.finalize import finalize_all
 from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
+from streameval.evaluation.run import finalize_all
 from streameval.forks import new_lock
-from streameval.options import recorded
+from streameval.options import honoured, recorded, refuse
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
+from streameval.store.files.location import Location
+from streameval.store.files.published import StateFiles, content_of, sealed, unsealed
+from streameval.unfinished import make_folder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.states.protocol import Batch
 
-__all__ = ["Accumulator"]
+
+RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results
+
+_TAKEN = {
+    "label", "score", "cluster", "classes", "weight", "pos_label", "metrics", "truncate", "aul_threshold", "at", "clip",
+    "assignment_cells", "nan", "nulls", "unlabelled", "cluster_scope", "common_rows", "mean_over", "mean_weight", "ci",
+    "unit", "baseline", "resample_bins", "approx", *RUN_OPTIONS,
+}  # fmt: skip
+_REFUSED = {
+    "client": "an accumulator folds in its own process; merge the accumulators of your workers",
+    "progress": "count your batches instead",
+    "on_error": "there are no files to skip",
+    "where": "filter the batches first",
+    "by": "keep an accumulator for each slice",
+    "max_slices": "keep an accumulator for each slice",
+    "delta_version": "there are no Delta tables to read",
+    "scheduler_timeout": "there is no scheduler",
+    "sketch": "update a QuantileSketch in the same loop",
+    "approx_agc": "samples depend on the rows of files; use evaluate",
+}
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise `OptionError` for an option that an accumulator does not take; the message gives the reason.
+
+    Examples
+    --------
+    >>> check_names(["on_error"])
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: Accumulator takes no on_error: there are no files to skip
+    """
+    known = honoured("evaluate")
+    for name in names:
+        if name not in known:
+            refuse("Accumulator", name, [option for option in known if option in _TAKEN])
+        if name not in _TAKEN:
+            msg = f"Accumulator takes no {name}: {_REFUSED.get(name, 'it needs all data at once; use evaluate')}"
+            raise OptionError(msg)
+
+
+_FORMAT = 1
+_INDEX = "accumulator.json"
+
+
+def write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
+    """Write states and an index. The index is replaced atomically, then files of the previous index are deleted.
+
+    Raises
+    ------
+    OptionError
+        If the directory holds other files but no accumulator.
+    StoreError
+        If the directory cannot be written.
+    """
+    try:
+        _write(folder, options, schema, states)
+    except SpillError:
+        raise  # spilling failed, not this directory
+    except OSError as error:
+        msg = f"{folder}: cannot be written ({error.strerror or type(error).__name__}); choose another directory"
+        raise StoreError(msg) from error
+
+
+def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
+    make_folder(folder)
+    held = {entry.name for entry in folder.iterdir()}
+    if held and _INDEX not in held:
+        msg = f"{folder}: holds something else than an accumulator; choose another directory"
+        raise OptionError(msg)
+    before: set[str] = set()
+    with suppress(FormatError):  # the files of a damaged accumulator are left in place
+        before = set(read_index(folder)["states"]) if held else before
+    files = StateFiles(Location.of(str(folder)))
+    names = [files.write(state)[0] for state in states]
+    text = None if schema is None else base64.b64encode(schema.serialize()).decode()
+    record = {"format": _FORMAT, "options": options, "schema": text, "states": names}
+    Location.of(str(folder)).child(_INDEX).write(sealed(record).encode())
+    for name in before - set(names):
+        (folder / name).unlink(missing_ok=True)
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The index of a directory.
+
+    Raises
+    ------
+    FormatError
+        If the index is missing, damaged or of another format version.
+    """
+    try:
+        index = unsealed((folder / _INDEX).read_bytes())
+        version = index["format"]
+    except (OSError, FormatError, KeyError) as error:
+        told = type(error).__name__ if isinstance(error, OSError) else error
+        msg = f"{folder}: holds no accumulator that can be read ({told}); save it again"
+        raise FormatError(msg) from error
+    if version != _FORMAT:
+        msg = f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it"
+        raise FormatError(msg)
+    try:
+        _check(**{name: value for name, value in index.items() if name != "format"})
+    except (FormatError, TypeError, ValueError, OSError) as error:
+        msg = f"{folder}: holds no accumulator that can be read ({error}); save it again"
+        raise FormatError(msg) from error
+    return index
+
+
+def _check(options: Any, schema: Any, states: Any) -> None:
+    """Raise `FormatError`, `TypeError`, `ValueError` or `OSError` if an index was not made by `write`."""
+    if not isinstance(options, dict) or not isinstance(states, list) or not options.keys().isdisjoint(RUN_OPTIONS):
+        msg = "its index is of another make"
+        raise FormatError(msg)
+    for name in states:
+        content_of(name)
+    if schema is not None:
+        _types(schema)
+
+
+def read_schema(index: dict[str, Any]) -> pa.Schema | None:
+    """The schema of the batches; None if there was no batch yet."""
+    return None if index["schema"] is None else _types(index["schema"])
+
+
+def _types(text: str) -> pa.Schema:
+    """Decode the schema of an index."""
+    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
+
+
+def read_states(folder: Path, index: dict[str, Any], budget: Budget) -> list[Any]:
+    """Read the states that an index lists."""
+    files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
+    return [files.read(name, budget) for name in index["states"]]
 
 
 class Accumulator:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+
 TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 
