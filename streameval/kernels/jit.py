@@ -4,7 +4,7 @@ A loop is compiled on its first call, and numba is imported only then: a command
 compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
 names another folder. If none is writable, every process compiles the loops again. The cache consists of pickles, so
 nobody else may have write access to its folder. If several processes need a loop at the same time, one compiles it and
-the others load the stored code (`Turn`).
+the others load the stored code (`_lock`).
 
 Compiling takes memory that the process keeps: numba's compiler once, and a few megabytes for each loop. Keepers of a
 memory limit are told before (`tell_before_compiling`).
@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, update_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -168,79 +168,38 @@ def jit(function: Callable[..., Any]) -> Any:
 def _compiled(function: Callable[..., Any]) -> Any:
     import numba
 
-    made = numba.njit(**_OPTIONS)(function)
-    cached, uncached = _cache_classes()
-    try:
-        cache = cached(function)
-    except RuntimeError:  # "no locator available": nowhere to write the cache
-        _UNCACHED.append(function.__name__)
-        cache = uncached(function)
-    made._cache = cache  # noqa: SLF001 - numba has no public setter for a cache of another class
-    made.compile = _with_turn(made.compile, cache)
-    return made
+    loop = numba.njit(**_OPTIONS)(function)
+    cache = _cache_class()(function)
+    loop._cache = cache  # noqa: SLF001 - numba has no public setter for a cache of another class
+    compile_or_load = loop.compile
 
-
-def _with_turn(compile_loop: Callable[[Any], Any], cache: Any) -> Callable[[Any], Any]:
-    """A loop's `compile_loop`, after which the turn of this process ends, even if compiling fails."""
-
-    def compiled(signature: Any) -> Any:
-        with _MAKING:
+    def compile_alone(signature: Any) -> Any:
+        with _MAKING, ExitStack() as cache.turn:
             _check_fork()
-            try:
-                return compile_loop(signature)
-            finally:
-                cache.end_turn()
+            return compile_or_load(signature)
 
-    return compiled
+    loop.compile = compile_alone
+    return loop
 
 
-class Turn:
-    """The turn of this process to compile a loop and to store its code, while other processes wait.
-
-    Without turns, two processes that compile a loop for different types at once may store their code in one file, and
-    later processes would run code for the wrong types (numba numbers files before it writes them). The locks are bytes
-    of one file next to the code, chosen by the name of the loop. They end with the process; waiting for a lock is
-    limited to 30 s. File systems and platforms without such locks work without turns.
-
-    Parameters
-    ----------
-    folder : folder of the compiled code
-    loop : name of the loop
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     turn = Turn(folder, "triangle")
-    ...     turn.begin()
-    ...     turn.end()
-    """
-
-    def __init__(self, folder: str, loop: str) -> None:
-        self._folder, self._place = folder, crc32(loop.encode())
-
-    def begin(self) -> None:
-        """Wait for the turn, at most 30 s."""
-        until = time.monotonic() + _PATIENCE
-        while not self._locks(take=True) and time.monotonic() < until:
-            time.sleep(_POLL)
-
-    def end(self) -> None:
-        """Release the turn."""
-        self._locks(take=False)
-
-    def _locks(self, *, take: bool) -> bool:
-        """Take or release the lock; False if another process holds it."""
-        try:
+@contextmanager
+def _lock(folder: str, loop: str) -> Iterator[None]:
+    """Keep other processes from compiling a loop; without effect after 30 s, and where files cannot be locked."""
+    with ExitStack() as unlock:
+        with suppress(ImportError, OSError):
             import fcntl
 
-            how = fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN
-            fcntl.lockf(_lock_file(self._folder), how, 1, self._place)
-        except BlockingIOError:
-            return False
-        except (ImportError, OSError):  # no locks on this system
-            return True
-        return True
+            # one byte for each loop: a process that compiles a loop also compiles those that it calls
+            file, place, until = _lock_file(folder), crc32(loop.encode()), time.monotonic() + _PATIENCE
+            while time.monotonic() < until:
+                try:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                except BlockingIOError:
+                    time.sleep(_POLL)
+                    continue
+                unlock.callback(fcntl.lockf, file, fcntl.LOCK_UN, 1, place)
+                break
+        yield
 
 
 @cache
@@ -250,18 +209,22 @@ def _lock_file(folder: str) -> int:
 
 
 @cache
-def _cache_classes() -> tuple[Any, Any]:
-    """Two cache classes: numba's, with faster loading and checksums, and one that stores nothing.
+def _cache_class() -> Any:
+    """Numba's cache, with checksums, one process at a time, and faster loading.
 
     Before it loads anything, numba imports the compiled forms of NumPy, strings, lists and dictionaries, which takes
-    0.15 s of every process. `LoadingCache` skips that; numba imports them anyway before it compiles.
+    0.15 s of every process. This cache skips that; numba imports them anyway before it compiles.
 
     Numba does not sync its files, so a power cut may leave them empty, short or full of zeros, and machine code of
     zeros ends the process: `CheckedFile` verifies what it loads, and what cannot be loaded is compiled again.
+
+    Numba numbers files before it writes them, so two processes that store a loop for different types at once would use
+    one file, and later processes would run code for the wrong types. So a loop that is not stored is compiled under a
+    lock, after another look for the code of a process that held the lock before.
     """
     import pickle
 
-    from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
     from numba.core.runtime import rtsys
 
     class CheckedFile(IndexDataCacheFile):  # type: ignore[misc]  # numba ships no types, so its class is Any
@@ -275,24 +238,30 @@ def _cache_classes() -> tuple[Any, Any]:
                 return None
             return pickle.loads(data)  # noqa: S301 - nobody else may write to the folder
 
-    class LoadingCache(FunctionCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
+    class CheckedCache(FunctionCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
+        turn: ExitStack  # ends when the loop is compiled and stored, or could not be
+
         def __init__(self, function: Callable[..., Any]) -> None:
-            super().__init__(function)
-            self._turn = Turn(self.cache_path, self._impl.filename_base)
-            stamp = self._impl.locator.get_source_stamp()
-            self._cache_file = CheckedFile(self.cache_path, self._impl.filename_base, stamp)
+            try:
+                super().__init__(function)
+            except RuntimeError:  # "no locator available": nowhere to write
+                self._enabled = False
+                _UNCACHED.append(function.__name__)
+            else:
+                stamp = self._impl.locator.get_source_stamp()
+                self._cache_file = CheckedFile(self.cache_path, self._impl.filename_base, stamp)
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)
-            found = self._loaded(sig, target_context)
-            if found is None:
-                self._turn.begin()
-                found = self._loaded(sig, target_context)  # stored by the process whose turn it was
-                if found is None:
-                    _make_room(self._name)
-            return found
+            code = self._load_or_none(sig, target_context)
+            if code is None and self._enabled:
+                self.turn.enter_context(_lock(self.cache_path, self._impl.filename_base))
+                code = self._load_or_none(sig, target_context)
+            if code is None:
+                _make_room(self._name)
+            return code
 
-        def _loaded(self, sig: Any, target_context: Any) -> Any:
+        def _load_or_none(self, sig: Any, target_context: Any) -> Any:
             try:
                 return self._load_overload(sig, target_context)
             except Exception:
@@ -308,20 +277,7 @@ def _cache_classes() -> tuple[Any, Any]:
             _UNCACHED.append(self._name)
             return None
 
-        def end_turn(self) -> None:
-            self._turn.end()
-
-    class NoCache(NullCache):  # type: ignore[misc]  # numba ships no types, so its class is Any
-        def __init__(self, function: Callable[..., Any]) -> None:
-            self._name = function.__name__
-
-        def load_overload(self, sig: Any, target_context: Any) -> None:
-            _make_room(self._name)
-
-        def end_turn(self) -> None:
-            """There are no turns without a cache."""
-
-    return LoadingCache, NoCache
+    return CheckedCache
 
 
 def is_cached() -> bool:

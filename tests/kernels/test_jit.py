@@ -1,4 +1,4 @@
-"""The cache of compiled loops: damaged files are made again, and settings that keep loops from compiling are named."""
+"""The cache of compiled loops: damaged files are made again, processes share it, and bad settings are named."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import streameval
 from streameval.kernels import jit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 LOOP = """
 from streameval.kernels import jit
@@ -99,3 +100,72 @@ def test_settings_that_keep_loops_from_compiling(setting: str, reason: str) -> N
     assert reason in done.stdout
     assert "unset" in done.stdout
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+CALL = """
+from streameval.kernels import jit
+from loops import double
+jit._PATIENCE = {patience}
+print(double({argument}), len(jit._COMPILED))
+"""
+FAIL = """
+from loops import double
+try: double(object())
+except Exception as error: print(type(error).__name__, flush=True)
+input()
+"""
+HOLD = """
+from streameval.kernels import jit
+from loops import double
+cache = double.made()._cache
+cache._impl.locator.ensure_cache_path()
+with jit._lock(cache.cache_path, cache._impl.filename_base):
+    print("held", flush=True)
+    input()
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+    """Starts a process with a cache that it shares with the others."""
+    (tmp_path / "loops.py").write_text(LOOP)
+    places = [str(tmp_path), str(Path(streameval.__file__).parents[1])]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(places)}
+
+    def begin(code: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    return begin
+
+
+def call(argument: str, patience: float = 600.0) -> str:
+    """Code that calls a loop and waits so many seconds for other processes."""
+    return CALL.format(argument=argument, patience=patience)
+
+
+def results(processes: list[subprocess.Popen[str]]) -> list[list[str]]:
+    """What each process prints: the result, and the number of loops that it compiled."""
+    return [process.communicate(timeout=300)[0].split() for process in processes]
+
+
+def test_each_loop_is_compiled_by_one_process(start: Callable[[str], subprocess.Popen[str]]) -> None:
+    """Others that need it at the same time, or later, load the code for their types."""
+    arguments = ["21", "21", "10.5"]
+    together = results([start(call(argument)) for argument in arguments])
+    assert [value for value, _ in together] == ["42", "42", "21.0"]
+    assert sorted(count for _, count in together[:2]) == ["0", "1"]
+    assert together[2][1] == "1"
+    assert results([start(call(argument)) for argument in arguments[1:]]) == [["42", "0"], ["21.0", "0"]]
+
+
+@pytest.mark.parametrize(("code", "word"), [(HOLD, "held"), (FAIL, "TypingError")])
+def test_a_process_that_stays_is_not_waited_for(
+    start: Callable[[str], subprocess.Popen[str]], code: str, word: str
+) -> None:
+    """One that holds the lock is waited for only for a while, one that could not compile the loop not at all."""
+    with start(code) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == f"{word}\n"
+        assert results([start(call("21", 0.2 if code == HOLD else 600.0))]) == [["42", "1"]]
+        other.communicate("\n")
