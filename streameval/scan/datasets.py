@@ -9,25 +9,21 @@ from __future__ import annotations
 import os
 import posixpath
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.dataset as pads
 from pyarrow import fs
 
 from streameval.scan.files.file import File, root_of
 from streameval.scan.in_memory import Fragment
-from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pieces import Constant
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 
-def items(dataset: Any) -> Iterator[File | Fragment]:
+def dataset_items(dataset: Any) -> Iterator[File | Fragment]:
     """The files and fragments of a dataset, in its order.
 
     Parameters
@@ -43,6 +39,8 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
     Fragment
         For any other fragment. Rows in memory are counted; the rows of a file are unknown until it is read.
     """
+    import pyarrow.dataset as pads  # imports pandas if it is installed; loaded already if there is a dataset
+
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:
@@ -59,25 +57,10 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
             yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
 
 
-def prefetched(files: Sequence[File]) -> list[File]:
-    """The files as fragments whose footers Arrow has read in parallel.
-
-    Parameters
-    ----------
-    files : sequence of File
-        A file whose footer cannot be read is returned without it; reading it later raises an error that names it.
-    """
-    layout = pads.ParquetFileFormat()
-    fragments = [
-        file.fragment or layout.make_fragment(file.path, file.filesystem, file_size=file.size) for file in files
-    ]
-    with suppress(*READ_ERRORS):
-        pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
-    return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
-
-
 def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
     """A fragment as a file, with the partition keys of the dataset."""
+    import pyarrow.dataset as pads
+
     keys = pads.get_partition_keys(fragment.partition_expression)
     kinds = {key: plain(schema.field(key).type) for key in keys if key in schema.names}
     constants = tuple((key, Constant(keys[key], kind)) for key, kind in kinds.items())

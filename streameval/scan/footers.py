@@ -2,8 +2,7 @@
 
 Footers are read once, here, except those of small objects (`streameval.scan.deferred_footers`). From a local disk, they
 are read one by one in 0.1 ms each. If a block of footers turns out to be slow (a network mount), or the file system is
-remote, the next blocks are fetched on Arrow's I/O threads: counting the rows of a dataset reads the footers of its
-files in parallel and keeps them. Files of one writer share a layout, which is computed once.
+remote, the next blocks are read in threads. Files of one writer share a layout, which is computed once.
 
 A piece is a row group, or neighbouring row groups of up to about a million rows together, because the overhead of a
 task exceeds the work on a few thousand rows.
@@ -12,6 +11,7 @@ task exceeds the work on a few thousand rows.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,7 @@ def holdings(
     skip : bool
         Whether a file whose footer cannot be read is left out instead of raising an error.
     parallel : bool
-        Whether slow footers may be read on Arrow's I/O threads.
+        Whether slow footers may be read in threads.
     estimate : bool
         Whether the footers of small objects may be deferred; see `streameval.scan.deferred_footers`.
     computed : sequence of str
@@ -115,18 +115,12 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, A
         block = files[start : start + BLOCK_FILES]
         began = time.perf_counter()
         if slow and parallel:
-            from streameval.scan.datasets import prefetched  # here, because it is slow to import
-
-            fetched = prefetched(block)
-            block = [one if _is_known(one) else file for one, file in zip(fetched, block, strict=True)]
-        footers = [_footer(file) for file in block]
+            with ThreadPoolExecutor(min(len(block), pa.io_thread_count())) as pool:
+                footers = list(pool.map(_footer, block))
+        else:
+            footers = list(map(_footer, block))
         slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
         yield from zip(block, footers, strict=True)
-
-
-def _is_known(file: File) -> bool:
-    """Whether a fragment has its footer; `footer_at` may read it nevertheless."""
-    return not isinstance(_footer(file), Exception)
 
 
 def _footer(file: File) -> Any:

@@ -15,6 +15,7 @@ from streameval.errors import CorruptFileError, MissingColumnError, MissingInput
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
+from streameval.scan.datasets import dataset_items
 from streameval.scan.derived import SlicingColumn, read_from
 from streameval.scan.files.file import File, distinct
 from streameval.scan.files.paths import locate
@@ -54,7 +55,7 @@ def plan(
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
-        With 1, planning uses this thread only; otherwise slow footers are read on Arrow's I/O threads.
+        With 1, planning uses this thread only; otherwise slow footers are read in parallel.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
     estimate : bool
@@ -193,9 +194,7 @@ def _items(data: Any, tables: Tables) -> Iterator[Any]:
     elif isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data), tables)
     elif _is_dataset(data):
-        from streameval.scan import datasets  # here, because it is slow to import
-
-        yield from datasets.items(data)
+        yield from dataset_items(data)
     elif not isinstance(data, list | tuple):
         yield data
     elif _are_alike(data):
