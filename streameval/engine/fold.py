@@ -21,9 +21,9 @@ from streameval.budget import room_for
 from streameval.engine.scratch import LONG_BATCH_ROWS, has_plain_texts, scratch_bytes, text_rows
 from streameval.errors import CorruptFileError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
-from streameval.scan.decimals import nearest_floats
 from streameval.scan.parquet.pages import TEXT_BYTES
-from streameval.scan.where.condition import SMALL_ROWS
+from streameval.scan.where import SMALL_ROWS
+from streameval.scan.widen import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch

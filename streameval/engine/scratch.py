@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import LEAST_ROOM
-from streameval.scan.messages import READ_ERRORS
+from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
 from streameval.scan.parquet.row_groups import LARGE_CHUNK
 from streameval.wording import plural, size

@@ -14,7 +14,7 @@ from streameval.evaluation.intervals import block_requests, derived_requests
 from streameval.evaluation.request import Request
 from streameval.evaluation.run import Run
 from streameval.scan import LayoutError
-from streameval.scan.fields import without_views
+from streameval.scan.columns import without_views
 
 if TYPE_CHECKING:
     import os

@@ -27,7 +27,7 @@ from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import WHOLE
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
-from streameval.scan.fields import without_views
+from streameval.scan.columns import without_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

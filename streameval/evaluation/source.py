@@ -10,14 +10,14 @@ from streameval.errors import OptionError
 from streameval.results import Source
 from streameval.scan import shown
 from streameval.scan.files.uris import Uri
-from streameval.scan.survey import survey
+from streameval.scan.parquet.statistics import survey
 from streameval.wording import few, shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.scan import Piece
-    from streameval.scan.survey import ColumnFacts
+    from streameval.scan.parquet.statistics import ColumnFacts
 
 
 def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:

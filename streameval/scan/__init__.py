@@ -16,42 +16,39 @@ a file that changes between planning and its last read is an error.
 
 The modules, in the order in which data pass through them:
 
-- ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories and follows
-  links; ``files.recognition`` tells Parquet from other files; ``files.file`` defines the identity of a file;
-  ``files.tables`` reads the logs of Delta tables and refuses other table formats;
-- ``files.listing`` gets sizes and modification times, from which a store tells which files changed;
-- ``footers`` reads row groups, types and sizes; ``layout`` locates the requested columns in a file;
-- ``deferred_footers`` plans small objects by their sizes and a single footer;
-- ``datasets`` resolves Arrow datasets to files, or to fragments of other formats;
-- ``in_memory`` takes tables, frames, readers, and fragments that are not Parquet;
+- ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories, follows
+  links and tells Parquet from other files; ``files.file`` defines the identity of a file; ``files.tables`` reads the
+  logs of Delta tables and refuses other table formats;
+- ``parquet.footers`` reads row groups, types and sizes, or plans small objects by their sizes and a single footer;
+  ``parquet.layout`` locates the requested columns in a file;
+- ``in_memory`` takes tables, frames, readers, datasets, and fragments that are not Parquet;
 - ``lazy`` takes partitions that Dask has yet to compute;
-- ``columns`` and ``fields`` find the requested columns of an input, including fields of structs;
+- ``columns`` finds the requested columns of an input, including fields of structs;
 - ``widen`` finds the smallest type that holds every file's values, and casts to it;
-- ``pieces`` defines the units of work; ``parquet.row_groups`` reads those of Parquet files, ``parquet.pages`` finds
-  how long their texts are, and ``parquet.ranges`` detects truncated answers of object stores; ``versions`` detects
-  files that change;
+- ``pieces`` defines the units of work, and numbers their rows for sampling and blocks; ``parquet.row_groups`` reads
+  those of Parquet files, ``parquet.pages`` finds how long their texts are, and ``parquet.ranges`` detects truncated
+  answers of object stores; ``faults`` detects files that change;
 - ``where`` filters rows and prunes pieces; ``derived`` computes columns from those that are read;
-- ``numbering`` numbers the rows for sampling and blocks; ``planning`` and ``reading`` are the two halves themselves.
+- ``planning`` and ``reading`` are the two halves themselves.
 
 Memory: a plan takes about a kilobyte per piece. A read holds the compressed column chunks of one row group, and one
 batch.
 """
 
-from streameval.scan.deferred_footers import DeferredFile, LayoutError
 from streameval.scan.derived import Derived
+from streameval.scan.faults import READ_ERRORS, reason, remedied
 from streameval.scan.files.file import File
-from streameval.scan.files.listing import details
-from streameval.scan.files.paths import locate, locate_all, tell
+from streameval.scan.files.paths import details, locate, locate_all, tell
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
-from streameval.scan.messages import READ_ERRORS, reason, remedied
-from streameval.scan.numbering import natural
+from streameval.scan.parquet.footers import DeferredFile, LayoutError
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
-from streameval.scan.pieces import Piece, Scan, TableSource
+from streameval.scan.pieces import Piece, Scan, TableSource, natural
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
-from streameval.scan.where import Pruned, Test, Where, prune
+from streameval.scan.where import Test, Where
+from streameval.scan.where.pruning import Pruned, prune
 from streameval.scan.widen import widen as widened
 
 __all__ = [

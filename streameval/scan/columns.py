@@ -16,7 +16,7 @@ from pyarrow import types
 
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.derived import SlicingColumn
-from streameval.scan.fields import nested_path
+from streameval.scan.pieces import nested_path
 from streameval.scan.widen import plain
 from streameval.wording import nearest
 
@@ -24,6 +24,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.scan.pieces import Constant, Piece
+
+
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with large strings and binaries in place of views, which Arrow cannot filter, also in dictionaries.
+
+    Examples
+    --------
+    >>> print(without_views(pa.schema({"c": pa.dictionary(pa.int8(), pa.string_view())})).field("c").type.value_type)
+    large_string
+    """
+    return pa.schema([field.with_type(_without_view(field.type)) for field in schema])
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_view(kind.value_type), kind.ordered)
+    return _VIEWS.get(kind, kind)
+
 
 _SPARK_VECTOR = ["type", "size", "indices", "values"]  # fields of a vector of Spark ML, such as a probability
 LISTED = 40  # largest number of column names in a message

@@ -2,7 +2,8 @@
 
 Tables are divided into slices without a copy, so that threads can share them. Rows are numbered across all tables of a
 scan, so (partition ``""``, row) identifies a row. A stream is one piece. Only the requested columns of a pandas frame
-are converted; pandas is never imported here.
+are converted; pandas is never imported here. Parquet fragments of Arrow datasets become files; other fragments are read
+by Arrow's own scanner.
 
 To read another kind of input, add its reader to the table `_READERS`: the first whose test accepts the input reads it.
 """
@@ -10,26 +11,30 @@ To read another kind of input, add its reader to the table `_READERS`: the first
 from __future__ import annotations
 
 import itertools
+import os
+import posixpath
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.columns import Holding, find, is_constant
-from streameval.scan.fields import column_of
-from streameval.scan.messages import READ_ERRORS, reason
-from streameval.scan.parquet.int96 import int96_columns
-from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
+from streameval.scan.faults import READ_ERRORS, reason
+from streameval.scan.files.file import File, root_of
+from streameval.scan.parquet.row_groups import int96_columns
+from streameval.scan.pieces import Constant, FragmentSource, Piece, StreamSource, TableSource, column_of
 from streameval.scan.where.expressions import expression_columns
+from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.scan.files.file import File
 
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
 
@@ -271,3 +276,54 @@ _READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Sequence[str], str, 
     (lambda item: hasattr(item, "__arrow_c_stream__"), _stream_holding),
     (lambda item: hasattr(item, "__arrow_c_array__"), _array_holding),
 )
+
+
+def dataset_items(dataset: Any) -> Iterator[File | Fragment]:
+    """The files and fragments of a dataset, in its order.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        A dataset of files or of tables in memory, or a union. A dataset with a filter has no fragments, and is scanned
+        by Arrow as one input.
+
+    Yields
+    ------
+    File
+        For a Parquet fragment, which is then read like any other file.
+    Fragment
+        For any other fragment. Rows in memory are counted; the rows of a file are unknown until it is read.
+    """
+    import pyarrow.dataset as pads  # imports pandas if it is installed; loaded already if there is a dataset
+
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        yield Fragment(dataset, dataset.schema, rows=-1)
+        return
+    folders = [posixpath.dirname(fragment.path) for fragment in fragments if hasattr(fragment, "path")]
+    root = root_of(posixpath.commonpath(folders)) if folders else ""
+    for fragment in fragments:
+        if isinstance(fragment, pads.ParquetFileFragment):
+            yield _place(fragment, dataset.schema, root)
+        elif hasattr(fragment, "path"):
+            yield Fragment(fragment, fragment.physical_schema, rows=-1, place=_place(fragment, dataset.schema, root))
+        else:
+            yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
+
+
+def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
+    """A fragment as a file, with the partition keys of the dataset."""
+    import pyarrow.dataset as pads
+
+    keys = pads.get_partition_keys(fragment.partition_expression)
+    kinds = {key: plain(schema.field(key).type) for key in keys if key in schema.names}
+    constants = tuple((key, Constant(keys[key], kind)) for key, kind in kinds.items())
+    local = isinstance(fragment.filesystem, fs.LocalFileSystem)
+    name = fragment.path if local else f"{fragment.filesystem.type_name}://{fragment.path}"
+    size, mtime, real = None, None, fragment.path
+    if local:
+        with suppress(OSError):  # the task that reads it reports the error
+            found, real = Path(fragment.path).stat(), os.path.realpath(fragment.path)
+            size, mtime = found.st_size, found.st_mtime_ns
+    return File(fragment.filesystem, fragment.path, name, root, fragment, constants, size, mtime, real)

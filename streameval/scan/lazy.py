@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, SchemaError, StreamevalError
 from streameval.scan.columns import Holding, find
+from streameval.scan.faults import reason
 from streameval.scan.in_memory import as_table, from_frame, names_of
-from streameval.scan.messages import reason
 from streameval.scan.pieces import Piece, TableSource
 
 if TYPE_CHECKING:

@@ -3,19 +3,33 @@
 A `Piece` describes some rows (partition, file, offset, rows, bytes) and has a *source* that yields them as raw record
 batches: row groups of a Parquet file (`streameval.scan.parquet.row_groups`), a slice of a table, a fragment of a
 dataset, or a stream. Sources do not know the unified schema; `streameval.scan.reading` casts their batches to it.
+
+*Numbering.* Rows are sampled and dealt to blocks by their identity. The rows of a directory of a Hive tree are one
+*sequence*, named by the directory's path relative to the root; all other rows of the input are another, with an empty
+name. Rows are numbered in the natural order of paths, those in memory last. So their numbers do not depend on names
+that keep this order, on sizes of files and row groups, or on the order in which the files are listed. A filter or an
+unreadable data page changes no number.
+
+Where the number of rows is unknown before reading (a stream, a partition of a Dask frame), what follows is a sequence
+of its own, numbered by how many such inputs precede it.
+
+A hash of the row's values would depend on the values alone, but equal rows would share a block. Standard errors of
+ROC AUC on 20,000 rows would be 2 times too large for scores of two digits and 109 times if half of the scores are 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+from pyarrow import types
 
 from streameval.errors import MissingInputError
-from streameval.scan.fields import column_of, nested_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +41,31 @@ class Source(Protocol):
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches with at least `columns`, of at most `batch_rows` rows if the source can limit them."""
         ...
+
+
+def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
+    """The path from a top-level column down to a field, as a tuple of names; empty if there is no such field.
+
+    >>> import pyarrow as pa
+    >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
+    ('meta', 'cluster')
+    """
+    if column in schema.names:
+        return (column,)
+    top, *below = column.split(".")
+    fields = schema.get_all_field_indices(top)
+    kind = schema.field(fields[0]).type if len(fields) == 1 and below else None
+    for name in below:
+        if kind is None or not types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
+            return ()
+        kind = kind.field(name).type
+    return (top, *below) if below else ()
+
+
+def column_of(data: Any, column: str) -> Any:
+    """A column of a table or record batch, or a field of a struct that is named with dots."""
+    top, *below = nested_path(data.schema, column) or (column,)
+    return pc.struct_field(data.column(top), below) if below else data.column(top)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +111,7 @@ class Piece:
     nbytes : int
         Bytes to read for the requested columns: compressed sizes from the footer, or the size in memory.
     origin : str
-        The sequence that numbers the row, see `streameval.scan.numbering`; before that, the file's path relative to
+        The sequence that numbers the row; before that, the file's path relative to
         the input's root. With `row`, it identifies a row however the rows are divided into files.
     source : Source
         Yields the rows.
@@ -178,3 +217,34 @@ class StreamSource:
             yield from self.data
         else:
             yield from pa.RecordBatchReader.from_stream(self.data)
+
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+def natural(name: str) -> list[Any]:
+    """The sort key of a name: digits compare as numbers, the text between them as text.
+
+    Examples
+    --------
+    >>> sorted(["night=10", "night=9", "night=9/hour=11"], key=natural)
+    ['night=9', 'night=9/hour=11', 'night=10']
+    """
+    parts: list[Any] = _NUMBER.split(name)
+    parts[1::2] = map(Decimal, parts[1::2])  # of any length, which `int` refuses
+    return parts
+
+
+def numbered(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """The pieces, in the given order, with the sequence and the number of their first row."""
+    places = {origin: (not origin, natural(origin), origin) for origin in {piece.origin for piece in pieces}}
+    order = sorted(range(len(pieces)), key=lambda i: (places[pieces[i].origin], pieces[i].row))
+    made, rows, streams = list(pieces), dict[str, int](), 0
+    for i in order:
+        piece = pieces[i]
+        directory = piece.partition if piece.partition != piece.origin else ""
+        sequence = f"{directory}\0{streams}" if streams else directory
+        made[i] = replace(piece, origin=sequence, row=rows.get(sequence, 0))
+        rows[sequence] = made[i].row + max(piece.rows, 0)
+        streams += piece.rows < 0
+    return tuple(made)

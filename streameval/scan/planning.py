@@ -12,18 +12,17 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError, SchemaError
-from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
+from streameval.scan import lazy
 from streameval.scan.columns import Holding
-from streameval.scan.datasets import dataset_items
-from streameval.scan.derived import SlicingColumn, read_from
+from streameval.scan.derived import SlicingColumn, mark, read_from
 from streameval.scan.files.file import File, distinct
 from streameval.scan.files.paths import locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
-from streameval.scan.marked_keys import mark
-from streameval.scan.numbering import numbered
-from streameval.scan.pieces import Scan, StreamSource
+from streameval.scan.in_memory import dataset_items
+from streameval.scan.parquet import footers
+from streameval.scan.pieces import Scan, StreamSource, numbered
 from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def plan(
     -------
     Scan
         Pieces in the order of the inputs and, within an input, of the sorted paths. Their rows are numbered
-        (`streameval.scan.numbering`) unless numbers of rows are estimated.
+        (`streameval.scan.pieces`) unless numbers of rows are estimated.
 
     Raises
     ------

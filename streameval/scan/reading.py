@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, SchemaError
-from streameval.scan.fields import column_of
-from streameval.scan.messages import READ_ERRORS, reason, unreadable
-from streameval.scan.parquet.int96 import Int96Error
+from streameval.scan.faults import READ_ERRORS, ChangedFileError, reason, unreadable
 from streameval.scan.parquet.pages import TEXT_BYTES, decodable_rows
-from streameval.scan.versions import ChangedFileError
+from streameval.scan.parquet.row_groups import Int96Error
+from streameval.scan.pieces import column_of
 from streameval.scan.widen import conform, is_text
 from streameval.wording import plural
 

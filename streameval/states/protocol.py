@@ -36,7 +36,7 @@ class Batch:
     name : the file, for error messages
     row : number of the first row that was read
     kept : int64 array of shape (n,), offsets of the rows from `row` if some were left out; None otherwise
-    origin : the sequence in which rows are numbered (`streameval.scan.numbering`); with its number, it identifies a row
+    origin : the sequence in which rows are numbered (`streameval.scan.pieces`); with its number, it identifies a row
     start : number of the first row of the piece being read, or of its row group if row groups are read one by one
     labelled : bool array of shape (n,), which rows have a label; None if all have one
     """

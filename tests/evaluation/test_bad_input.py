@@ -34,7 +34,7 @@ from streameval.errors import (
     WeightError,
 )
 from streameval.evaluation import explain
-from streameval.scan import footers
+from streameval.scan.parquet import footers
 from streameval.wording import visible
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}

@@ -24,7 +24,7 @@ from streameval import budget as memory
 from streameval import evaluate, roc_auc_score
 from streameval.engine import fold
 from streameval.errors import LabelError
-from streameval.scan import footers
+from streameval.scan.parquet import footers
 from streameval.states.keyed import counts as runs
 
 if TYPE_CHECKING:

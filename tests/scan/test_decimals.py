@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streameval.kernels.exact import quotients
-from streameval.scan.decimals import decimals_around, nearest_floats
+from streameval.scan.widen import decimals_around, nearest_floats
 
 KINDS = [pa.decimal32(5, 2), pa.decimal64(18, 0), pa.decimal128(38, 0), pa.decimal128(38, 37), pa.decimal256(76, 2)]
 

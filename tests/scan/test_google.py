@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from pyarrow import fs
 
+from streameval.scan.faults import unreadable
 from streameval.scan.files.uris import PATIENCE, Uri
-from streameval.scan.messages import unreadable
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyarrow import dataset
 
 from streameval import Store, evaluate, scan
 from streameval.errors import CorruptFileError, OptionError, SchemaError
-from streameval.scan.marked_keys import is_integer_key, mark
+from streameval.scan.derived import is_integer_key, mark
 
 if TYPE_CHECKING:
     from pathlib import Path

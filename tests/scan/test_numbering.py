@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from streameval import Accumulator, Store, evaluate
 from streameval.evaluation.request import Request
-from streameval.scan.numbering import numbered
-from streameval.scan.pieces import Piece, StreamSource
+from streameval.scan.pieces import Piece, StreamSource, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from streameval.errors import CorruptFileError, MissingInputError
 from streameval.evaluation import explain
 from streameval.evaluation.quantile_sketch import quantile_sketch
 from streameval.scan import locate, plan
-from streameval.scan.files import recognition
+from streameval.scan.files import walk
 
 TABLE = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35]})
 OTHERS = {"README.txt": b"about these data", "night=2/data.csv": b"label,score\n1,0.5\n", "night=2/000007_0": b""}
@@ -71,13 +71,13 @@ def test_every_file_is_read_hidden_or_named(tmp_path_factory: pytest.TempPathFac
             (root / name).write_bytes(content)
     names = [name for name in found if name not in (".", "..", "a.parquet")]
     plain = [n for n in names if n[0] not in "._" or (n[0] == "_" and "=" in n)]
-    plain = [n for n in plain if not n.lower().endswith((*recognition.SUFFIXES, "~"))]
+    plain = [n for n in plain if not n.lower().endswith((*walk.SUFFIXES, "~"))]
     try:
         scan = plan(root, ["score"], on_error="skip")
     except CorruptFileError as error:
         pytest.fail(str(error))
-    told = {recognition._NUMBERS.sub("#", Path(name).name) for name, _ in scan.skipped}
-    assert {recognition._NUMBERS.sub("#", name) for name in plain} <= told
+    told = {walk._NUMBERS.sub("#", Path(name).name) for name, _ in scan.skipped}
+    assert {walk._NUMBERS.sub("#", name) for name in plain} <= told
 
 
 def test_other_files_are_named_with_their_number(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_names_that_look_like_numbers_are_kinds_of_their_own(tmp_path: Path) -> 
     assert (scan.rows, [Path(name).name for name, _ in scan.skipped]) == (4, ["c2"])
     for form in ("part-{0}-{1}-c000.gz", "{2}_data.{0}", "{2}-{2}_{0}", "{0}_0"):
         names = {form.format(i, uuid4(), uuid4().hex[:16]) for i in range(20)}
-        assert len({recognition._NUMBERS.sub("#", name) for name in names}) == 1, form
+        assert len({walk._NUMBERS.sub("#", name) for name in names}) == 1, form
 
 
 def test_many_files_are_told_by_those_that_were_opened(tmp_path: Path) -> None:
@@ -172,14 +172,14 @@ def test_without_parquet_the_error_names_what_is_there(tmp_path: Path) -> None:
 def test_few_files_of_a_kind_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One if the first one opened is Parquet, since each takes requests in object storage; else a few."""
     opened: list[str] = []
-    real = recognition._is_parquet
-    monkeypatch.setattr(recognition, "_is_parquet", lambda file, fs: opened.append(file.path) or real(file, fs))
+    real = walk._is_parquet
+    monkeypatch.setattr(walk, "_is_parquet", lambda file, fs: opened.append(file.path) or real(file, fs))
     for night in range(100):
         write(tmp_path / f"night={night}" / f"00000{night % 2}_0")
         (tmp_path / f"night={night}" / "stats.json").write_bytes(b"{}")
     assert len(locate(str(tmp_path))) == 100
     assert sum(path.endswith("_0") for path in opened) == 1
-    assert sum(path.endswith(".json") for path in opened) <= recognition.OPENED
+    assert sum(path.endswith(".json") for path in opened) <= walk.OPENED
 
 
 def test_every_verb_tells(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

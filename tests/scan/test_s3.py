@@ -25,7 +25,8 @@ from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
-from streameval.scan import Where, footers, plan, prune, read
+from streameval.scan import Where, plan, prune, read
+from streameval.scan.parquet import footers
 from streameval.store.nights.partitions import discover, fingerprint
 
 if TYPE_CHECKING:

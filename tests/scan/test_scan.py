@@ -34,11 +34,11 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
-from streameval.scan import footers, join, plan, read
 from streameval.scan import in_memory as memory
-from streameval.scan.deferred_footers import fits
+from streameval.scan import join, plan, read
 from streameval.scan.files.paths import locate
-from streameval.scan.parquet import row_groups
+from streameval.scan.parquet import footers, row_groups
+from streameval.scan.parquet.footers import fits
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]

@@ -234,7 +234,7 @@ def test_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with_deleted(table, {"x": [1, 3, 9], "y z": list(range(10))})
     left = [row for i, row in enumerate(OLD.to_pylist()[::2]) if i not in (1, 3, 9)]
     assert rows_of(table, ("label", "score", "night")) == left
-    monkeypatch.setattr("streameval.scan.footers.GATHER_ROWS", 2)
+    monkeypatch.setattr("streameval.scan.parquet.footers.GATHER_ROWS", 2)
     path = next((table / "night=x").glob("*.parquet"))
     pq.write_table(pq.ParquetFile(path).read(), path, row_group_size=2)
     edited(table, lambda _, values: values.update(size=path.stat().st_size) if path.name in str(values) else None)

@@ -24,11 +24,11 @@ from streameval import Store, attribute, evaluate, scan
 from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, join, prune, row_groups
-from streameval.scan.footers import _combined
-from streameval.scan.layout import Group
+from streameval.scan.parquet.footers import _combined
+from streameval.scan.parquet.layout import Group
 from streameval.scan.parquet.statistics import exact_bounds
 from streameval.scan.where.expressions import expression_tree
-from streameval.scan.where.possible import Units
+from streameval.scan.where.pruning import Units
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from streameval import scan
 from streameval.evaluation.costs.ids import not_there
-from streameval.scan.where import Where
+from streameval.scan import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,8 +23,8 @@ from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, honoured, recorded
 from streameval.options.kinds import of_column
-from streameval.scan.fields import without_views
-from streameval.scan.where import Where
+from streameval.scan import Where
+from streameval.scan.columns import without_views
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec

@@ -3,7 +3,7 @@
 A name is a local path or a URI that `pyarrow.fs` understands. Any segment may have wildcards: ``*``, ``?``, ``[abc]``,
 and ``**`` for any number of directories. They are expanded segment by segment, so ``s3://b/2026-*/x`` lists one level
 only. The name of an existing local file or directory is never a pattern. Directories are walked recursively
-(`streameval.scan.files.walk`); what is not Parquet (`streameval.scan.files.recognition`) is left out and listed. The
+(`streameval.scan.files.walk`); what is not Parquet (`streameval.scan.files.walk`) is left out and listed. The
 files of a Delta table are those in its log (`streameval.scan.files.tables`). `streameval.scan.files.file` defines the
 identity of a file.
 """
@@ -22,16 +22,16 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
+from streameval.scan.faults import READ_ERRORS, reason, unreadable
 from streameval.scan.files.file import File, distinct, root_of
-from streameval.scan.files.recognition import recognise, summaries
 from streameval.scan.files.tables import Tables, live_files
 from streameval.scan.files.uris import Uri, local_path, shown
-from streameval.scan.files.walk import Entry, LocalTree, Tree, tree_of
-from streameval.scan.messages import reason, unreadable
+from streameval.scan.files.walk import Entry, LocalTree, Tree, recognise, summaries, tree_of
 from streameval.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 _LOG = logging.getLogger(__name__)
 _OR_ANOTHER = "or name another version with delta_version (--delta-version)"
@@ -267,3 +267,55 @@ def _glob(tree: Tree, entry: Entry, pattern: tuple[str, ...]) -> Iterator[Entry]
         child_there = tree.entry(posixpath.join(entry.path, pattern[0]))
         if child_there is not None:
             yield from _glob(tree, child_there, pattern[1:])
+
+
+def details(files: Sequence[File]) -> list[tuple[int, int]]:
+    """Size and modification time of every file.
+
+    On a local disk, the files are inspected one by one. In object storage, their common directory is listed, which
+    takes one request per thousand files.
+
+    Parameters
+    ----------
+    files : sequence of File
+        Files of one file system.
+
+    Returns
+    -------
+    list of (int, int)
+        Size in bytes, and modification time in nanoseconds since 1970; 0 if the file system does not report them.
+
+    Raises
+    ------
+    MissingInputError
+        If a file no longer exists.
+    DataError
+        If the file system cannot be read, or a name is not UTF-8.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from streameval.scan import locate
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "night.parquet").write_bytes(b"four")
+    ...     details(locate(folder))[0][0]
+    4
+    """
+    if not files:
+        return []
+    filesystem, paths = files[0].filesystem, [file.path for file in files]
+    asked: Any = paths
+    if not isinstance(filesystem, fs.LocalFileSystem) and len(paths) > 1:
+        shared = posixpath.commonpath([posixpath.dirname(path) for path in paths])
+        asked = fs.FileSelector(shared, recursive=True)
+    try:
+        found = {info.path: info for info in filesystem.get_file_info(asked) if info.type == fs.FileType.File}
+    except READ_ERRORS as error:
+        path = getattr(error, "object", None)  # that cannot be encoded
+        raise unreadable(next((file.name for file in files if file.path == path), files[0].name), error) from error
+    for file in files:
+        if file.path not in found:
+            msg = f"{file.name}: no longer exists; run again"
+            raise MissingInputError(msg)
+    return [(found[path].size or 0, found[path].mtime_ns or 0) for path in paths]

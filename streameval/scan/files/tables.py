@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, OptionError
 from streameval.forks import import_deltalake
+from streameval.scan.faults import reason
 from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
-from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
 from streameval.wording import unescaped
 

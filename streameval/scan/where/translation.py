@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import OptionError
-from streameval.scan.marked_keys import as_integers, is_date_key, is_integer_key, orders_as_text
-from streameval.scan.where.literals import Bounds, bounds, is_number, is_text
-from streameval.scan.where.numbers import MIRRORED, compared_numbers
+from streameval.scan.derived import as_integers, is_date_key, is_integer_key, orders_as_text
+from streameval.scan.where.comparisons import MIRRORED, Bounds, bounds, compared_numbers, is_number, is_text
 from streameval.scan.where.sql import column_name, compares_columns, operands
 
 if TYPE_CHECKING:

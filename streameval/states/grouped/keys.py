@@ -6,7 +6,7 @@ The block of a unit, for resampling, is a keyed 64-bit hash of the unit's id: ``
 finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
 string or binary as the first word of its MurmurHash3_x64_128. If each row is a unit, w = ``mix(row ^ K) ^ f``, where
 row is its number in its sequence and f is the first word of the hash of the sequence's name
-(`streameval.scan.numbering`); in a store, every night is a sequence. These definitions are permanent, because the
+(`streameval.scan.pieces`); in a store, every night is a sequence. These definitions are permanent, because the
 blocks of different nights, scores and slices must line up. Evaluations record their version, `UNIT_HASH`.
 """
 

@@ -1,6 +1,6 @@
 """Drawing a deterministic sample of rows; shared by the states that hold a sample.
 
-A row is drawn if a keyed hash of its number (`streameval.scan.numbering`) lies below the requested share, so any worker
+A row is drawn if a keyed hash of its number (`streameval.scan.pieces`) lies below the requested share, so any worker
 draws the same rows in any order, from any files. Five further bits of the hash assign the row to one of 32 random
 groups; leaving out one group at a time gives the standard error of an estimate
 (`streameval.metrics.scores.gain.sampled`). If row groups are drawn instead of rows, the scan omits the others; then all

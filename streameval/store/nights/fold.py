@@ -27,7 +27,7 @@ from streameval.errors import ClusterError, CorruptFileError, DataError, Missing
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.evaluation.run import finalize_all
-from streameval.scan.messages import cause, mending
+from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, StoredState, gather_facts
 from streameval.store.nights.partitions import fingerprint
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, SchemaError
 from streameval.scan import Scan, widened
-from streameval.scan.fields import without_views
+from streameval.scan.columns import without_views
 from streameval.scan.widen import plain
 from streameval.states.grouped.names import slice_type
 from streameval.states.keyed.ids import id_type

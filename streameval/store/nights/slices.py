@@ -22,8 +22,7 @@ from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
-from streameval.scan.derived import slicing
-from streameval.scan.marked_keys import mark
+from streameval.scan.derived import mark, slicing
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.grouped.state import GroupedSpec, divisible
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
-    from streameval.scan.where.condition import Test
+    from streameval.scan.where import Test
     from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
     from streameval.store.files.compaction import Compaction

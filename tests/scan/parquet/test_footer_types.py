@@ -14,9 +14,10 @@ from pyarrow import fs
 
 from streameval import Store, evaluate
 from streameval.errors import CorruptFileError, SchemaError
-from streameval.scan import footers, plan, read
+from streameval.scan import plan, read
+from streameval.scan.parquet import footers
 from streameval.scan.parquet.ranges import footer_at, footer_of, typed
-from streameval.scan.survey import survey
+from streameval.scan.parquet.statistics import survey
 
 if TYPE_CHECKING:
     from pathlib import Path

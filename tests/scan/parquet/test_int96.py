@@ -18,11 +18,11 @@ from pyarrow import fs
 
 from streameval import Store, evaluate, scan
 from streameval.errors import SchemaError
-from streameval.scan import footers, in_memory
-from streameval.scan.fields import column_of
-from streameval.scan.parquet import row_groups
-from streameval.scan.parquet.int96 import exact_batches
+from streameval.scan import in_memory
+from streameval.scan.parquet import footers, row_groups
 from streameval.scan.parquet.ranges import chunk_ranges
+from streameval.scan.parquet.row_groups import exact_batches
+from streameval.scan.pieces import column_of
 
 if TYPE_CHECKING:
     from pathlib import Path

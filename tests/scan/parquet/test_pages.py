@@ -13,8 +13,8 @@ from pyarrow.fs import LocalFileSystem
 
 from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
-from streameval.scan import footers, plan, read
-from streameval.scan.parquet import row_groups
+from streameval.scan import plan, read
+from streameval.scan.parquet import footers, row_groups
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, fitting_rows, largest_page
 from streameval.scan.where import Where
 from streameval.scan.widen import is_text

@@ -20,8 +20,7 @@ from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.scan import Where, prune
 from streameval.scan.parquet import statistics
-from streameval.scan.parquet.statistics import orders_columns
-from streameval.scan.survey import survey
+from streameval.scan.parquet.statistics import orders_columns, survey
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from streameval.errors import SchemaError
 from streameval.scan.columns import find, is_constant
-from streameval.scan.parquet.int96 import int96_columns
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
 from streameval.scan.parquet.ranges import typed
+from streameval.scan.parquet.row_groups import int96_columns
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from streameval.scan.pieces import Constant
+
 
 _PLAIN_BYTES = 4  # a text that is not dictionary-encoded takes at least the 4 bytes of its length
 _LONG = 64  # mean text length of a dictionary from which its column is read as codes, however few rows share a text
