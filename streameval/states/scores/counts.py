@@ -325,7 +325,7 @@ def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -
         return (decode(counts.keys[groups], spec.type),) * 3
 
     if not total.weighted:
-        return ScorePart(counts.neg, counts.pos, before, total, ends, type=spec.type, keys=counts.keys)
+        return ScorePart(counts.neg, counts.pos, before, total, ends, type=spec.type)
     sides = (np.zeros(0) if side is None else side for side in (counts.neg_weight, counts.pos_weight))
     n, p = (in_units(side, total.unit, spec.column) for side in sides)
     return ScorePart(n, p, before, total, ends, counts=counts.neg + counts.pos, type=spec.type)

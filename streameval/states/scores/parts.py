@@ -20,7 +20,6 @@ import numpy as np
 
 from streameval.kernels.ranking import ranked_weights
 from streameval.kernels.thresholds import stride_levels
-from streameval.states.scores.lookup import ScoreLookup
 from streameval.states.scores.two_floats import total_weight
 from streameval.states.scores.types import compared
 
@@ -53,8 +52,6 @@ class ScorePart:
         Rows of each group if the measure is a weight.
     type : str
         The type of the scores, see `streameval.states.scores.types.score_type`.
-    keys : uint64 array of shape (n_groups,), optional
-        The rank keys of the scores, if the state counts distinct unweighted scores.
 
     Examples
     --------
@@ -74,7 +71,6 @@ class ScorePart:
     bins: Array | None = None
     counts: Array | None = None
     type: str = "f8"
-    keys: Array | None = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -161,13 +157,6 @@ class ScorePart:
     def high(self) -> Array:
         """Upper bound of the scores of each group; equal to `low` for a single score."""
         return self.bounds[2]
-
-    @property
-    def lookup(self) -> Any:
-        """The thresholds of all groups: an array if they are already decoded, else a `ScoreLookup`."""
-        if "bounds" in self._made:
-            return self.scores
-        return ScoreLookup(lambda groups: self.ends(groups)[0], 0, self.n.size)
 
     def score(self, i: int) -> float:
         """The threshold of one group."""

@@ -19,16 +19,13 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration.logits import moments
-from streameval.kernels.calibration.strides import stride_sums
-from streameval.kernels.thresholds import STRIDE, stride_levels
+from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
-from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
+from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration, scoring
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
-from streameval.metrics.scores.calibration.scoring import LogLoss
-from streameval.metrics.scores.calibration.strides import Strides
+from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.thresholds.best_thresholds import FbetaMax
 from streameval.metrics.scores.undefined import NO_WEIGHT
 from streameval.states.scores.counts import fold_arrays
@@ -322,7 +319,7 @@ def test_points_are_found_under_any_spelling() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100, 1 << 34])
 def test_cumulative_sums_of_many_groups(most: int) -> None:
-    """Followed stride by stride, the extremes are those of all running sums, in integers of any size."""
+    """The extremes are those of all running sums, in integers of any size."""
     random = np.random.default_rng(most)
     for groups in (0, 1, 63, 64, 129, 1000):
         score = np.sort(random.beta(0.3, 0.3, groups))[::-1].copy()
@@ -333,30 +330,9 @@ def test_cumulative_sums_of_many_groups(most: int) -> None:
             for n, p, s in zip((size - pos).tolist(), pos.tolist(), score.tolist(), strict=True):
                 at += (p << 62) - (n + p) * round(s * 2**62)
                 sums.append(at)
-            counts = size - pos, pos
-            levels, starts, *_ = stride_sums(*counts, score, 5, 3)
-            found = Strides(*counts, score, levels, starts, squares=0, full=True).drifts()
-            assert found == (at, min(sums), max(sums))
-
-
-@pytest.mark.parametrize("reach", [1.0, 1e-3, 1e-12, 0.0])
-@pytest.mark.parametrize("most", [1, 3, 1000, 1 << 31, 1 << 40])
-def test_sums_of_strides_are_exact(most: int, reach: float) -> None:
-    """Of scores that lie close together, where sums are taken modulo 2⁶⁴, and of others; in integers of any size."""
-    random = np.random.default_rng(most)
-    for groups, top in itertools.product((1, 64, 65, 700), (1.0, 0.5, 0.01, 1e-30)):
-        score = np.sort(top * (1.0 - reach * random.random(groups)))[::-1].copy()
-        neg, pos = random.integers(0, most, (2, groups), endpoint=True)
-        levels, starts, squares, full = stride_sums(neg, pos, score, 7, 11)
-        sums, brier = [0], 0
-        for n, p, s in zip(neg.tolist(), pos.tolist(), score.tolist(), strict=True):
-            sums.append(sums[-1] + (n + p) * round(s * 2**62))
-            brier += p * round((1.0 - s) * (1.0 - s) * 2**62) + n * round(s * s * 2**62)
-        told = [high << 64 | low for high, low in starts.tolist()]
-        assert told == [*sums[:groups:STRIDE], sums[-1]]
-        assert int(squares[0]) << 64 | int(squares[1]) == brier
-        assert full == (neg + pos > 0).all()
-        assert (levels == stride_levels(neg, pos, 7, 11)).all()
+            rows = drift_counts(size - pos, pos, score).tolist()
+            found = [((high << 64) | low) - (high >> 63 << 128) for high, low in rows]
+            assert found == [at, min(sums), max(sums)]
 
 
 @pytest.mark.parametrize("most", [1, 1000, 1 << 22])
@@ -405,3 +381,19 @@ def test_weights_that_are_all_zero_leave_every_metric_undefined(approx: bool) ->
     data = pa.table({"label": [True, False], "score": [0.5, 0.6], "weight": [0.0, 0.0]})
     found = evaluate(data, score="score", weight="weight", metrics=["calibration"], approx=approx)
     assert all(math.isnan(result.value) and result.reason == NO_WEIGHT for result in found.results)
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0, 5.0])
+def test_metrics_of_many_rows_do_not_depend_on_the_way(power: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By bins of the logit, group by group, and by steps on the groups themselves."""
+    random = np.random.default_rng(2)
+    x = random.normal(0, 2, logit_table.MANY)
+    score = (1 / (1 + np.exp(-x))).astype(np.float32).clip(1e-30, 1 - 1e-7)
+    state = fold_arrays((random.random(x.size) < 1 / (1 + np.exp(-power * x))).astype(np.uint8), score)
+    fits = [Recalibration("calibration_slope", slope=flag) for flag in (True, False)]
+    metrics: list[Any] = [BrierScore(), LogLoss(), LogLoss(1e-3), *fits]
+    found = [compute(state, metric).value for metric in metrics]
+    by_steps = [compute(state, Recalibration("slope", slope=flag, fit=LogisticFit())).value for flag in (True, False)]
+    monkeypatch.setattr(scoring, "MANY", math.inf)
+    assert found == pytest.approx([compute(state, metric).value for metric in metrics], rel=1e-13)
+    assert found[3:] == pytest.approx(by_steps, rel=1e-12, abs=1e-12)

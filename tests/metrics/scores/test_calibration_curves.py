@@ -14,8 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration.pooling import pool_counts
-from streameval.kernels.thresholds import stride_levels
+from streameval.kernels.calibration import pool_counts
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.isotonic import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
@@ -238,7 +237,7 @@ def test_no_split_changes_a_curve() -> None:
 
 @pytest.mark.parametrize(("most", "power"), [(1, 1), (1, 0), (40, 1), (3, 2)])
 def test_the_blocks_of_many_groups(most: int, power: int) -> None:
-    """Pooled only near the hull, as if pooled group by group: rows one by one, no trend, many blocks, a curve."""
+    """Rows one by one, no trend, many blocks, a curve."""
     random = np.random.default_rng(most + power)
     share = np.sort(random.random(5000))[::-1] ** power * 0.7
     size = random.integers(1, most, 5000, endpoint=True)
@@ -249,9 +248,7 @@ def test_the_blocks_of_many_groups(most: int, power: int) -> None:
         while len(blocks) > 1 and blocks[-1][1] * sum(blocks[-2][:2]) >= blocks[-2][1] * sum(blocks[-1][:2]):
             n, p, last = blocks.pop()
             blocks[-1] = [blocks[-1][0] + n, blocks[-1][1] + p, last]
-    known = stride_levels(size - pos, pos, 7, 11)
-    for levels in (known, known[:, :0]):
-        assert np.stack(pool_counts(size - pos, pos, levels.copy()), axis=1).tolist() == blocks
+    assert np.stack(pool_counts(size - pos, pos), axis=1).tolist() == blocks
 
 
 @pytest.mark.parametrize("nan", ["drop", "half"])

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.calibration.strides import drift_weights
+from streameval.kernels.calibration import drift_counts, drift_weights
 from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.calibration.strides import strides
 from streameval.metrics.scores.sums import counted, mean, running, total
 from streameval.results import Scalar
 
@@ -61,7 +60,8 @@ class Drift(Basis):
         if found is None:
             return None
         if counted(part.total):
-            last, least, most = strides(part, found.middle).drifts()
+            rows = drift_counts(part.n, part.p, found.middle).tolist()
+            last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:
             last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
         certain = part.exact or not part.total.n + part.total.p  # without weight it is undefined

@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.calibration import pool_counts, pool_weights
 from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
-from streameval.metrics.scores.calibration.strides import pooled, strides
 from streameval.metrics.scores.sums import BITS, integers, total
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.calibration.strides import Strides
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -70,8 +69,7 @@ class CorpFit(Metric):
         found = Probabilities.of(part)
         if found is None:
             return None
-        known = strides(part, found.middle) if integers(part.n) else None
-        n, p, low, high = _pooled(part.n, part.p, found.low, found.high, known)
+        n, p, low, high = _pooled(part.n, part.p, found.low, found.high)
         finest = _pooled(*_split(part))[:2] if not part.certain else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
@@ -83,14 +81,12 @@ class CorpFit(Metric):
 _FIT = CorpFit()
 
 
-def _pooled(n: Array, p: Array, low: Any, high: Any, known: Strides | None = None) -> tuple[Array, Array, Array, Array]:
-    """The pooled groups, and the lowest and the highest score of each block; `known` are sums of these groups."""
-    if known is not None and known.full:
-        blocks, hits, last = pooled(n, p, known.levels)
-    else:
-        some = n + p > 0
+def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+    """The blocks of the groups that have rows, and the lowest and the highest score of each."""
+    some = n + p > 0
+    if not some.all():
         n, p, low, high = n[some], p[some], low[some], high[some]
-        blocks, hits, last = pooled(n, p)
+    blocks, hits, last = (pool_counts if integers(n) else pool_weights)(n, p)
     first = np.append(0, last[:-1] + 1)[: last.size]
     return blocks, hits, low[last], high[first]
 

@@ -14,17 +14,17 @@ n·σ − p·(1 − σ), u·σ', u·σ'', …. All sums are integers in fixed po
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.calibration.logits import logit_counts
-from streameval.kernels.calibration.strips import strip_sums
+from streameval.kernels.calibration import logit_counts
 from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 GENTLE = 8.0  # largest slope for which the series is exact up to rounding
@@ -32,7 +32,7 @@ _SCALE, _SPAN = 1024, 40  # bins per unit of the logit; logits from −40 to 40 
 ROWS = 1 << 33  # number of rows from which on sums may overflow a word
 LEAST = 4.25e-18  # smallest probability with a bin; every probability below 1 that is larger has one
 _COLUMNS = 10  # negatives, positives, moments
-_STRIPS = 2.0**-38  # smallest probability that the loop over strips counts
+MANY = 1 << 17  # number of rows from which on bins are faster than a logarithm for each score
 
 Bins = tuple[int, "Array", tuple[float, float] | None]  # first bin, columns from there on, smallest and largest logit
 
@@ -93,47 +93,23 @@ def _sides(z: Array) -> tuple[Array, Array]:
         return 1.0 / (1.0 + np.exp(-z)), 1.0 / (1.0 + np.exp(z))
 
 
-def binned(n: Array, p: Array, scores: Any, keys: Array | None = None) -> Bins:
-    """The bins of groups with descending scores between 0 and 1; groups with scores below `LEAST` are left out.
-
-    `keys`, the rank keys of float32 scores, are faster to bin, and require fewer than 2³² rows.
-    """
-    if keys is not None:
-        return summed(n, p, scores, keys)[1]
-    first, table, ends = _room(scores)
-    _count(n, p, scores, slice(leading(scores, LEAST)), first, table)
-    return first, table, ends
+def bins_of(part: ScorePart) -> Bins:
+    """The bins of a part of counts; every score must have a logit."""
+    bins: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
+    return bins
 
 
-def summed(n: Array, p: Array, scores: Any, keys: Array, above: tuple[int, int] = (0, 0)) -> tuple[Any, Bins]:
-    """The result of `streameval.kernels.calibration.strips.strip_sums`, and the bins of all scores but 0 and 1.
-
-    Parameters
-    ----------
-    n, p, scores, keys : of each group, fewer than 2³² rows of float32 scores, which may be a `ScoreLookup`
-    above : negatives and positives above the first group
-    """
-    inside = slice(leading(scores, 1.0), leading(scores, 0.0, above=True))
-    first, table, ends = _room(scores[inside])
-    sums = strip_sums(n, p, keys, *above, float(_SCALE), float(_SPAN), first, table)
-    _count(n, p, scores, slice(leading(scores, _STRIPS), leading(scores, LEAST)), first, table)
-    return sums, (first, table, ends)
-
-
-def _room(scores: Any) -> Bins:
-    """Empty bins for descending scores between 0 and 1."""
+def binned(n: Array, p: Array, scores: Array) -> Bins:
+    """The bins of groups with descending scores between 0 and 1; groups with scores below `LEAST` are left out."""
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
     ends = [float(np.log(s / (1.0 - s))) for s in (scores[-1], scores[0])]
-    first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
-    # rounding may move an end to the next bin
-    return first - 1, np.zeros((_COLUMNS, last - first + 3), np.int64), (ends[0], ends[1])
-
-
-def _count(n: Array, p: Array, scores: Any, groups: slice, first: int, table: Array) -> None:
-    """Count some groups in bins, one by one."""
-    if groups.stop > (groups.start or 0):
-        logit_counts(n[groups], p[groups], np.asarray(scores[groups]), float(_SCALE), float(_SPAN), first, table)
+    low, high = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
+    first = low - 1  # rounding may move an end to the next bin
+    table = np.zeros((_COLUMNS, high - low + 3), np.int64)
+    groups = slice(leading(scores, LEAST))
+    logit_counts(n[groups], p[groups], scores[groups], float(_SCALE), float(_SPAN), first, table)
+    return first, table, (ends[0], ends[1])
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:

@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.calibration.logits import newton_counts
+from streameval.kernels.calibration import newton_counts
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.protocol import Metric, Partials
-from streameval.metrics.scores.calibration.logit_table import GENTLE
+from streameval.metrics.scores.calibration.logit_table import GENTLE, bins_of
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread, table_of
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
-from streameval.metrics.scores.calibration.strides import bins_of
 from streameval.metrics.scores.sums import integers, sum_of
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
 from streameval.results import Scalar

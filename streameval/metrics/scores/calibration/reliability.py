@@ -29,7 +29,6 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.calibration.strides import strides
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading
@@ -230,13 +229,8 @@ class ReliabilityBins(Metric):
 def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
     """The cell of consecutive groups."""
     ends = float(found.low[groups][-1]), float(found.high[groups][0])
-    if counted(part.total):
-        known = strides(part, found.middle)
-        sums = [y - x for x, y in zip(known.upto(groups.start), known.upto(groups.stop), strict=True)]
-    else:
-        n, p = part.n[groups], part.p[groups]
-        sums = [sum_of(n), sum_of(p), dot(n + p, found.middle[groups])]
-    return Cell(sums[0], sums[1], sums[2], least=ends[0], most=ends[1])
+    score = dot(part.n[groups] + part.p[groups], found.middle[groups])
+    return Cell(sum_of(part.n[groups]), sum_of(part.p[groups]), score, least=ends[0], most=ends[1])
 
 
 def _spans(at: Array) -> Iterator[tuple[int, slice]]:

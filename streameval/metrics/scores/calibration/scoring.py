@@ -20,8 +20,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric, Partials
-from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
-from streameval.metrics.scores.calibration.strides import MANY, bins_of, strides, strip_keys
+from streameval.metrics.scores.calibration.logit_table import LEAST, MANY, ROWS, binned, bins_of, joined
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
@@ -40,14 +39,11 @@ _MOST = math.nextafter(1.0, 0.0)
 
 
 class Probabilities(NamedTuple):
-    """Scores as probabilities: the lowest, the middle and the highest of each group, equal if the group is exact.
+    """Scores as probabilities: the lowest, the middle and the highest of each group, equal if the group is exact."""
 
-    Each is an array, or a `ScoreLookup` if sums are computed from the keys.
-    """
-
-    low: Any
-    middle: Any
-    high: Any
+    low: Array
+    middle: Array
+    high: Array
 
     @classmethod
     def of(cls, part: ScorePart) -> Probabilities | None:
@@ -61,7 +57,7 @@ class Probabilities(NamedTuple):
 
     @classmethod
     def _made(cls, part: ScorePart) -> Probabilities | None:
-        scores, low, high = part.bounds if strip_keys(part) is None else (part.lookup,) * 3
+        scores, low, high = part.bounds
         if scores.size and not (scores[-1] >= 0.0 and scores[0] <= 1.0):  # they descend
             return None
         if part.exact:
@@ -131,8 +127,7 @@ class BrierScore(Metric):
         def loss(of_pos: Array, of_neg: Array) -> Any:
             return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
 
-        counted = integers(part.n)
-        value = strides(part, found.middle).squares if counted else loss(found.middle, found.middle)
+        value = loss(found.middle, found.middle)
         if part.exact:
             return value, value, value
         return loss(found.high, found.low), value, loss(found.low, found.high)
@@ -198,9 +193,8 @@ class LogLoss(Metric):
             return _Binned(0, bins_of(part))
         first, stop = leading(scores, min(1.0 - clip, _MOST), above=True), leading(scores, max(clip, LEAST))
         ends = [self._loss(part, g, scores, scores) for g in (slice(first), slice(max(first, stop), None))]
-        inside, keys = slice(first, stop), strip_keys(part)
-        of_bins = part.n[inside], part.p[inside], scores[inside], None if keys is None else keys[inside]
-        return _Binned(sum(ends), binned(*of_bins))
+        inside = slice(first, stop)
+        return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))
 
     def _loss(self, part: ScorePart, groups: slice, of_pos: Any, of_neg: Any) -> Any:
         """The sum over some groups, in fixed point or infinite; an infinite term without rows counts as 0."""

@@ -1,19 +1,110 @@
-"""Counts and moments of groups of equal score in bins of the logit, and the logistic likelihood of the groups.
+"""Loops of calibration over groups of equal score, best score first: drift, isotonic fit and logits.
 
-A group has p positives and n negatives. All sums are fixed-point integers, so they do not depend on the order.
+A group has p positives and n negatives of score s. Sums of counts are fixed-point integers, so they do not depend on
+the order of the groups; sums of weights are compensated floats.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import compare_products, compensated, multiply_add
 from streameval.kernels.jit import inlined, jit
 
+_ONE = np.uint64(1 << 62)
+_FIT = 1 << 31  # counts below this have products within 64 bits
 _TAKEN = 4096  # groups of a bin that are summed at a time
 _LEAP = 64  # groups that are skipped at once in the search for the end of a bin
 _BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # adding these rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
 _FEW = 1 << 22  # rows whose sum of 40-bit words fits into 64 bits
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@inlined
+def _less(high, low, other_high, other_low):
+    """Whether one 128-bit number in two's complement is less than another."""
+    return low < other_low if high == other_high else np.int64(high) < np.int64(other_high)
+
+
+@jit
+def drift_counts(neg, pos, score):
+    """Running sums of p − (p + n)·s: the last, the minimum and the maximum, in units of 2⁻⁶².
+
+    The minimum and maximum include the empty sum, 0. A score is rounded to these units first.
+
+    Returns
+    -------
+    uint64 array of shape (3, 2), high and low words in two's complement
+    """
+    zero = np.uint64(0)
+    high, low, least_high, least_low, most_high, most_low = zero, zero, zero, zero, zero, zero
+    for i in range(neg.size):
+        s = np.uint64(np.int64(np.rint(score[i] * 4611686018427387904.0)))
+        if pos[i]:
+            high, low = multiply_add(high, low, np.uint64(pos[i]), _ONE - s)
+        if neg[i]:
+            fall_high, fall_low = multiply_add(zero, zero, np.uint64(neg[i]), s)
+            high, low = high - fall_high - np.uint64(low < fall_low), low - fall_low
+        if _less(high, low, least_high, least_low):
+            least_high, least_low = high, low
+        elif _less(most_high, most_low, high, low):
+            most_high, most_low = high, low
+    return np.array([[high, low], [least_high, least_low], [most_high, most_low]], np.uint64)
+
+
+@jit
+def drift_weights(neg, pos, score):
+    """`drift_counts` for weights: compensated sums in units of 1, as a float64 array of shape (3,)."""
+    total, slip, least, most = 0.0, 0.0, 0.0, 0.0
+    for i in range(neg.size):
+        total, slip = compensated(total, slip, pos[i] * (1.0 - score[i]))
+        total, slip = compensated(total, slip, -neg[i] * score[i])
+        least, most = min(least, total + slip), max(most, total + slip)
+    return np.array([total + slip, least, most])
+
+
+@jit
+def _at_least(a, b, c, d):
+    """Whether a·b ≥ c·d, for counts."""
+    if max(a, b) < _FIT and max(c, d) < _FIT:
+        return a * b >= c * d
+    return compare_products(a, b, c, d) >= 0
+
+
+@jit
+def pool_counts(neg, pos):
+    """Pool adjacent violators: returns the negatives, positives and last group of each block of the isotonic fit.
+
+    The share of positives falls strictly from block to block, so the blocks are unique: their ends are the vertices of
+    the upper convex hull of the cumulative sums. No group may be empty.
+    """
+    n, p, last = np.empty(neg.size, np.int64), np.empty(neg.size, np.int64), np.empty(neg.size, np.int64)
+    count = 0
+    for i in range(neg.size):
+        of_neg, of_pos = neg[i], pos[i]
+        while count and _at_least(of_pos, n[count - 1] + p[count - 1], p[count - 1], of_neg + of_pos):
+            of_neg += n[count - 1]
+            of_pos += p[count - 1]
+            count -= 1
+        n[count], p[count], last[count] = of_neg, of_pos, i
+        count += 1
+    return n[:count].copy(), p[:count].copy(), last[:count].copy()
+
+
+@jit
+def pool_weights(neg, pos):
+    """`pool_counts` for weights; a group with zero weight joins the block before it."""
+    n, p, last = np.empty(neg.size), np.empty(neg.size), np.empty(neg.size, np.int64)
+    count = 0
+    for i in range(neg.size):
+        n[count], p[count], last[count] = neg[i], pos[i], i
+        while count and p[count] * (n[count - 1] + p[count - 1]) >= p[count - 1] * (n[count] + p[count]):
+            n[count - 1] += n[count]
+            p[count - 1] += p[count]
+            last[count - 1] = i
+            count -= 1
+        count += 1
+    return n[:count].copy(), p[:count].copy(), last[:count].copy()
 
 
 @jit
