@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     )
     from streameval.arrays.contingency.confusion import confmat2_type
     from streameval.arrays.contingency.table import ClusteringMetrics, ConfusionMatrix2, ContingencyTable
-    from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
-    from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
+    from streameval.arrays.curves import RocCurve, auc, plot_precision_recall_curve, precision_recall_curve, roc_curve
+    from streameval.arrays.gain import (
+        agc_approximate,
+        agc_score,
+        gain_agc_approximate,
+        gain_agc_score,
+        gain_curve,
+        plot_gain_curve,
+    )
     from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
-    from streameval.arrays.plotting import plot_gain_curve, plot_precision_recall_curve
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
-    from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
     from streameval.evaluation.attribution import attribute
     from streameval.evaluation.comparison import compare
@@ -66,12 +71,17 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "accumulator": ("Accumulator",),
-    "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
-    "arrays.gain": ("agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"),
+    "arrays.curves": ("RocCurve", "auc", "plot_precision_recall_curve", "precision_recall_curve", "roc_curve"),
+    "arrays.gain": (
+        "agc_approximate",
+        "agc_score",
+        "gain_agc_approximate",
+        "gain_agc_score",
+        "gain_curve",
+        "plot_gain_curve",
+    ),
     "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
-    "arrays.plotting": ("plot_gain_curve", "plot_precision_recall_curve"),
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
-    "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
     "evaluation.costs.attributed": ("Attribution",),
     "evaluation.attribution": ("attribute",),

@@ -13,10 +13,11 @@ standard error. It serves for comparisons with published values; the exact area 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from streameval.arrays.curves import balance_of
 from streameval.arrays.inputs import flag
 from streameval.arrays.labels import checked
 from streameval.errors import OptionError
@@ -24,13 +25,18 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.scores.gain.area import Agc
 from streameval.metrics.scores.gain.sums import decimal, kept_groups, kept_points, kept_unit, quotient
 from streameval.metrics.scores.sums import gain_sums, running
+from streameval.plots import plot_gain
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.parts import ScorePart, known
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from streameval.plots import BaseStyle
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
+
 
 _MOST_BINS = 1_000_000
 _LARGE = 2.0**53  # float64 rounds larger integers, and differences of the largest floats overflow
@@ -258,3 +264,40 @@ def _binned_area(label: Array, bins: Array, weight: Array | None, kept: int, *, 
 
 gain_agc_score = agc_score
 gain_agc_approximate = agc_approximate
+
+
+def plot_gain_curve(
+    y_true: Any,
+    y_score: Any,
+    pos_label: Any = 1,
+    sample_weight: Any = None,
+    truncate: float = 1,
+    **style: Unpack[BaseStyle],
+) -> Axes:
+    """Draw the gain curve up to a truncation, with the normalised area of that part.
+
+    Parameters
+    ----------
+    y_true, y_score, pos_label, sample_weight, truncate : see `streameval.gain_curve`
+    style : see `streameval.plots.Style`, except for `truncate`
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As for `streameval.gain_curve` and `streameval.plots.plot_gain`.
+
+    Examples
+    --------
+    >>> axes = plot_gain_curve([0, 1, 1, 0, 0], [0.2, 0.9, 0.5, 0.6, 0.1], truncate=0.6, of="score")
+    >>> axes.get_xlim()[1].item(), axes.get_legend().get_texts()[0].get_text()
+    (0.6, 'score (AGC = 0.5455)')
+    """
+    state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
+    top, tpr, _ = gain_points(state, 1)
+    shown = float(gain_points(state, truncate)[0][-1]) or None
+    agc = float(compute(state, Agc(truncate)).value)
+    return plot_gain(top, tpr, agc=agc, balance=balance_of(state), truncate=shown, **style)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import deliver, progress_bar, refuse_directory, table, tell_forecasts
+from streameval.cli.console import deliver, piped, progress_bar, refuse_directory, tell_forecasts
 from streameval.cli.options import given, options
 from streameval.cli.store import store_named, stored, tell_plan
 from streameval.errors import OptionError
@@ -15,7 +15,6 @@ from streameval.saving import check_writable
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from rich.console import RenderableType
 
     from streameval.evaluation.costs.attributed import Attribution
@@ -75,14 +74,16 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from streameval.report.losses import IN_DATA, READ_ONCE, conclusion, hashed, stayed, title_of
+    from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
+    from streameval.report.terminal import rich_table
 
     parts: list[RenderableType] = []
     for name, rows in found.tables().items():
         title = title_of(name, found)
         parts.append(Text(f"\n{title}" if parts else title))
         if rows.num_rows:
-            parts.append(_tabled(rows, found))
+            texts = listed(rows, found, examples=cut)
+            parts.append(rich_table(texts.heads, (row.texts for row in texts.rows), plain=piped()))
         parts.append(Text(conclusion(name, rows, found)))
     if found.options.get("changed_from"):
         parts.append(Text(f"\n{stayed(found)}"))
@@ -91,14 +92,6 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     if why := hashed(found, IN_DATA if from_store else READ_ONCE):
         parts.append(Text(why))
     return Group(*parts)
-
-
-def _tabled(rows: pa.Table, found: Attribution) -> RenderableType:
-    """Render one table."""
-    from streameval.report.losses import listed
-
-    texts = listed(rows, found, examples=cut)
-    return table([name for name, _ in texts.heads], texts.rows, [name for name, number in texts.heads if number])
 
 
 def cut(text: str) -> str:

@@ -127,7 +127,7 @@ def tell(shown: RenderableType | str) -> None:
         return
     from rich.console import Console
 
-    from streameval.report.terminal.cells import Visible
+    from streameval.report.terminal import Visible
 
     console = Console(emoji=False)
     if console.is_terminal:
@@ -142,15 +142,10 @@ def tell(shown: RenderableType | str) -> None:
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
     """A table of texts; the columns in `numbers` are right-aligned."""
-    from streameval.report.terminal.cells import escaped
-    from streameval.report.terminal.fitted import new_table
+    from streameval.report.elements import Head
+    from streameval.report.terminal import rich_table
 
-    made = new_table(plain=piped())
-    for name in names:
-        made.add_column(escaped(name), justify="right" if name in numbers else "left")
-    for row in rows:
-        made.add_row(*map(escaped, row))
-    return made
+    return rich_table([Head(name, name in numbers) for name in names], rows, plain=piped())
 
 
 def say(text: str, nl: bool = True) -> None:

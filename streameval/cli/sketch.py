@@ -130,7 +130,7 @@ def _shown(found: _Sketches, shares: Sequence[float]) -> RenderableType:
 
 def _plot(found: _Sketches, path: str) -> None:
     """Draw the cumulative distribution of each sketch."""
-    from streameval.plots.sketches import plot_quantiles
+    from streameval.plots.comparisons import plot_quantiles
 
     shares = [i / 500 for i in range(501)]
     plot_quantiles({_name(key): (shares, sketched.quantile(shares)) for key, sketched in found.items()}, save_to=path)

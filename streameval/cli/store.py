@@ -313,8 +313,8 @@ def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | Non
 
 def _nights(found: Histories) -> RenderableType:
     """A table with one row per night, marked if incomplete or failing, followed by the lines of `night_notes`."""
-    from streameval.report.terminal import night_notes, series, short
-    from streameval.report.terminal.cells import escaped
+    from streameval.report.notes import night_notes
+    from streameval.report.terminal import escaped, series, short
 
     marks = [
         f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"

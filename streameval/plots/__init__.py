@@ -4,13 +4,13 @@
 file                 plots
 ==================== ============================================================================
 `curves`             ROC, precision-recall, gain and lift curves
-`calibration`        reliability, isotonic fit
-`thresholds`         distributions of scores, precision and recall by threshold
+`scores`             reliability, isotonic fit, distributions, precision and recall by threshold
 `clusters`           concentration of a loss, purity by size, the worst clusters on the lift curve
-`comparisons`        slices, differences
+`comparisons`        slices, differences, a metric night by night, quantiles
 `overview`           a whole evaluation in one figure
-`series`             a metric night by night
 ==================== ============================================================================
+
+`canvas` holds what they share, `labels` places legends and thresholds.
 
 These functions take plain arrays, results, or an evaluation, and do not depend on states and metrics. Without `ax` they
 make a new figure outside pyplot, ``returned_axes.figure``: there is no window to open, no backend to choose and no
@@ -20,13 +20,11 @@ distinguish.
 
 from __future__ import annotations
 
-from streameval.plots.calibration import plot_corp, plot_reliability
 from streameval.plots.clusters import plot_attribution, plot_purity_by_size, plot_worst_clusters
 from streameval.plots.comparisons import plot_differences, plot_slices
-from streameval.plots.curves import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
-from streameval.plots.drawing import BaseStyle, Style
+from streameval.plots.curves import BaseStyle, Style, plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
 from streameval.plots.overview import plot
-from streameval.plots.thresholds import plot_score_distributions, plot_thresholds
+from streameval.plots.scores import plot_corp, plot_reliability, plot_score_distributions, plot_thresholds
 
 __all__ = [
     "BaseStyle",

@@ -16,12 +16,12 @@ from streameval.plots.canvas import (
     figure_of,
     finish,
     new_axes,
+    one_curve,
     plain_frame,
     plain_log,
 )
 from streameval.plots.curves import plot_lift
 from streameval.plots.labels import arrange
-from streameval.plots.sources import one_curve
 from streameval.results import Bins
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from streameval.plots.sources import Attributed, Evaluated
+    from streameval.plots.canvas import Attributed, Evaluated
     from streameval.results import Curve
 
 _LOSSES = {  # table: (its groups, their loss, key of the number of groups in `totals`)

@@ -1,4 +1,4 @@
-"""Plots of comparisons: a metric by slices, and differences between columns."""
+"""Plots of comparisons: a metric by slices or night by night, differences between columns, quantiles of columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import BLUE, GREY, RED, REFERENCE, checked_path, finish, new_axes, plain_frame
-from streameval.plots.sources import Evaluated
+from streameval.plots.canvas import (
+    BLUE,
+    GREY,
+    RED,
+    REFERENCE,
+    Evaluated,
+    checked_path,
+    color,
+    dash,
+    finish,
+    new_axes,
+    plain_frame,
+)
 from streameval.results import slice_text
 from streameval.wording import apart, hint, plural
 
@@ -20,6 +31,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
+
 _MOST = 40  # largest number of lines of a plot
 _LINE = 0.26  # height of a line in inches
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
@@ -29,7 +41,7 @@ _TITLE = 46  # characters of a line above the axes
 
 
 def plot_slices(
-    found: Evaluated,
+    found: Evaluated | Sequence[Scalar],
     column: str,
     metric: str,
     of: str | None = None,
@@ -45,7 +57,7 @@ def plot_slices(
 
     Parameters
     ----------
-    found : Evaluation
+    found : Evaluation, or results
     column : str
         A slicing, such as ``"country"`` or ``"country,channel"``.
     metric : str
@@ -74,7 +86,8 @@ def plot_slices(
     ['FR', 'DE']
     """
     path = checked_path(save_to)
-    sliced, whole = _slices(found.results, column, metric, of)
+    results = found.results if isinstance(found, Evaluated) else found
+    sliced, whole = _slices(results, column, metric, of)
     shown = sorted(sliced[:_MOST], key=_by_value)
     ax = ax or new_axes(6.0, 1.4 + _LINE * len(shown))
     at = np.arange(len(shown))
@@ -256,4 +269,119 @@ def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
     ax.set(ylim=(-0.7, lines - 0.3), xlabel=x)
     ax.margins(x=0.05)
     ax.locator_params(axis="x", nbins=6)
+    return finish(ax, path)
+
+
+_TICKS = 12  # largest number of names below the axis
+_BANDS = 3  # bands that can lie over each other at full strength
+
+
+def plot_series(
+    names: Sequence[str],
+    lines: Mapping[str, Sequence[tuple[float, float, float]]],
+    title: str,
+    *,
+    marked: Sequence[int] = (),
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Lines over partitions, with a band where values are intervals and a gap where they are undefined.
+
+    Parameters
+    ----------
+    names : sequence of str, of length n
+        The partitions.
+    lines : mapping of str to sequence of (value, lower, upper), each of length n
+        Lines by their names in the legend.
+    title : str
+    marked : sequence of int
+        Positions of partitions to mark, such as those that fail a rule.
+    ax : matplotlib Axes, optional
+        Axes to draw on; by default, those of a new figure.
+    save_to : path, optional
+        File to write, ending in .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> axes = plot_series(["night=1", "night=2"], {"per night": [(0.9, 0.9, 0.9), (0.8, 0.7, 0.9)]}, "roc_auc")
+    >>> axes.get_title()
+    'roc_auc'
+    """
+    path = checked_path(save_to)
+    axes = ax or new_axes(8.0, 4.0)
+    xs = np.arange(len(names))
+    alpha = 0.25 if len(lines) <= _BANDS else 0.1
+    for i, (name, points) in enumerate(lines.items()):
+        value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
+        axes.plot(xs, value, marker="o", markersize=3, color=color(i), linestyle=dash(i), label=name)
+        if np.any(upper > lower):
+            axes.fill_between(xs, lower, upper, color=color(i), alpha=alpha, linewidth=0)
+    for i, place in enumerate(marked):
+        label = "_" if i else "failed"  # a single entry in the legend
+        axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)
+    shown = xs[:: max(1, -(-len(names) // _TICKS))]
+    axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")
+    keys = {name.partition("=")[0] if "=" in name else "partition" for name in names}
+    axes.set_xlabel(keys.pop() if len(keys) == 1 else "partition")
+    axes.set_title(title)
+    plain_frame(axes)
+    axes.legend()
+    return finish(axes, path)
+
+
+def plot_quantiles(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Plot cumulative distributions: for each line, the share of rows at or below a value.
+
+    Parameters
+    ----------
+    lines : mapping of str to (shares, values)
+        Quantiles of a column by its name in the legend; values that are not finite are left out.
+    ax, save_to
+        See `Style`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there is nothing to draw, or the file cannot be written.
+
+    Examples
+    --------
+    >>> axes = plot_quantiles({"score": ([0, 0.5, 1], [0.1, 0.2, 0.9])})
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['score']
+    """
+    path = checked_path(save_to)
+    finite = {}
+    for name, (shares, values) in lines.items():
+        points = np.array([values, shares], dtype=np.float64)
+        finite[name] = points[:, np.isfinite(points).all(axis=0)]
+    finite = {name: points for name, points in finite.items() if points.size}
+    if not finite:
+        msg = "there is nothing to draw: no column has finite numbers"
+        raise OptionError(msg)
+    ax = ax or new_axes(6.0, 4.2)
+    for i, (name, (values, shares)) in enumerate(finite.items()):
+        ax.plot(values, shares, color=color(i), linestyle=("-", "--")[i // 6 % 2], linewidth=1.7, label=name)
+    plain_frame(ax)
+    ax.margins(x=0.02)
+    ax.set(ylim=(-0.02, 1.02), title="Cumulative distribution", xlabel="Value", ylabel="Share of rows at or below")
+    ax.legend(loc="best", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
     return finish(ax, path)

@@ -17,19 +17,230 @@ their length.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.drawing import AxesText, Drawing, Style, share, vectors
-from streameval.results import Curve
+from streameval.plots.canvas import (
+    GREEN,
+    REFERENCE,
+    checked_path,
+    color,
+    dash,
+    figure_of,
+    finish,
+    new_axes,
+    plain_frame,
+)
+from streameval.plots.labels import CURVE, along, arrange, curves_on, mark
+from streameval.results import FEW_UNITS, Curve
 from streameval.wording import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from streameval.plots.labels import Place
+    from streameval.results import Band
+    from streameval.typing import Array
+
+    Points = tuple[Sequence[float], Sequence[float]]
+
+_POINTS = 5_000  # largest number of points drawn of a curve
+
+
+class BaseStyle(TypedDict, total=False):
+    """Keyword arguments of every curve plot.
+
+    Attributes
+    ----------
+    of : name of the score or cluster column, for the legend
+    exact : whether the area is exact (the default); otherwise the legend shows ≈
+    ax : matplotlib Axes to draw on; by default, those of a new figure
+    save_to : path ending in .png, .svg or .pdf
+    fill : whether to shade the area
+    marker : matplotlib marker at each point
+    legend : whether to add a legend (the default) and thresholds next to the curve
+    band : pointwise sampling intervals, drawn as a shaded band
+    """
+
+    of: str | None
+    exact: bool
+    ax: Axes | None
+    save_to: str | Path | None
+    fill: bool
+    marker: str | None
+    legend: bool
+    band: Band | None
+
+
+class Style(BaseStyle, total=False):
+    """Keyword arguments of a curve plot that can be truncated.
+
+    Attributes
+    ----------
+    of, exact, ax, save_to, fill, marker, legend, band : see `BaseStyle`
+    truncate : largest x shown, in (0, 1]
+    """
+
+    truncate: float | None
+
+
+@dataclass(frozen=True)
+class AxesText:
+    """Texts and layout of one kind of plot.
+
+    Attributes
+    ----------
+    title, x, y, area : texts of the title, the axes and the area in the legend
+    legend : preferred place of the legend
+    zoom : whether a truncation also cuts the height
+    """
+
+    title: str
+    x: str
+    y: str
+    area: str
+    legend: Place = "lower right"
+    zoom: bool = False
+
+
+def vectors(**arrays: Any) -> list[Array]:
+    """Coordinates as float64 vectors of one length.
+
+    Examples
+    --------
+    >>> vectors(x=[0, 1], y=[0.5, 1])
+    [array([0., 1.]), array([0.5, 1. ])]
+    """
+    try:
+        columns = [np.asarray(values, dtype=np.float64) for values in arrays.values()]
+    except (TypeError, ValueError) as error:
+        msg = f"{' and '.join(arrays)} must be vectors of numbers: {error}"
+        raise DataError(msg) from error
+    if any(column.ndim != 1 for column in columns) or len({column.size for column in columns}) > 1:
+        shapes = " and ".join(str(column.shape) for column in columns)
+        msg = f"{' and '.join(arrays)} have shapes {shapes}; give vectors of one length"
+        raise DataError(msg)
+    return columns
+
+
+def share(name: str, value: float | None, *, positive: bool = False) -> float | None:
+    """A share between 0 and 1, or None; above 0 if `positive`."""
+    if value is not None and not (0 <= value <= 1 and (value > 0 or not positive)):
+        msg = f"{name}={value!r}; give a share {'above' if positive else 'of at least'} 0 and at most 1"
+        raise OptionError(msg)
+    return value
+
+
+def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
+    """Points to draw: up to the limit and one beyond it, at most `_POINTS`, evenly spaced along the curve."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    shown = x <= limit
+    shown[1:] |= shown[:-1].copy()
+    shown[:-1] |= x[1:] <= limit
+    x, y = x[shown], y[shown]
+    if x.size <= _POINTS:
+        return x, y
+    way = along(x / limit, y)
+    kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], _POINTS)).clip(max=x.size - 1))
+    return x[kept], y[kept]
+
+
+class Drawing:
+    """A curve plot that is drawn step by step: `curve`, `reference`, `finish`.
+
+    Parameters
+    ----------
+    look : AxesText
+    points : x and y of the curve, float64 arrays of shape (n_points,); points that are not finite are left out
+    style : Style
+    """
+
+    def __init__(self, look: AxesText, points: Sequence[Array], style: Style) -> None:
+        self.look, self.style = look, style
+        self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
+        save_to, ax = style.get("save_to"), style.get("ax")
+        self.path = checked_path(save_to)
+        self.x, self.y = _visible(points[0], points[1], self.limit)
+        self.ax = new_axes() if ax is None else ax
+        self.earlier = len(curves_on(self.ax))
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that holds the axes."""
+        return figure_of(self.ax)
+
+    def curve(self, area: float | None, name: str | None = None) -> None:
+        """Draw the curve, shaded if requested; `name` names the area if it is not that of the whole curve."""
+        line = color(self.earlier)
+        look: dict[str, Any] = {"color": line, "linestyle": dash(self.earlier), "marker": self.style.get("marker")}
+        label = self._entry(area, name)
+        self.ax.plot(self.x, self.y, **look, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3)
+        if self.style.get("fill"):
+            self.ax.fill_between(self.x, self.y, color=line, alpha=0.12, linewidth=0)
+        band = self.style.get("band")
+        if band is not None:
+            self._shade(band, line)
+
+    def _shade(self, band: Band, color: str) -> None:
+        """Shade a band where it has intervals; the legend describes them, or states that there are none."""
+        shown = band.x <= self.limit
+        ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
+        few = band.effective_units is not None and band.effective_units < FEW_UNITS
+        units = f" ({band.effective_units:.0f} effective units)" if few else ""
+        told = f"{level} at each point, by {band.unit}{units}"
+        if np.isnan(ends).all():
+            told, color = f"no {level} intervals by {band.unit}{units}", "none"
+        self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
+
+    def _entry(self, area: float | None, name: str | None) -> str:
+        """The curve's entry in the legend: the score and the area."""
+        of = self.style.get("of")
+        if area is None:
+            return of or "curve"
+        name = name or (self.look.area if self.limit == 1 else f"full {self.look.area}")
+        sign = "=" if self.style.get("exact", True) else "≈"
+        number = f"{name} {sign} {area:.4f}" if np.isfinite(area) else f"{name} not defined"
+        return f"{of} ({number})" if of else number
+
+    def reference(self, random: Points | None, best: Points | None, name: str = "random") -> None:
+        """Draw the random and the best line, once for all curves on these axes, and set the frame."""
+        if not self.earlier:
+            if random:
+                self.ax.plot(*random, **REFERENCE, label=name, zorder=2)
+            if best:
+                self.ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
+        self._frame(float(np.interp(self.limit, *best)) if best and self.look.zoom else 1.0)
+
+    def _frame(self, best: float) -> None:
+        """Limits, labels, grid, title."""
+        highest = max(best, float(self.y[self.x <= self.limit].max(initial=0.0)))
+        if self.earlier:
+            highest = max(highest, self.ax.get_ylim()[1])
+        self.ax.set(xlim=(0, self.limit), ylim=(0, highest or 1))
+        self.ax.set(xlabel=self.look.x, ylabel=self.look.y, title=self.look.title)
+        self.ax.set_aspect("equal" if self.limit == 1 else "auto")
+        self.ax.locator_params(nbins=5)
+        plain_frame(self.ax)
+        if self.limit == 1 and highest <= 1:
+            for line in self.ax.get_lines():
+                line.set_clip_on(False)  # lines on the frame are drawn whole
+
+    def finish(self, thresholds: tuple[Array, Array, Array] | None = None) -> Axes:
+        """Add the legend, write thresholds (x, y, threshold) where there is room, and save."""
+        if self.style.get("legend", True):
+            if thresholds is not None:
+                mark(curves_on(self.ax)[-1], thresholds)
+            arrange(self.figure, self.ax, self.limit, self.look.legend)
+        return finish(self.ax, self.path)
+
 
 _ROC = AxesText("ROC curve", "False positive rate", "True positive rate", "AUC")
 _PR = AxesText("Precision-recall curve", "Recall", "Precision", "area", "lower left")

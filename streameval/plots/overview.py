@@ -7,13 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.plots.calibration import draw_corp, draw_reliability
 from streameval.plots.canvas import checked_path, new_figure, save
 from streameval.plots.clusters import plot_purity_by_size
 from streameval.plots.comparisons import plot_differences, plot_slices
 from streameval.plots.curves import plot_curve
 from streameval.plots.labels import arrange_all
-from streameval.plots.thresholds import plot_score_distributions, plot_thresholds
+from streameval.plots.scores import draw_corp, draw_reliability, plot_score_distributions, plot_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from streameval.plots.sources import Evaluated
+    from streameval.plots.canvas import Evaluated
     from streameval.results import Curve, Scalar
 
     Panel = tuple[str, Callable[[Axes], object]]

@@ -1,51 +1,252 @@
-"""The page of an attribution, and the section of an evaluation's page on its worst clusters."""
+"""Attributed losses in words and tables, for the terminal, for a page, and for a section of an evaluation's page."""
 
 from __future__ import annotations
 
+import math
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from streameval.plots import canvas
 from streameval.report import pictures
-from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
-from streameval.report.losses import (
-    IN_DATA,
-    READ_ONCE,
-    conclusion,
-    hashed,
-    id_text,
-    is_of,
-    listed,
-    percent,
-    stayed,
-    title_of,
-)
-from streameval.report.provenance import read_section
-from streameval.report.sentences import joined
-from streameval.report.values import digits, number, spoken
+from streameval.report.elements import Cell, Head, Page, Read, Row, Section, Table, Text, read_section
+from streameval.report.notes import joined
+from streameval.report.values import NONE, digits, number, spoken
 from streameval.results import slice_text
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from streameval.report.elements import Block
-    from streameval.report.losses import Attributed
     from streameval.results import Source
 
+
+IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
+
+
+class _Words(NamedTuple):
+    """What is said of a table: its title, its caption on a page, and that it is empty."""
+
+    title: str
+    caption: str
+    none: str
+
+
+_WORDS = {
+    "merges": _Words(
+        "Worst merges: clusters that hold several classes",
+        "Clusters that hold several classes",
+        "no cluster holds several classes",
+    ),
+    "splits": _Words(
+        "Worst splits: classes spread over several clusters",
+        "Classes spread over several clusters",
+        "no class is in several clusters",
+    ),
+    "impure": _Words(
+        "Impure clusters: their loss of area under the lift curve",
+        "Their loss of area under the lift curve",
+        "no cluster above the threshold is impure",
+    ),
+    "unclustered": _Words(
+        "Positives in clusters at or below the threshold",
+        "By size of the cluster",
+        "no positive is in a cluster at or below the threshold",
+    ),
+    "slices": _Words(
+        "Slices that fall short of the whole",
+        "The costliest first: shortfall × rows",
+        "no slice falls short of the whole",
+    ),
+}
+_CHANGED = {
+    "merges": _Words(
+        "Merged since {}",
+        "Clusters that hold several earlier clusters",
+        "no cluster holds rows of several earlier clusters",
+    ),
+    "splits": _Words(
+        "Split since {}",
+        "Earlier clusters spread over several clusters",
+        "no earlier cluster was split",
+    ),
+}
+_HEADS = {"running_share": "running", "false_pairs": "false pairs", "missed_pairs": "missed pairs"}
+_CHANGED_HEADS = {
+    "classes": "earlier",
+    "class": "earlier",
+    "false_pairs": "merged pairs",
+    "missed_pairs": "split pairs",
+}
 _HIDDEN = "Examples show rows, so they are left out here; --with-examples puts them on the page."
-_CAPTIONS = {
-    "merges": "Clusters that hold several classes",
-    "splits": "Classes spread over several clusters",
-    "impure": "Their loss of area under the lift curve",
-    "unclustered": "By size of the cluster",
-    "slices": "The costliest first: shortfall × rows",
+
+
+class Attributed(Read, canvas.Attributed, Protocol):
+    """The part of an attribution that a report needs."""
+
+    @property
+    def metric(self) -> str | None:
+        """The metric in which gains are measured."""
+
+    @property
+    def slice_metric(self) -> str | None:
+        """The metric of the slices."""
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables, by name."""
+
+
+def percent(value: float) -> str:
+    """A share as a percentage."""
+    return f"{value:.1%}"
+
+
+def id_text(value: Any) -> str:
+    """An id as text; bytes in hexadecimal."""
+    return "none" if value is None else visible(value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _member(cell: Mapping[str, Any]) -> str:
+    """The name of a class in a cluster, or of a cluster in a class, with its partition if it has one."""
+    name = id_text(next(iter(cell.values())))
+    return f"{name} in {cell['partition']}" if cell.get("partition") else name
+
+
+_FORMATS: dict[str, Callable[[Any], str] | None] = {
+    **dict.fromkeys(("cluster", "class", "partition"), id_text),
+    **dict.fromkeys(("size", "rows", "classes", "clusters", "positives", "false_pairs", "missed_pairs"), "{:,}".format),
+    "lost": "{:.6f}".format,
+    "share": percent,
+    "running_share": percent,
+    "gain": "{:+.6f}".format,
+    "value": "{:.6f}".format,
+    **dict.fromkeys(("ci_lower", "ci_upper"), lambda value: NONE if value is None else f"{value:.4f}"),
+    "shortfall": "{:+.6f}".format,
+    "by": None,
+    "largest": lambda cells: ", ".join(f"{_member(cell)} ({cell['rows']:,})" for cell in cells),
+    "examples": None,
 }
-_CHANGED_CAPTIONS = {
-    "merges": "Clusters that hold several earlier clusters",
-    "splits": "Earlier clusters spread over several clusters",
-}
+
+
+def _words(name: str, found: Attributed) -> _Words:
+    return (_WORDS | (_CHANGED if found.options.get("changed_from") else {}))[name]
+
+
+def title_of(name: str, found: Attributed) -> str:
+    """The title of a table."""
+    return _words(name, found).title.format(visible(str(found.options.get("changed_from"))))
+
+
+def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] | None, caption: str = "") -> Table:
+    """Format the rows of a table; long texts come last.
+
+    Parameters
+    ----------
+    rows : the table
+    found : the attribution
+    examples : function that shortens examples; None omits them
+    caption : its caption
+    """
+    names = set(rows.column_names)
+    sampled = "ci_lower" in names and rows["ci_lower"].null_count < rows.num_rows
+    columns = _FORMATS | ({} if sampled else {"ci_lower": None, "ci_upper": None})
+    by_columns = [name for name in rows.column_names if name not in columns]
+    columns = {**dict.fromkeys(by_columns, lambda value: visible(slice_text(value))), **columns}
+    if examples is not None:
+        columns["examples"] = lambda cells: examples(
+            "; ".join(f"{_member(cell)}: {' | '.join(cell['values'])}" for cell in cells)
+        )
+    heads = _HEADS | (_CHANGED_HEADS if "changed_from" in found.options else {})
+    formats = {name: form for name, form in columns.items() if form and name in names}
+    words = {"cluster", "class", "partition", "largest", "examples", *by_columns}
+    made = []
+    for row in rows.to_pylist():
+        cells = [
+            Cell("" if name in by_columns and not is_of(name, row.get("by")) else form(row[name]),
+                 order=None if name in words else row[name])
+            for name, form in formats.items()
+        ]  # fmt: skip
+        made.append(Row((cells[0].text,), tuple(cells[1:])))
+    shown = [Head(found.metric or "", number=True, note="gain in") if name == "gain" else
+             Head(heads.get(name, name), number=name not in words) for name in formats]  # fmt: skip
+    return Table(caption, tuple(shown), tuple(made))
+
+
+def is_of(column: str, by: str | None) -> bool:
+    """Whether a column belongs to the slicing `by`; True if `by` is None, because then there is only one slicing.
+
+    >>> is_of("night", "country,night"), is_of("country", "night"), is_of("country", None)
+    (True, False, True)
+    """
+    return by is None or f",{column}," in f",{by},"
+
+
+def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
+    """A sentence on the share of the loss that the rows explain."""
+    totals: Mapping[str, float] = found.totals
+    changed = "changed_from" in found.options
+    if name == "slices":
+        return _sliced(rows, found)
+    if not rows.num_rows:
+        return _words(name, found).none
+    if name == "unclustered":
+        total, all_of = int(totals["unclustered_positives"]), int(totals["positives"])
+        return f"{total:,} of {plural(all_of, 'positive')} ({total / all_of:.1%})"
+    group, every, pairs, verb = {
+        "merges": ("cluster", "clusters", "false_pairs", "merged" if changed else "false"),
+        "splits": ("class", "classes", "missed_pairs", "split" if changed else "missed"),
+        "impure": ("cluster", "clusters", "", ""),
+    }[name]
+    loss = f"all {int(totals.get(pairs, 0)):,} {verb} pairs" if pairs else f"the lost area, {totals.get('lost', 0):.6f}"
+    one, several = ("earlier cluster", "earlier clusters") if changed and group == "class" else (group, every)
+    many = f"{rows.num_rows:,} {several}" if rows.num_rows > 1 else f"1 {one}"
+    share = rows["running_share"][-1].as_py()
+    return f"{many} of {int(totals[every]):,} {'are' if rows.num_rows > 1 else 'is'} {percent(share)} of {loss}"
+
+
+def _sliced(rows: pa.Table, found: Attributed) -> str:
+    """A sentence on the value that slices are compared with, and on the slices left out."""
+    totals = found.totals
+    slices, left = int(totals["slices"]), int(totals["slices_left_out"])
+    if rows.num_rows:
+        shown = f"{plural(rows.num_rows, 'slice')} of {slices:,}"
+    elif slices == left:
+        shown = f"none of {plural(slices, 'slice')} can be ranked"
+    else:
+        shown = "no slice that can be ranked falls short of the whole" if left else _WORDS["slices"].none
+    whole = "has no value" if math.isnan(totals["whole"]) else f"{totals['whole']:.6f}"
+    said = [shown, f"{found.slice_metric} of all rows {whole}"]
+    if left:
+        valueless = int(totals["slices_without_value"])
+        units = f"fewer than {totals['slices_least_units']:g} effective units of rows, positives or negatives"
+        both = f"{valueless:,} without a value, {left - valueless:,} with {units}"
+        said.append(f"{left:,} left out: {'no value' if valueless == left else both if valueless else units}")
+    if "slices_ci_level" in totals:
+        unit, level = found.options.get("unit") or "row", totals["slices_ci_level"] * 100
+        said.append(f"{level:.4g} % intervals by {unit}, widened for selection")
+    return "; ".join(said)
+
+
+def stayed(found: Attributed) -> str:
+    """A sentence on the number of rows in clusters with the same rows as before."""
+    same = int(found.totals["unchanged_rows"])
+    share = f" ({same / found.rows:.1%})" if found.rows else ""
+    return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
+
+
+def hashed(found: Attributed, why: str) -> str:
+    """A note that ids are shown as hashes, with the reason; empty if there are none."""
+    ids = [
+        rows[column]
+        for rows in found.tables().values()
+        for column in ("cluster", "class")
+        if column in rows.column_names
+    ]
+    if not any(len(column) and all(str(value).startswith("#") for value in column.to_pylist()) for column in ids):
+        return ""
+    return f"ids with # are hashes whose texts are unknown: {why}"
 
 
 def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
@@ -91,7 +292,7 @@ def costs_section(found: Sequence[Attributed]) -> Section:
         best = [sentence for sentence in (_best(name, rows, one) for name, rows in told.items()) if sentence]
         blocks += [Text(f"{one.options['cluster']}: {' '.join(best)}")] if best else []
         for name, rows in told.items():
-            blocks += _blocks(name, rows, one, with_examples=False)
+            blocks += _blocks(name, rows, one)
     notes = dict.fromkeys(filter(None, (hashed(one, "streameval attribute reads them from the data") for one in found)))
     return Section("costs", "Worst clusters", (*blocks, *(Text(f"{_first_capital(note)}.", "note") for note in notes)))
 
@@ -125,31 +326,17 @@ def _costliest(row: Mapping[str, Any], found: Attributed) -> str:
     return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of all rows."
 
 
-def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool) -> Iterator[Block]:
+def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool = False) -> Iterator[Block]:
     """A table with its conclusion."""
     yield Text(_concluded(name, rows, found))
-    if not rows.num_rows:
-        return
-    texts = listed(rows, found, examples=str if with_examples else None)
-    order = sorted(range(len(texts.heads)), key=lambda i: texts.heads[i][0] in ("largest", "examples"))
-    heads = tuple(_head(*texts.heads[i]) for i in order)
-    made = tuple(
-        Row((row[0],), tuple(Cell(row[i], order=values[i] if texts.heads[i][1] else None) for i in order[1:]))
-        for row, values in zip(texts.rows, texts.values, strict=True)
-    )
-    captions = _CAPTIONS | (_CHANGED_CAPTIONS if "changed_from" in found.options else {})
-    yield Table(captions[name], heads, made)
+    if rows.num_rows:
+        examples = str if with_examples else None
+        yield listed(rows, found, examples=examples, caption=_words(name, found).caption)
 
 
 def _concluded(name: str, rows: pa.Table, found: Attributed) -> str:
     """`conclusion` as a whole sentence."""
     return _first_capital(f"{conclusion(name, rows, found)}.")
-
-
-def _head(text: str, is_number: bool) -> Head:
-    """The head of a column; for a gain, the text is the metric, and the note above it is "gain in"."""
-    stem, _, metric = text.partition(" in ")
-    return Head(metric, number=True, note=f"{stem} in") if metric else Head(text, number=is_number)
 
 
 def _first_capital(text: str) -> str:

@@ -1,19 +1,28 @@
-"""The elements of a page: sections of sentences, tables, figures and facts.
+"""The elements of a page: sections of sentences, tables, figures and facts; and the section on what was read.
 
 Everything is plain text until it is rendered; only a figure's `svg` is markup. The code that builds a page writes no
-HTML, so nothing from the data can become HTML.
+HTML, so nothing from the data can become HTML. The terminal renders the same tables.
+
+Texts such as messages of libraries may contain credentials or paths outside the data, which must not leave the machine
+with a page: `travelling` removes both.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from streameval._version import __version__
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from markupsafe import Markup
+
+    from streameval.results import Source
+
 
 _NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # at the start of a reason
 
@@ -87,6 +96,11 @@ class Row:
     cells: tuple[Cell, ...]
     about: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all cells."""
+        return (*self.name, *(cell.text for cell in self.cells))
+
 
 @dataclass(frozen=True)
 class Table:
@@ -154,14 +168,12 @@ class Figure:
     Attributes
     ----------
     title : what it shows
-    description : text alternative for readers who cannot see it
     svg : an ``<svg>`` element
     key : entries that explain its lines
     wide : whether it takes the full width
     """
 
     title: str
-    description: str
     svg: Markup
     key: tuple[Key, ...] = ()
     wide: bool = False
@@ -209,3 +221,100 @@ class Page:
     about: str
     lead: tuple[Text, ...]
     sections: tuple[Section, ...]
+
+
+_SKIPPED = 20  # omitted files that a page names
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*(?:/[^/\s'\"@]*)*@")
+_QUERY = re.compile(r"(\w+://[^\s?'\"]*)\?[^\s'\"]*?(?=[:;,.]?(?:[\s'\"]|$))")
+_PATH = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"()\[\]]+/)+[^\s/:;,'\"()\[\]]*")
+
+
+class Read(Protocol):
+    """What was read, as every result records it."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that the result covers."""
+
+    @property
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files left out, with the reason."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide the result."""
+
+
+def travelling(text: str, data: Sequence[str]) -> str:
+    """Remove credentials from a text, and directories other than those of the data.
+
+    Parameters
+    ----------
+    text : a text, such as an error message
+    data : the paths and URIs that the user named
+
+    Examples
+    --------
+    >>> travelling("/home/ann/scores/a.parquet: no space left on /mnt/scratch/x.tmp", ["/home/ann/scores"])
+    '/home/ann/scores/a.parquet: no space left on …/x.tmp'
+    >>> travelling("s3://key:secret@bucket/a?region=eu: denied", [])
+    's3://bucket/a: denied'
+    """
+    text = _QUERY.sub(r"\1", text)
+    text = _CREDENTIALS.sub("", text)
+    named = tuple(name for name in data if name)
+    return _PATH.sub(lambda path: path[0] if path[0].startswith(named) else f"…/{last_part(path[0])}", text)
+
+
+def last_part(path: str) -> str:
+    """The name of a file or directory within its parent."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def read_section(found: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
+    """The section "What was read": data, rows, rows left out with reasons, policies, version, and the command.
+
+    Parameters
+    ----------
+    found : the result
+    source : where it comes from
+    notes : further notes on the values
+    positives : positive rows; None without labels
+    """
+    facts = [("Data", ", ".join(source.data))] if source.data else []
+    facts += [("Files", f"{source.files:,}")] if source.files else []
+    share = ""
+    if positives is not None and found.rows:
+        share = f", of which {positives:,} positive ({positives / found.rows:.2%})"
+    facts += [("Nights", f"{source.nights:,}")] if source.nights else []
+    facts += [("Rows", f"{found.rows:,}{share}")]
+    facts += [("Left out", f"{plural(rows, 'row')}: {travelling(why, source.data)}") for why, rows in found.dropped]
+    tables: list[Block] = []
+    if found.skipped:
+        facts += [("Files left out", f"{len(found.skipped):,}; see below")]
+        shown = [tuple(travelling(text, source.data) for text in pair) for pair in found.skipped[:_SKIPPED]]
+        left = len(found.skipped) - len(shown)
+        note = f"{plural(left, 'file')} more; the JSON output has all." if left else ""
+        rows = tuple(Row((name,), (Cell(why),)) for name, why in shown)
+        tables = [Table("Files left out", (Head("file"), Head("reason")), rows, note)]
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in found.options.items()]
+    facts += [("Numbers", note) for note in notes]
+    return section_of_facts(facts, source, tables)
+
+
+def section_of_facts(facts: Sequence[tuple[str, str]], source: Source, tables: Sequence[Block] = ()) -> Section:
+    """The section "What was read" of these facts, with the version and the command that repeats the run."""
+    repeats = [Text("The command that repeats it:"), Text(source.command, "code")] if source.command else []
+    made_with = ("Made with", f"streameval {__version__}")
+    return Section("read", "What was read", (Facts((*facts, made_with)), *tables, *repeats))
+
+
+def _plain(value: object) -> str:
+    """An option's value as text."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return "yes" if value is True else "no" if value is False else str(value)

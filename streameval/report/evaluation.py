@@ -2,32 +2,119 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
+from itertools import count, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from streameval.report import pictures
 from streameval.report.attribution import costs_section
-from streameval.report.curves import bands_said, curve_figures
-from streameval.report.elements import Figure, Page, Section, Text
-from streameval.report.headline import difference_table, point_table, value_tables
-from streameval.report.provenance import read_section
-from streameval.report.rules import rules_said, rules_section
-from streameval.report.sentences import differences_said, values_said
-from streameval.report.slices import slice_section
-from streameval.report.terminal.notes import means, sampling_said
+from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text, last_part, read_section
+from streameval.report.nights import rules_passed, rules_section
+from streameval.report.notes import differences_said, means, sampling_said, values_said
+from streameval.report.pictures import bands_said, curve_figures
+from streameval.report.terminal import by_slicing, rests, rows_said
+from streameval.report.values import difference_table, digits, point_table, slice_cells, value_cell, value_tables
 from streameval.results import Source
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.report.elements import Block, Table
-    from streameval.report.losses import Attributed
-    from streameval.report.rules import Judged
+    from streameval.report.attribution import Attributed
+    from streameval.report.elements import Block
+    from streameval.report.nights import Judged
     from streameval.report.terminal import Found
     from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
+
+
+MOST = 200  # slices of a slicing on a page
+_WIDE, _WIDE_ENDS = 8, 6  # columns of values in a table, and of values with intervals
+_CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"
+
+
+def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], *, store: bool = False) -> Section:
+    """Every slicing, as a picture of its largest slices and as a table; `store` as `sampling_said`."""
+    whole = {(r.metric, r.of): r for r in results if r.slice is None}
+    blocks: list[Block] = []
+    for i, (by, slices) in enumerate(by_slicing(results).items()):
+        if len(slices) > 1:
+            blocks += pictures.slices(results, by, slices, f"slices-{i}")
+        blocks.append(_slice_table(by, slices, whole, meanings))
+        if differences := rests(results, by):
+            left = len(differences) - MOST
+            note = f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
+            blocks.append(difference_table(differences[:MOST], f"By {by}, against all other rows", note))
+            blocks.append(Text(sampling_said(differences, store=store), "note"))
+    return Section("slices", "Slices", tuple(blocks))
+
+
+def _slice_table(
+    by: str,
+    slices: Sequence[Sequence[Scalar]],
+    whole: Mapping[tuple[str, str | None], Scalar],
+    meanings: Mapping[str, Meaning],
+) -> Table:
+    """One row per slice, sorted by its harm.
+
+    The harm of a slice is its shortfall against the value of all rows, times its number of rows. If the first metric
+    has no better end, slices are sorted by rows. If there are more slices than a page can hold, it shows those with the
+    most rows and says how many are not shown.
+    """
+    first = slices[0]
+    shown = sorted(slices, key=_rows, reverse=True)[:MOST]
+    ends = any(result.ci_lower is not None for row in shown for result in row)
+    columns = _columns(first, _WIDE_ENDS if ends else _WIDE)
+    notes = []
+    leading = first[columns[0]]
+    better = meanings[leading.metric].better if leading.metric in meanings else None
+    if better is not None:
+        base = whole.get((leading.metric, leading.of))
+        shown.sort(key=lambda row: _harm(row[columns[0]], base, better), reverse=True)
+        what = f"{leading.metric} of {leading.of}" if leading.of else leading.metric
+        notes.append(f"Sorted by cost: rows × the shortfall of {what} from the value of all rows.")
+    if len(slices) > len(shown):
+        left = f"{plural(len(slices) - len(shown), 'slice')} not shown: --out FILE.csv (or .parquet, .json) has all."
+        notes.append(f"The {len(shown)} slices with the most rows; {left}")
+    if len(first) > len(columns):
+        notes.append(f"--out FILE.csv has {plural(len(first) - len(columns), 'more value')} of each slice.")
+    counts = [digits(row[i].value for row in shown) for i in columns]
+    cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
+    rows = []
+    for name, row in zip(slice_cells([row[0].slice for row in shown]), shown, strict=True):
+        cells = [Cell(f"{size:,}", order=size) for size in (_rows(row), max(r.positives or 0 for r in row))]
+        if cut is not None:
+            share = row[cut].cut_share or 0.0
+            cells.append(Cell(f"{share:.1%}", order=share))
+        cells += [value_cell(row[i], places) for i, places in zip(columns, counts, strict=True)]
+        rows.append(Row(name, tuple(cells)))
+    heads = [*map(Head, first[0].slice or ()), Head("rows", number=True), Head("positive", number=True)]
+    heads += [] if cut is None else [Head("cut", number=True, about=_CUT, note=first[cut].of or "")]
+    for result in (first[i] for i in columns):
+        about = meanings[result.metric].line if result.metric in meanings else ""
+        heads.append(Head(result.metric, number=True, about=about, note=result.of or ""))
+    return Table(f"By {by}", tuple(heads), tuple(rows), " ".join(notes))
+
+
+def _columns(first: Sequence[Scalar], most: int) -> list[int]:
+    """Indices of the at most `most` values in a table: the first metric of every column, then further ones."""
+    columns: dict[str | None, list[int]] = {}
+    for i, result in enumerate(first):
+        columns.setdefault(result.of, []).append(i)
+    by_rank = [i for indices in zip_longest(*columns.values()) for i in indices if i is not None][:most]
+    return by_rank if len(columns) > 1 else sorted(by_rank)
+
+
+def _rows(row: Sequence[Scalar]) -> int:
+    return max(result.rows for result in row)
+
+
+def _harm(result: Scalar, base: Scalar | None, better: str) -> float:
+    """The harm of a slice; lowest of all if it has no value."""
+    if base is None or result.value != result.value:
+        return float("-inf") if result.value != result.value else 0.0
+    return (base.value - result.value if better == "higher" else result.value - base.value) * result.rows
+
 
 _CALIBRATION, _THRESHOLDS = "calibration", "thresholds"
 
@@ -63,77 +150,50 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     whole = [result for result in found.results if result.slice is None]
     values = [result for result in whole if result.baseline is None]
     differences = [result for result in whole if result.baseline is not None]
-    by_subject = _by_subject(values, evidence.meanings)
     plain = [result for result in found.results if result.baseline is None or result.from_rest]
-    drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
+    meanings, store = evidence.meanings, evidence.source.nights > 0
+    subjects: dict[str, list[Scalar]] = {"": [], _CALIBRATION: [], _THRESHOLDS: []}
+    for result in values:
+        meaning = meanings.get(result.metric)
+        subjects[meaning.subject if meaning and meaning.subject in subjects else ""].append(result)
     colours = _colours(values, evidence)
-    calibration = value_tables(by_subject[_CALIBRATION], evidence.meanings)
-    curves: list[Text | Figure] = [
-        *curve_figures(evidence.curves, colours),
-        *pictures.purity(evidence.curves),
-        *([Text(said, "note")] if (said := bands_said(evidence.curves)) else []),
-    ]
-    store = evidence.source.nights > 0
-    results = _headline(by_subject[""], differences, evidence.meanings, store=store)
+    results: list[Block] = [*value_tables(subjects[""], meanings)]
+    if differences:
+        results = [*pictures.differences(differences), difference_table(differences), *results]
+    if said := sampling_said([*subjects[""], *differences], store=store):
+        results.append(Text(said, "note"))
     if not evidence.curves and not evidence.distributions:
         results.append(Text("There is nothing to draw: these results have no curves here.", "note"))
+    curves: list[Block] = [*curve_figures(evidence.curves, colours), *pictures.purity(evidence.curves)]
+    curves += [Text(bands, "note")] if (bands := bands_said(evidence.curves)) else []
+    calibration = value_tables(subjects[_CALIBRATION], meanings)
+    points: list[Block] = [*value_tables(subjects[_THRESHOLDS], meanings)]
+    points += [point_table(evidence.points)] if evidence.points else []
+    points += pictures.thresholds(plain, evidence.curves, {r.of: None for r in subjects[_THRESHOLDS] if r.of})
     sections = (
         Section("results", "Results", tuple(results)),
         Section("curves", "Curves", tuple(curves)),
         Section(_CALIBRATION, "Calibration", (*calibration, *pictures.calibration(evidence.curves, colours))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
-        Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
-        slice_section(plain, evidence.meanings, drawn, store=store),
+        Section("points", "Operating points", tuple(points)),
+        slice_section(plain, meanings, store=store),
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
         read_section(found, evidence.source, _notes(found), found.positives),
     )
-    name = evidence.source.data[0].rstrip("/").rpartition("/")[2] if evidence.source.data else ""
-    share = (
-        f", {found.positives:,} positive ({found.positives / found.rows:.2%})"
-        if found.rows and found.positives is not None
-        else ""
-    )
     return Page(
-        f"Evaluation of {name}" if name else "Evaluation",
-        f"{plural(found.rows, 'row')}{share}",
-        (*_lead(values, differences, evidence.meanings), *rules_said(evidence.judgements)),
+        f"Evaluation of {last_part(evidence.source.data[0])}" if evidence.source.data else "Evaluation",
+        rows_said(found),
+        (*_lead(values, differences, meanings), *rules_passed(evidence.judgements)),
         sections,
     )
-
-
-def _points(values: Sequence[Scalar], drawn: pictures.Drawn, evidence: Evidence) -> list[Block]:
-    """Operating points, the 2×2 table at each, and the values at other thresholds."""
-    columns = list(dict.fromkeys(result.of for result in values if result.of))
-    tables = value_tables(values, evidence.meanings)
-    counted = [point_table(evidence.points)] if evidence.points else []
-    return [*tables, *counted, *pictures.thresholds(drawn, columns)]
 
 
 def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
     """Only the tables of values, for a notebook."""
     values = [result for result in found.results if result.slice is None and result.baseline is None]
     return value_tables(values, meanings)
-
-
-def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, list[Scalar]]:
-    """Values by subject: calibration, thresholds, and all others."""
-    groups: dict[str, list[Scalar]] = {"": [], _CALIBRATION: [], _THRESHOLDS: []}
-    for result in values:
-        known = meanings.get(result.metric)
-        groups[known.subject if known and known.subject in groups else ""].append(result)
-    return groups
-
-
-def _headline(
-    values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning], *, store: bool
-) -> list[Block]:
-    tables: list[Block] = [*value_tables(values, meanings)]
-    if differences:
-        tables = [*pictures.differences(differences), difference_table(differences), *tables]
-    said = sampling_said([*values, *differences], store=store)
-    return [*tables, Text(said, "note")] if said else tables
 
 
 def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
@@ -148,8 +208,8 @@ def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
             kinds.setdefault(result.of, known is not None and known.family in ("cluster", "classes"))
     for curve in evidence.curves:
         kinds.setdefault(curve.of or "", curve.name in ("lift", "purity"))
-    counts = {False: itertools.count(), True: itertools.count()}
-    return {column: next(counts[clustered]) for column, clustered in kinds.items()}
+    numbers = {False: count(), True: count()}
+    return {column: next(numbers[clustered]) for column, clustered in kinds.items()}
 
 
 def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:

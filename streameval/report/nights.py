@@ -1,4 +1,4 @@
-"""Nights on a page: metrics night by night, failing nights, and outcomes of rules."""
+"""Nights and rules on a page: metrics night by night, failing nights, and outcomes of rules."""
 
 from __future__ import annotations
 
@@ -6,25 +6,129 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streameval._version import __version__
 from streameval.report import pictures
-from streameval.report.elements import Cell, Facts, Head, Page, Row, Section, Table, Text
-from streameval.report.provenance import travelling
-from streameval.report.rules import MARKS, Ruled
-from streameval.report.sentences import joined
-from streameval.report.terminal.notes import sampling_said
-from streameval.report.values import digits, number, value_cell
+from streameval.report.elements import (
+    Cell,
+    Head,
+    Page,
+    Row,
+    Section,
+    Table,
+    Text,
+    last_part,
+    section_of_facts,
+    travelling,
+)
+from streameval.report.notes import joined_few, sampling_said
+from streameval.report.values import digits, number, order, value_cell
 from streameval.results import Scalar, slice_name
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streameval.report.elements import Block
+    from streameval.report.elements import Block, Mark
     from streameval.results import Source
 
+
+_MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
 _FAILED = 5  # nights that a sentence names
 _SAID = 4  # metrics that get a sentence
+
+
+class Ruled(Protocol):
+    """The outcome of a rule."""
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it was written."""
+
+    @property
+    def value(self) -> float:
+        """The value that was judged."""
+
+    @property
+    def reason(self) -> str:
+        """What was compared, in words."""
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word."""
+
+
+class Judged(Ruled, Protocol):
+    """The outcome of a rule for an evaluation."""
+
+    @property
+    def ci_lower(self) -> float | None:
+        """Lower end of its interval."""
+
+    @property
+    def ci_upper(self) -> float | None:
+        """Upper end of its interval."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was decided, and passed."""
+
+
+def rules_passed(judgements: Sequence[Judged]) -> list[Text]:
+    """A sentence with the number of rules that pass, and the names of those that do not."""
+    if not judgements:
+        return []
+    failed = [one.rule for one in judgements if not one.passed]
+    if not failed:
+        return [Text("The rule passes." if len(judgements) == 1 else f"All {len(judgements)} rules pass.", "lead")]
+    verb = "do" if len(failed) > 1 else "does"
+    return [Text(f"{len(failed)} of {plural(len(judgements), 'rule')} {verb} not pass: {joined_few(failed)}.", "lead")]
+
+
+def rules_section(judgements: Sequence[Judged]) -> Section:
+    """Every rule with its value and outcome."""
+    rows = []
+    for one in judgements:
+        ends = one.ci_lower, one.ci_upper
+        interval = f"{number(ends[0])} to {number(ends[1])}" if ends[0] is not None and ends[1] is not None else ""
+        rows.append(_rule_row(one, (one.rule,), interval, (), one.reason))
+    return Section("rules", "Rules", (_rule_table((Head("rule"),), (), rows),) if rows else ())
+
+
+def _night_rules(judgements: Sequence[JudgedNight]) -> Table:
+    """The outcome of each rule in each night."""
+    rows = []
+    for one in judgements:
+        usual = Cell(_judged(one.usual) if one.usual == one.usual else "")
+        why = f"accepted: {one.accepted}" if one.accepted else one.reason
+        rows.append(_rule_row(one, (one.partition, one.rule), "", (usual,), why))
+    return _rule_table((Head("night"), Head("rule")), (Head("usual", number=True),), rows)
+
+
+def _rule_row(one: Ruled, name: tuple[str, ...], interval: str, more: tuple[Cell, ...], why: str) -> Row:
+    cells = (
+        Cell(one.text if one.text != one.rule else ""),
+        Cell(_judged(one.value), interval, order=order(one.value)),
+        *more,
+        Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
+        Cell(why),
+    )
+    return Row(name, cells)
+
+
+def _rule_table(names: tuple[Head, ...], more: tuple[Head, ...], rows: Sequence[Row]) -> Table:
+    """The outcomes of rules; a column in which no rule has anything to say is dropped."""
+    heads = (Head("definition"), Head("value", number=True), *more, Head("outcome"), Head("why"))
+    said = [any(row.cells[i].text for row in rows) for i in range(len(heads))]
+    kept = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
+    return Table("Outcomes of rules", (*names, *compress(heads, said)), kept)
+
+
+def _judged(value: float) -> str:
+    """The value of a rule: a count without decimals."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 6)
 
 
 class JudgedNight(Ruled, Protocol):
@@ -138,7 +242,7 @@ def nights_section(
     for i, one in enumerate(series):
         blocks += pictures.nights(f"{one.metric} per night", names, one.lines, failed, f"nights-{i}")
     if judgements:
-        blocks.append(_rules(judgements))
+        blocks.append(_night_rules(judgements))
     blocks.append(_table(names, series, failing, incomplete))
     return Section("nights", "Nights", tuple(blocks))
 
@@ -150,76 +254,41 @@ def _table(
     incomplete: Sequence[str],
 ) -> Table:
     """One row per night: rows, values, and what is wrong with it."""
-    columns = [(one.metric, of, line) for one in series for of, line in one.lines.items()]
-    counts = [digits(result.value for result in line) for _, _, line in columns]
+    columns = [
+        (one.metric, of, line, digits(r.value for r in line)) for one in series for of, line in one.lines.items()
+    ]
     rows = []
     for i, name in enumerate(names):
         wrong = [f"fails {few(list(failing[name]))}"] if name in failing else []
         wrong += ["incomplete"] if name in incomplete else []
-        size = max((line[i].rows for _, _, line in columns), default=0)
-        cells = [Cell(f"{size:,}", order=size)]
-        cells += [value_cell(line[i], count) for (_, _, line), count in zip(columns, counts, strict=True)]
+        size = max((line[i].rows for _, _, line, _ in columns), default=0)
+        cells = [Cell(f"{size:,}", order=size), *(value_cell(line[i], count) for _, _, line, count in columns)]
         cells.append(Cell("; ".join(wrong) or "ok", mark="failed" if wrong else "passed"))
         rows.append(Row((name,), tuple(cells)))
     heads = (
         Head("night"),
         Head("rows", number=True),
-        *(Head(metric, number=True, note=of) for metric, of, _ in columns),
+        *(Head(metric, number=True, note=of) for metric, of, _, _ in columns),
         Head("state"),
     )
     return Table("Every night", heads, tuple(rows))
-
-
-def _rules(judgements: Sequence[JudgedNight]) -> Table:
-    """The outcome of each rule; empty columns are dropped."""
-    heads = (
-        Head("night"),
-        Head("rule"),
-        Head("definition"),
-        Head("value", number=True),
-        Head("usual", number=True),
-        Head("outcome"),
-        Head("why"),
-    )
-    rows = [
-        Row(
-            (one.partition, one.rule),
-            (
-                Cell(one.text if one.text != one.rule else ""),
-                Cell(_judged(one.value), order=one.value if one.value == one.value else None),
-                Cell(_judged(one.usual) if one.usual == one.usual else ""),
-                Cell(one.word, mark=MARKS.get(one.word, "unclear")),
-                Cell(f"accepted: {one.accepted}" if one.accepted else one.reason),
-            ),
-        )
-        for one in judgements
-    ]
-    said = [any(row.cells[i].text for row in rows) for i in range(len(heads) - 2)]
-    kept = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
-    return Table("Outcomes of rules", (*heads[:2], *compress(heads[2:], said)), kept)
-
-
-def _judged(value: float) -> str:
-    """The value of a rule: a count without decimals."""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 6)
 
 
 def check_page(found: Checked, source: Source) -> Page:
     """The page of a check: which nights fail, by which rules."""
     failing = found.failing
     if failing:
-        named = [*failing[:_FAILED], *([f"{len(failing) - _FAILED} more"] if len(failing) > _FAILED else [])]
         verb = "fail" if len(failing) > 1 else "fails"
-        said = f"{len(failing):,} of {plural(found.nights, 'night')} {verb}: {joined(named)}."
+        said = f"{len(failing):,} of {plural(found.nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
     else:
         judged = dict.fromkeys(one.partition for one in (*found.recent, *found.judgements))
         alone = f"{found.partition} passes" if list(judged) == [found.partition] else ""
         said = f"{alone or f'No judged night fails, up to {found.partition}'}."
     odd = [Text(f"Unusual: {'; '.join(found.odd)}.")] if found.odd else []
-    rules: tuple[Block, ...] = (_rules(found.judgements),) if found.judgements else ()
+    rules: tuple[Block, ...] = (_night_rules(found.judgements),) if found.judgements else ()
     rules = (*rules, *_recent(found.recent))
     return Page(
-        f"Check of {_store(source)}",
+        f"Check of {last_part(source.data[0]) if source.data else 'a store'}",
         plural(found.nights, "night"),
         (Text(said, "lead"), *odd),
         (Section("rules", "Rules", rules), _read(source)),
@@ -306,16 +375,8 @@ def _said(one: Followed) -> str:
     )
 
 
-def _store(source: Source) -> str:
-    return source.data[0].rstrip("/").rpartition("/")[2] if source.data else "a store"
-
-
 def _read(source: Source) -> Section:
     """Where the numbers come from."""
     facts = [("Store", ", ".join(travelling(name, source.data) for name in source.data))] if source.data else []
     facts += [("Nights", f"{source.nights:,}")] if source.nights else []
-    facts += [("Made with", f"streameval {__version__}")]
-    blocks: list[Block] = [Facts(tuple(facts))]
-    if source.command:
-        blocks += [Text("The command that repeats it:"), Text(source.command, "code")]
-    return Section("read", "What was read", tuple(blocks))
+    return section_of_facts(facts, source)

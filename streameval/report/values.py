@@ -1,11 +1,15 @@
-"""Values for a page: formatted with enough digits to distinguish columns, with their uncertainty, and by table."""
+"""Values for a page: formatted with enough digits to distinguish columns, with their uncertainty, and in tables.
+
+A table of values has one row per metric and one column per column of the data; differences have verdicts.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.report.elements import Cell
+from streameval.report.elements import Cell, Head, Row, Table
 from streameval.results import slice_text
 from streameval.wording import apart
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
     from streameval.report.elements import Mark
     from streameval.results import Scalar
+
 
 NONE = "–"
 _LARGE = 1e3  # values of at least this size have one decimal, unless they are whole
@@ -114,6 +119,12 @@ def slice_cells(slices: Sequence[Mapping[str, Any] | None]) -> list[tuple[str, .
     return list(zip(*cut, strict=True)) if cut else [()] * len(slices)
 
 
+def compared(difference: Scalar) -> tuple[str, str]:
+    """The two columns of a difference, the baseline last."""
+    other = difference.baseline or ""
+    return (difference.of or "").removesuffix(f" − {other}"), other
+
+
 def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
     """A cell with a value and its intervals, or with the reason why there is none.
 
@@ -147,9 +158,14 @@ def _uncertain(result: Scalar, count: int) -> list[str]:
     if result.lower == result.lower and result.upper == result.upper:
         fine = digits((result.lower, result.upper), count, 9)
         return [f"certain {number(result.lower, fine)} to {number(result.upper, fine)}"]
-    known = (("bound", result.bound), ("standard error", result.stderr))
-    told = [f"{name} {size:.1e}" for name, size in known if size is not None]
-    return [f"sampled: {', '.join(told)}"] if told else ["estimate"]
+    return [sampling_error(result) or "estimate"]
+
+
+def sampling_error(result: Scalar) -> str:
+    """The error of a sampled value, if it is known."""
+    sizes = (("bound", result.bound), ("standard error", result.stderr))
+    errors = ", ".join(f"{name} {size:.1e}" for name, size in sizes if size is not None)
+    return f"sampled: {errors}" if errors else ""
 
 
 def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
@@ -158,8 +174,8 @@ def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
     if meaning is None or meaning.better is None or len(values) < 2:
         return set()
     best = (max if meaning.better == "higher" else min)(values.values())
-    found = {name for name, value in values.items() if value == best}
-    return set() if len(found) == len(values) else found
+    columns = {name for name, value in values.items() if value == best}
+    return set() if len(columns) == len(values) else columns
 
 
 def alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
@@ -168,9 +184,132 @@ def alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
     for result in results:
         by_column.setdefault(result.of or "", {})[result.metric] = result
     groups: dict[tuple[str, ...], list[str]] = {}
-    for column, found in by_column.items():
-        groups.setdefault(tuple(found), []).append(column)
+    for column, by_metric in by_column.items():
+        groups.setdefault(tuple(by_metric), []).append(column)
     return [
         {metric: {column: by_column[column][metric] for column in columns} for metric in metrics}
         for metrics, columns in groups.items()
     ]
+
+
+_CAPTIONS = {
+    "score": "Scores",
+    "sample": "Scores, sampled",
+    "cluster": "Clusters",
+    "classes": "Clusters against classes",
+    "sketch": "Quantiles",
+    "": "Results",
+}
+_VERDICTS: dict[str | None, tuple[str, Mark]] = {
+    "better": ("▲ better", "better"),
+    "worse": ("▼ worse", "worse"),
+    "not shown": ("○ not shown", "unclear"),
+}
+_POINT = ("threshold", "recall", "fpr", "precision", "f1", "mcc", "share", "flagged", "tp", "fp", "fn", "tn")
+_POINT_NOTE = "Share: of all rows. MCC: Matthews correlation. TP, FP, FN, TN: true and false positives and negatives."
+
+
+def value_tables(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Table]:
+    """Tables with a row per metric and a column per column of the data, one for each kind of input."""
+    kinds: dict[str, list[Scalar]] = {}
+    for result in results:
+        meaning = meanings.get(result.metric)
+        kinds.setdefault(meaning.family if meaning else "", []).append(result)
+    tables = [
+        _value_table(_CAPTIONS[kind], group, meanings) for kind, members in kinds.items() for group in alike(members)
+    ]
+    for i, table in enumerate(tables):
+        if any(cell.mark == "best" for row in table.rows for cell in row.cells):
+            tables[i] = replace(table, note=f"Bold: the best of a row. {table.note}".rstrip())
+            break
+    return tables
+
+
+def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], meanings: Mapping[str, Meaning]) -> Table:
+    rows = []
+    for metric, results in by_metric.items():
+        meaning = meanings.get(metric)
+        count = digits(result.value for result in results.values())
+        best = set() if any(r.ci_level is not None for r in results.values()) else best_of(results, meaning)
+        cells = (value_cell(result, count, "best" if of in best else "") for of, result in results.items())
+        rows.append(Row((metric,), tuple(cells), meaning.line if meaning else ""))
+    heads = (Head("metric"), *(Head(column, number=True) for column in next(iter(by_metric.values()))))
+    every = [result for results in by_metric.values() for result in results.values()]
+    notes = ["The interval is below each value."] * any(r.ci_lower is not None for r in every)
+    notes += ["Certain: the exact value lies within these bounds."] * any(r.lower < r.upper for r in every)
+    return Table(caption, heads, tuple(rows), " ".join(notes))
+
+
+def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:
+    """One row per difference: size, interval, p value and verdict; the tables of values explain the metrics.
+
+    The caption of slices against all other rows says what they differ from, and the head which column if there is one;
+    other differences name both columns.
+    """
+    rows, from_rest = [], all(one.from_rest for one in differences)
+    columns = list(dict.fromkeys(compared(one)[0] for one in differences))
+    alone = from_rest and len(columns) == 1
+    for of_slice, one in zip(slice_cells([one.slice for one in differences]), differences, strict=True):
+        count = digits((abs(one.value), 0.0))
+        name, other = compared(one)
+        interval = NONE
+        if one.ci_lower is not None and one.ci_upper is not None:
+            interval = " to ".join(number(end, count, signed=True) for end in (one.ci_lower, one.ci_upper))
+        verdict, mark = _VERDICTS.get(one.verdict, (one.verdict or NONE, "unclear"))
+        cells = (
+            *([] if alone else [Cell(name)]),
+            *([] if from_rest else [Cell(other)]),
+            Cell(number(one.value, count, signed=True), order=order(one.value)),
+            Cell(interval),
+            Cell(_p(one.p_value), order=one.p_value),
+            Cell(verdict, mark=mark, reason=one.reason or one.ci_reason or ""),
+        )
+        rows.append(Row((*of_slice, one.metric), cells))
+    level = next((one.ci_level for one in differences if one.ci_level is not None), None)
+    heads = (
+        *(Head(name) for name in differences[0].slice or ()),
+        Head("metric"),
+        *([] if alone else [Head("column")]),
+        *([] if from_rest else [Head("against")]),
+        Head("difference", number=True, note=columns[0] if alone else ""),
+        Head(f"{level * 100:g} % interval" if level is not None else "interval", number=True),
+        Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
+        Head("verdict"),
+    )
+    return Table(caption, heads, tuple(rows), note)
+
+
+def point_table(points: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per operating point, as `streameval.Evaluation.operating_points` has them: its threshold and values."""
+    names = [*_POINT, *(name for name in points[0] if name.startswith("cost@"))]
+    rows = []
+    for point in points:
+        cells = [_point_cell(name, point[name], point["reason"] or "") for name in names]
+        rows.append(Row((str(point["of"]), str(point["at"])), tuple(cells)))
+    heads = (Head(name.upper() if name in ("tp", "fp", "fn", "tn") else name, number=True) for name in names)
+    return Table("Values at each point", (Head("score"), Head("operating point"), *heads), tuple(rows), _POINT_NOTE)
+
+
+def _point_cell(name: str, value: float | None, reason: str) -> Cell:
+    """Counts whole, thresholds with five digits, shares with four decimals."""
+    if value is None:
+        return Cell(NONE, reason=reason if name == "threshold" else "")
+    whole = name in _POINT[-5:]
+    form = "," if isinstance(value, int) else ".5g" if name == "threshold" else ",.6g" if whole else ".4f"
+    return Cell(f"{value:{form}}".replace("-", "−"), order=order(value))
+
+
+def order(value: float) -> float | None:
+    """The number to sort a cell by; None for NaN."""
+    return value if value == value else None
+
+
+def _p(value: float | None) -> str:
+    """A p value.
+
+    >>> _p(0.0421), _p(1e-9), _p(None)
+    ('0.042', '< 0.001', '–')
+    """
+    if value is None or value != value:
+        return NONE
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval.arrays.curves import auc
+from streameval.arrays.curves import RocCurve, auc
 from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
-from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "lift.json").read_text())

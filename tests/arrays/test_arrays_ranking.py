@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as peer
 
-from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
+from streameval.arrays.curves import RocCurve, auc, precision_recall_curve, roc_curve
 from streameval.arrays.labels import num2bool
 from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, roc_auc_score
-from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError, SchemaError, WeightError
 
 if TYPE_CHECKING:

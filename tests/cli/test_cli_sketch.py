@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from streameval.cli import main
 from streameval.errors import LabelError, OptionError
 from streameval.evaluation.quantile_sketch import sketches_by_label
-from streameval.plots.sketches import plot_quantiles
+from streameval.plots.comparisons import plot_quantiles
 
 if TYPE_CHECKING:
     from pathlib import Path

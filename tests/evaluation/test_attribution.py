@@ -36,7 +36,7 @@ from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
-from streameval.report.losses import conclusion, listed
+from streameval.report.attribution import conclusion, listed
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 
@@ -634,8 +634,8 @@ def test_a_column_of_another_slicing_is_no_null_slice() -> None:
     found = attribute(data, score="s", by=["country", "hour", "country,hour"])
     assert found.slices is not None
     shown = listed(found.slices, found, examples=None)
-    told = {tuple(cells[:2]) for cells in shown.rows}
-    assert [name for name, _ in shown.heads][:2] == ["country", "hour"]
+    told = {row.texts[:2] for row in shown.rows}
+    assert [head.text for head in shown.heads][:2] == ["country", "hour"]
     assert {("null", ""), ("", "1"), ("null", "1"), ("null", "0")} <= told
     by = dict.fromkeys(found.slices["by"].to_pylist())
     assert set(by) == {"country", "hour", "country,hour"}

@@ -14,14 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from streameval.arrays.curves import precision_recall_curve, roc_curve
-from streameval.arrays.gain import agc_score
+from streameval.arrays.curves import RocCurve, plot_precision_recall_curve, precision_recall_curve, roc_curve
+from streameval.arrays.gain import agc_score, plot_gain_curve
 from streameval.arrays.lift import LiftCurve
-from streameval.arrays.plotting import plot_gain_curve, plot_precision_recall_curve
-from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
-from streameval.plots.series import plot_series
+from streameval.plots.comparisons import plot_series
 from streameval.results import Curve
 
 if TYPE_CHECKING:
@@ -286,7 +284,7 @@ def test_saved(suffix: str, tmp_path: Path) -> None:
 def test_no_pyplot(tmp_path: Path) -> None:
     """A picture needs neither pyplot nor a display, and matplotlib is imported only when one is drawn."""
     code = (
-        "import sys, streameval.plots, streameval.arrays.roc as r, streameval.arrays.lift as l\n"
+        "import sys, streameval.plots, streameval.arrays.curves as r, streameval.arrays.lift as l\n"
         "assert not any(name.startswith('matplotlib') for name in sys.modules)\n"
         f"r.RocCurve.from_labels([0, 1], [1, 2]).plot(save_to={str(tmp_path / 'a.png')!r})\n"
         f"l.LiftCurve.from_clusters([[1], [0]]).plot(save_to={str(tmp_path / 'b.svg')!r})\n"

@@ -22,12 +22,10 @@ import pytest
 from streameval import Scalar, evaluate
 from streameval.errors import OptionError, StreamevalError
 from streameval.plots.canvas import DASHES, REFERENCE
-from streameval.report.elements import Cell, Head, Page, Row, Section, Table
-from streameval.report.figures import look
-from streameval.report.html import html_of
+from streameval.report.elements import Cell, Head, Page, Row, Section, Table, travelling
+from streameval.report.html import html_of, look
+from streameval.report.notes import differences_said
 from streameval.report.pictures import differences
-from streameval.report.provenance import travelling
-from streameval.report.sentences import differences_said
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"

@@ -16,8 +16,8 @@ from rich.console import Console
 from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.report import render, text
-from streameval.report.terminal.notes import sampling_notes
-from streameval.report.terminal.slices import slice_tables
+from streameval.report.notes import sampling_notes
+from streameval.report.terminal import slice_tables
 from streameval.results import Scalar, Source
 from streameval.store.vacuum import Vacuumed
 

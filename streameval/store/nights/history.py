@@ -110,7 +110,7 @@ class History(Saved):
 
     def plot(self, save_to: str | Path | None = None) -> Any:
         """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
-        from streameval.plots.series import plot_series
+        from streameval.plots.comparisons import plot_series
 
         lines = {name: [(r.value, *r.ends) for r in results] for name, results in self.spans().items()}
         names = [point.partition for point in self.points]
@@ -229,7 +229,7 @@ class Histories(Saved):
 
     def plot(self, save_to: str | Path | None = None) -> Any:
         """Plot the values of the nights, failing ones marked; returns the matplotlib Axes."""
-        from streameval.plots.series import plot_series
+        from streameval.plots.comparisons import plot_series
 
         columns = self.columns
         if len(self.series) > 1:

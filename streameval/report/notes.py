@@ -1,18 +1,159 @@
-"""Notes on results: the lines below their tables."""
+"""Results in words: the sentences that open a page, and the notes below tables.
+
+The lines below a table of the terminal, and the small print of a page, give level and unit of sampling intervals,
+the reasons for missing values and intervals, and what is rough.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from streameval.report.values import compared, digits, number, spoken
 from streameval.results import FEW_UNITS, slice_name
 from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from streameval.report.values import Meaning
     from streameval.results import Scalar
+
+
+_NAMED = 3  # columns that a sentence names
+_SAID = 3  # metrics that a sentence mentions
+
+
+def joined(parts: Sequence[str], last: str = "and") -> str:
+    """Join the parts of a list in a sentence.
+
+    Examples
+    --------
+    >>> joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def joined_few(names: Sequence[str], most: int = _NAMED) -> str:
+    """The first names in a sentence, and how many more there are."""
+    left = len(names) - most
+    return joined([*names[:most], *[f"{left} more"] * (left > 0)])
+
+
+def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
+    """A sentence on the values of one metric, the best column first.
+
+    Parameters
+    ----------
+    results : by column, at least one
+    meaning : description of the metric, from the catalogue
+
+    Examples
+    --------
+    >>> from streameval.report.values import Meaning
+    >>> from streameval.results import Scalar
+    >>> found = {name: Scalar.certain("roc_auc", x) for name, x in {"v1": 0.9, "v2": 0.95}.items()}
+    >>> values_said(found, Meaning("", "higher", "score", "ranking"))
+    'v2 has the best ROC AUC, 0.9500, against 0.9000 of v1.'
+    """
+    first = next(iter(results.values()))
+    metric = spoken(first.metric)
+    known = {name: one for name, one in results.items() if one.value == one.value}
+    if not known:
+        return f"{_capital(metric)} is not defined{f': {first.reason}' if first.reason else ''}."
+    count = digits(one.value for one in known.values())
+    if meaning is not None and meaning.better is not None:
+        sign = -1 if meaning.better == "higher" else 1
+        known = dict(sorted(known.items(), key=lambda item: sign * item[1].value))
+    values = {name: number(one.value, count) for name, one in known.items()}
+    (name, best), *others = values.items()
+    if not others:
+        one = known[name]
+        ends = (
+            ""
+            if one.ci_lower is None or one.ci_upper is None
+            else (f" ({number(one.ci_lower, count)} to {number(one.ci_upper, count)})")
+        )
+        return f"{_capital(metric)} of {name} is {best}{ends}."
+    if len(set(values.values())) == 1:
+        return f"{_capital(metric)} of {joined_few(list(values))} is the same, {best}."
+    if meaning is None or meaning.better is None:
+        return (
+            f"{_capital(metric)} is {joined([f'{value} of {name}' for name, value in list(values.items())[:_NAMED]])}."
+        )
+    level = [other for other, value in others if value == best]
+    against = joined([f"{value} of {other}" for other, value in others if value != best][: _NAMED - 1])
+    more = len(others) - len(level) - (_NAMED - 1)
+    against += f" and {more} more" if more > 0 else ""
+    names = joined([name, *level])
+    return f"{names} {'have' if level else 'has'} the best {metric.removeprefix('the ')}, {best}, against {against}."
+
+
+def differences_said(differences: Sequence[Scalar]) -> list[str]:
+    r"""A sentence for each pair of columns: the metrics in which one is better, and those with no difference shown.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> known = {"of": "v2 − v1", "baseline": "v1", "unit": "campaign", "effective_units": 197.3, "ci_level": 0.95}
+    >>> found = [Scalar("roc_auc", 0.0031, ci_lower=0.0008, ci_upper=0.0054, verdict="better", **known),
+    ...          Scalar("aul", 0.001, ci_lower=-0.01, ci_upper=0.012, verdict="not shown", **known)]
+    >>> print(*differences_said(found)[0].split("; "), sep="\n")
+    v2 is better than v1 in ROC AUC by 0.0031 (0.0008 to 0.0054
+    95% by campaign, 197 effective units)
+    no difference is shown in AUL.
+    """
+    return [_pair_said(list(pair)) for _, pair in groupby(differences, key=lambda one: (one.of, one.baseline))]
+
+
+def _pair_said(pair: Sequence[Scalar]) -> str:
+    """A sentence that compares two columns."""
+    one, other = compared(pair[0])
+    parts, first = [], True
+    for verdict in ("better", "worse"):
+        found = [each for each in pair if each.verdict == verdict]
+        if found:
+            named = [_size_said(each, first and i == 0) for i, each in enumerate(found[:_SAID])]
+            sizes = joined([*named, *[f"{len(found) - _SAID} more"] * (len(found) > _SAID)])
+            parts.append(f"{one} is {verdict} than {other} in {sizes}" if first else f"{verdict} in {sizes}")
+            first = False
+    unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
+    if unclear:
+        names = joined_few([spoken(each.metric) for each in unclear])
+        between = "" if parts else f" between {one} and {other}"
+        parts.append(f"no difference{between} is shown in {names}")
+    if not parts:
+        why = next((each.reason or each.ci_reason for each in pair if each.reason or each.ci_reason), "")
+        names = joined([spoken(each.metric) for each in pair[:_SAID]])
+        said = f"Whether {one} differs from {other} in {names} is not known"
+        return f"{said}: {why}." if why else f"{said}."
+    return f"{_capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
+
+
+def _size_said(one: Scalar, whole: bool) -> str:
+    """The metric and the size of a difference, with its interval; `whole` adds level and units."""
+    size = digits((abs(one.value), 0.0))
+    text = f"{spoken(one.metric)} by {number(abs(one.value), size)}"
+    if one.ci_lower is None or one.ci_upper is None:
+        return text
+    low, high = sorted((abs(one.ci_lower), abs(one.ci_upper)))
+    ends = f"{number(low, size)} to {number(high, size)}"
+    if not whole:
+        return f"{text} ({ends})"
+    by = f" by {one.unit}" if one.unit else ""
+    level = f"{one.ci_level * 100:g}%{by}" if one.ci_level is not None else ""
+    units = plural(math.floor(one.effective_units), "effective unit") if one.effective_units else ""
+    return f"{text} ({'; '.join(filter(None, (ends, ', '.join(filter(None, (level, units))))))})"
+
+
+def _capital(text: str) -> str:
+    """Capitalise the first letter of a sentence, unless it begins with the name of a metric."""
+    word = text.partition(" ")[0]
+    return text if "_" in word or "@" in word else text[:1].upper() + text[1:]
+
 
 _MOST_REASONS = 4  # reasons listed for slices or nights
 _ROUNDING = 1e-6  # tolerance before effective units are rounded down
@@ -40,17 +181,13 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
     weighted = "equally weighted" if weight == "equal" else f"weighted by {weight}"
     for result in results:
         if result.mean_over is not None:
-            left = plural(result.groups_left_out or 0, "group")
-            told.setdefault(
-                f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}, {weighted}"
-                + (
-                    f"; left out {left} without both classes ({plural(result.rows_left_out or 0, 'row')})"
-                    * bool(result.groups_left_out)
-                ),
-                [],
-            ).append(result.metric)
-    for text_, metrics in told.items():
-        yield f"{', '.join(dict.fromkeys(metrics))}: {text_}"
+            line = f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}, {weighted}"
+            if result.groups_left_out:
+                rows = plural(result.rows_left_out or 0, "row")
+                line += f"; left out {plural(result.groups_left_out, 'group')} without both classes ({rows})"
+            told.setdefault(line, []).append(result.metric)
+    for line, metrics in told.items():
+        yield f"{', '.join(dict.fromkeys(metrics))}: {line}"
 
 
 def sampling_notes(results: Sequence[Scalar], *, store: bool = False) -> list[str]:
@@ -121,15 +258,13 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
         f"no {kind} of {few(list(metrics))} in {_listed(places, what)}: {_joined(list(reasons))}"
         for (kind, _), (metrics, places, reasons) in why.items()
     ]
-    rough = {place: None for _, place, result in cells if _is_rough(result)}
-    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough, what)}: rough intervals"
-    return [*_most(told), *[few_units] * bool(rough)]
-
-
-def _most(told: Sequence[str]) -> list[str]:
-    """The first lines, and the number of further ones."""
     left = len(told) - _MOST_REASONS
-    return [*told[:_MOST_REASONS], *[f"{plural(left, 'more reason')}; --json has all"] * (left > 0)]
+    told[_MOST_REASONS:] = [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
+    rough = dict.fromkeys(
+        place for _, place, r in cells if r.ci_lower is not None and (r.effective_units or math.inf) < FEW_UNITS
+    )
+    few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough, what)}: rough intervals"
+    return [*told, *[few_units] * bool(rough)]
 
 
 def _joined(reasons: Sequence[str]) -> str:
@@ -150,15 +285,10 @@ def _slice(result: Scalar) -> str:
     return name if len(name) <= _LONG else f"{name[: _LONG - 2]}…}}"
 
 
-def _listed(found: Mapping[str, None], what: str) -> str:
+def _listed(places: Mapping[str, None], what: str) -> str:
     """A single slice or night, or the number of them and the first three."""
-    names = list(found)
+    names = list(places)
     return names[0] if len(names) == 1 else f"{plural(len(names), what)} ({few(names)})"
-
-
-def _is_rough(result: Scalar) -> bool:
-    """Whether a result has an interval from few effective units."""
-    return result.ci_lower is not None and (result.effective_units or math.inf) < FEW_UNITS
 
 
 def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iterator[str]:
@@ -192,12 +322,8 @@ def _effective(known: Sequence[float]) -> str:
 def _reasons(results: Sequence[Scalar]) -> list[str]:
     why: dict[str, list[str]] = {}
     for result in results:
-        if (
-            result.ci_level is not None
-            and result.ci_lower is None
-            and result.ci_reason
-            and result.value == result.value
-        ):
+        defined = result.value == result.value
+        if defined and result.ci_level is not None and result.ci_lower is None and result.ci_reason:
             why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
     return [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
 

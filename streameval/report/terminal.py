@@ -1,0 +1,381 @@
+"""Render results as tables for the terminal.
+
+A table has the same model as on a page (`streameval.report.elements.Table`). Columns that do not fit the width of the
+terminal go to further tables, so that no number wraps. Texts from the data are escaped twice: `rich` takes none for
+markup, and invisible characters are spelled out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from streameval.report.elements import Cell, Head, Read, Row, Table
+from streameval.report.notes import means, night_notes, sampling_notes, slice_notes
+from streameval.report.values import NONE, alike, compared, point_table, sampling_error, slice_cells
+from streameval.wording import plural, visible, visible_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.table import Table as RichTable
+
+    from streameval.results import Scalar, Source
+
+_WHOLE = 1e15  # larger floats are always whole, so they are not recognised as counts
+_TEXT = 32  # least width of wrapped text in a narrow table, in characters
+_GAP = 3  # characters between columns
+_EDGES = 4  # characters left and right of a table
+_SLICES = 40  # slices in a table for a terminal
+_WIDE = 6  # metrics in a table of slices for a terminal
+
+
+class Found(Read, Protocol):
+    """The part of an evaluation that a report needs."""
+
+    @property
+    def positives(self) -> int | None:
+        """Rows of the positive class."""
+
+    @property
+    def results(self) -> tuple[Scalar, ...]:
+        """One value a metric and column."""
+
+    @property
+    def source(self) -> Source:
+        """Where the results come from."""
+
+
+def cell(result: Scalar | None) -> str:
+    """Format a value: six decimals (none for counts), then its interval, half-width, or sampling error.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
+    ('0.666667', '0.500000 ± 1.0e-03')
+    >>> cell(Scalar.certain("pairwise.TN", 28205266.0))
+    '28,205,266'
+    >>> cell(Scalar("agc_approx", 0.5, exact=False, stderr=0.002, bound=0.001))
+    '0.500000, sampled: bound 1.0e-03, standard error 2.0e-03'
+    """
+    if result is None:
+        return ""
+    if result.value != result.value:
+        return f"{NONE} ({result.reason})" if result.reason else NONE
+    count = 1 < abs(result.value) < _WHOLE and float(result.value).is_integer()
+    text = f"{result.value:,.0f}" if count else f"{result.value:.{'6f' if abs(result.value) < 1e6 else '6g'}}"
+    if result.threshold is not None:
+        text += f" @ {result.threshold:.5g}"  # points with at least this score are flagged
+    if result.ci_lower is not None:
+        text = with_interval(result)
+    if result.exact:
+        return text
+    width = max(result.upper - result.value, result.value - result.lower)
+    if width == width:
+        return f"{text} ± {width:.1e}"
+    error = sampling_error(result)
+    return f"{text}, {error}" if error else f"{text} (estimate)"
+
+
+def short(result: Scalar | None) -> str:
+    """Format a value, a difference with its sign; a line below the table gives the reason for a missing one."""
+    if result is not None and result.value != result.value:
+        return NONE
+    if result is None or result.baseline is None:
+        return cell(result)
+    if result.ci_lower is not None:
+        return with_interval(replace(result, threshold=None), signed=True)
+    return f"{result.value:+.6f}".replace("-", "−")
+
+
+def with_interval(result: Scalar, *, signed: bool = False) -> str:
+    """A value with its sampling interval, rounded to two digits of its width (4 to 6 decimals); then the threshold.
+
+    >>> from streameval.results import Scalar
+    >>> with_interval(Scalar("roc_auc", 0.99213, ci_lower=0.98742, ci_upper=0.99511))
+    '0.9921 [0.9874, 0.9951]'
+    """
+    low, high = result.ci_lower or 0.0, result.ci_upper or 0.0
+    places = min(6, max(4, 1 - math.floor(math.log10(high - low)))) if high > low else 6
+    form = f"{'+' * signed}.{places}f" if abs(result.value) < 1e4 else f"{'+' * signed}.6g"
+    value, *ends = (f"{x:{form}}".replace("-", "−") for x in (result.value, low, high))
+    at = f" @ {result.threshold:.5g}" if result.threshold is not None else ""
+    return f"{value} [{', '.join(ends)}]{at}"
+
+
+def escaped(text: str) -> str:
+    r"""A text from data for `rich`, which neither takes it for markup nor passes control characters on.
+
+    >>> print(escaped("[red]\x1b[2J"))
+    \[red]\x1b[2J
+    """
+    from rich.markup import escape
+
+    return escape(visible(text))
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Anything that `rich` can show, with invisible characters spelled out: the last step before the terminal."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for segment in console.render(self.shown, options):
+            text = segment.text if segment.control else visible_lines(segment.text)
+            yield Segment(text, segment.style, segment.control)
+
+
+def rich_table(
+    heads: Sequence[Head], rows: Iterable[Sequence[str]], *, plain: bool, title: str = "", whole: bool = False
+) -> RichTable:
+    """A table of texts, numbers at the right; a plain one has no rules.
+
+    If the columns are to be `whole`, only the one of verdicts may wrap.
+    """
+    from rich import box
+    from rich.table import Table as RichTable
+
+    made = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escaped(title) or None)
+    for head in heads:
+        justify: Literal["left", "right"] = "right" if head.number else "left"
+        name = escaped(f"{head.note} {head.text}".lstrip())
+        made.add_column(name, justify=justify, no_wrap=whole and head.text != "verdict")
+    for row in rows:
+        made.add_row(*map(escaped, row))
+    return made
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A table, split into several that fit the width of the terminal; each has the names of the rows.
+
+    Names and numbers are never wrapped; texts, such as the reason for a missing value, wrap at `_TEXT` characters or
+    more. If all values of a column are missing for one reason, it is given once below the table.
+
+    Attributes
+    ----------
+    table : the table
+    plain : whether to draw no rules
+    beside : whether other reasons are shown beside their values; otherwise each is given below, with the row's name
+    """
+
+    table: Table
+    plain: bool = False
+    beside: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        heads, rows = self.table.heads, self.table.rows
+        named = len(rows[0].name)
+        names = [max(len(heads[i].text), *(len(row.name[i]) for row in rows)) for i in range(named)]
+        columns = [self._texts(i) for i in range(len(heads) - named)]
+        room = options.max_width - _EDGES - sum(names) - _GAP * (named - 1)
+        widths = self._widths(columns, options.max_width)
+        if sum(widths) + _GAP * len(widths) > room:
+            widths = self._widths(columns, _TEXT)
+        for taken in _batches(widths, room):
+            texts = ((*row.name, *(columns[i][j] for i in taken)) for j, row in enumerate(rows))
+            made = rich_table((*heads[:named], *(heads[named + i] for i in taken)), texts, plain=self.plain)
+            for column, width in zip(made.columns, (*names, *(widths[i] for i in taken)), strict=True):
+                column.width, column.overflow = width, "fold"
+            yield made
+        for i, head in enumerate(heads[named:]):
+            if reason := self._shared(i):
+                yield f"{escaped(head.text)}: {escaped(reason)}"
+        if not self.beside:
+            for row in rows:
+                yield from (escaped(f"{' at '.join(row.name)}: {one.reason}") for one in row.cells if one.reason)
+
+    def _shared(self, column: int) -> str:
+        """The reason why all values of a column are missing, if it is the same."""
+        reasons = {row.cells[column].reason for row in self.table.rows}
+        return reasons.pop() if self.beside and len(reasons) == 1 and len(self.table.rows) > 1 else ""
+
+    def _texts(self, column: int) -> list[str]:
+        cells = [row.cells[column] for row in self.table.rows]
+        beside = self.beside and not self._shared(column)
+        return [f"{one.text} ({one.reason})" if one.reason and beside else one.text for one in cells]
+
+    def _widths(self, columns: Sequence[Sequence[str]], most: int) -> list[int]:
+        """The widths of columns in characters, if texts wrap at `most`."""
+        heads = self.table.heads[-len(columns) :]
+        return [
+            max(len(head.text), *(len(text) if _is_number(text) else min(len(text), most) for text in texts))
+            for head, texts in zip(heads, columns, strict=True)
+        ]
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number, with its threshold or half-width, and no words."""
+    return not text.startswith(NONE) and "sampled" not in text
+
+
+def _batches(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Split columns, in order, into batches that fit into `room` characters; each batch has at least one."""
+    taken: list[int] = []
+    left = room
+    for column, width in enumerate(widths):
+        left -= width + _GAP
+        if taken and left < 0:
+            yield taken
+            taken, left = [], room - width - _GAP
+        taken.append(column)
+    if taken:
+        yield taken
+
+
+def by_slicing(results: Iterable[Scalar]) -> dict[str, list[list[Scalar]]]:
+    """The results of each slice, by slicing, in the order of the results; without differences from all other rows."""
+    slicings: dict[str, list[list[Scalar]]] = {}
+    for result in results:
+        if result.slice is not None and not result.from_rest:
+            slices = slicings.setdefault(",".join(result.slice), [])
+            if not slices or slices[-1][0].slice is not result.slice:
+                slices.append([])
+            slices[-1].append(result)
+    return slicings
+
+
+def rests(results: Iterable[Scalar], by: str) -> list[Scalar]:
+    """The differences of the slices of a slicing from all other rows, smallest p first; those without p come last."""
+    chosen = [result for result in results if result.from_rest and ",".join(result.slice or ()) == by]
+    return sorted(chosen, key=lambda result: math.inf if result.p_value is None else result.p_value)
+
+
+def differences(results: Sequence[Scalar], *, plain: bool = False, title: str = "") -> RichTable:
+    """One row per difference: the slice if there is one, metric, columns, value with interval, p, verdict, unit.
+
+    The title of slices against all other rows says what they differ from; other differences name both columns.
+    """
+    from_rest = all(result.from_rest for result in results)
+    names = (*(results[0].slice or ()), "metric", "column" if from_rest else "difference")
+    heads = [Head(name) for name in (*names, "value", "p", "verdict", "unit")]
+    heads[-4:-2] = [replace(head, number=True) for head in heads[-4:-2]]
+    rows = []
+    for name, result in zip(slice_cells([result.slice for result in results]), results, strict=True):
+        of = compared(result)[0] if from_rest else result.of or ""
+        p = "" if result.p_value is None else f"{result.p_value:.2g}"
+        rows.append((*name, result.metric, of, short(result), p, result.verdict or "", result.unit or ""))
+    return rich_table(heads, rows, plain=plain, title=title, whole=True)
+
+
+def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[RichTable]:
+    """Tables of a slicing: one table per score or cluster column, one row per slice, largest slice first.
+
+    On a terminal, a table has at most `_SLICES` slices and `_WIDE` metrics; its title states what is left out. A plain
+    table is complete.
+    """
+    shown = slices if plain else slices[:_SLICES]
+    first = slices[0]
+    names = slice_cells([row[0].slice for row in shown])
+    for of in dict.fromkeys(result.of for result in first):
+        every = [i for i, result in enumerate(first) if result.of == of]
+        at = every if plain else every[:_WIDE]
+        left = [("slice", len(slices) - len(shown)), ("metric", len(every) - len(at))]
+        without = " and ".join(plural(count, what) for what, count in left if count)
+        cut = any(row[at[0]].cut_share is not None for row in shown)
+        numbers = ("rows", "positive", *["cut"] * cut, *(first[i].metric for i in at))
+        heads = [*map(Head, first[0].slice or ()), *(Head(name, number=True) for name in numbers)]
+        rows = []
+        for name, row in zip(names, shown, strict=True):
+            one = row[at[0]]
+            counts = [f"{one.rows:,}", "" if one.positives is None else f"{one.positives:,}"]
+            rows.append((*name, *counts, *[f"{one.cut_share or 0:.1%}"] * cut, *(short(row[i]) for i in at)))
+        title = f"{of} by {by}" + (f" (without {without}; --json has all)" if without else "")
+        yield rich_table(heads, rows, plain=plain, title=title)
+
+
+def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+    """Render an evaluation for a terminal.
+
+    Parameters
+    ----------
+    found : the evaluation
+    plain : whether to draw no rules, for piped output
+    points : the rows of `streameval.Evaluation.operating_points`
+    """
+    from rich.console import Group
+
+    gap = [""] if plain else []
+    whole, store = [result for result in found.results if result.slice is None], found.source.nights > 0
+    parts: list[RenderableType] = [rows_said(found)]
+    parts += [f"left out: {plural(number, 'row')}, {escaped(reason)}" for reason, number in found.dropped]
+    parts += [f"[yellow]skipped[/]: {escaped(f'{name}: {reason}')}" for name, reason in found.skipped]
+    for by_metric in alike(result for result in whole if result.baseline is None):
+        parts += [*gap, Fitted(_value_table(by_metric), plain)]
+    parts += ["", Fitted(point_table(points), plain, beside=False)] if points else []
+    with_baseline = [result for result in whole if result.baseline is not None]
+    parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
+    parts += map(escaped, sampling_notes(whole, store=store))
+    parts += map(escaped, means(found.results, found.options.get("mean_weight", "rows")))
+    parts += [
+        f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
+        + "  ".join(f"{value:.4f}" for value in one.group_deciles)
+        for one in whole
+        if one.group_deciles is not None
+    ]
+    for by, rows in by_slicing(found.results).items():
+        parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
+        parts += map(escaped, slice_notes(rows))
+        if other := rests(found.results, by):
+            shown = other if plain else other[:_SLICES]
+            left = len(other) - len(shown)
+            without = f" (without {plural(left, 'difference')}; --json has all)" if left else ""
+            title = f"by {by}, against all other rows{without}"
+            parts += ["", differences(shown, plain=plain, title=title)]
+            parts += map(escaped, sampling_notes(other, store=store))
+    return Group(*parts)
+
+
+def rows_said(found: Found) -> str:
+    """The rows of an evaluation and the share of positives."""
+    share = f" ({found.positives / found.rows:.2%})" if found.rows and found.positives is not None else ""
+    return plural(found.rows, "row") + ("" if found.positives is None else f", {found.positives:,} positive{share}")
+
+
+def _value_table(by_metric: Mapping[str, Mapping[str, Scalar]]) -> Table:
+    """One row per metric, one column per column of the data."""
+    heads = (Head("metric"), *(Head(column, number=True) for column in next(iter(by_metric.values()))))
+    return Table("", heads, tuple(Row((metric,), tuple(map(_value, r.values()))) for metric, r in by_metric.items()))
+
+
+def _value(result: Scalar) -> Cell:
+    return Cell(cell(result)) if result.value == result.value else Cell(NONE, reason=result.reason or "")
+
+
+def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> RenderableType:
+    """A metric night by night as a table, followed by the lines of `night_notes`.
+
+    Parameters
+    ----------
+    title : str
+    points : sequence of (partition, value of the night, cumulative value or None)
+    plain : whether to draw no rules, for piped output
+    """
+    from rich.console import Group
+
+    spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
+    heads = [Head("partition"), *(Head(name, number=True) for name in ("rows", *spans))]
+    rows = [(name, f"{night.rows:,}", *map(short, (night, total)[: len(spans)])) for name, night, total in points]
+    nights = {title: [night for _, night, _ in points]}
+    nights |= {f"{title} cumulative": [t for _, _, t in points if t]} if len(spans) > 1 else {}
+    notes = night_notes(nights, [name for name, _, _ in points])
+    return Group(rich_table(heads, rows, plain=plain, title=title), *map(escaped, notes))
+
+
+def text(found: Found) -> str:
+    """Render an evaluation as plain text, 120 columns wide."""
+    import io
+
+    from rich.console import Console
+
+    sink = io.StringIO()
+    plain: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
+    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(render(found)))
+    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
