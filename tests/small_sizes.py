@@ -24,9 +24,8 @@ def sizes(*, tiny: bool) -> Iterator[None]:
         if tiny:
             patch.setattr(hot, "LEARN", 6)
             patch.setattr(keyed_builder, "BLOCK", 4)
-            patch.setattr(keyed_builder, "DENSE", 4)
             patch.setattr(runs, "CHUNK", 8)
-            patch.setattr(runs, "DENSE", 4)
+            patch.setattr(runs, "_DENSE", 4)
             patch.setattr(runs, "SLAB", 16)
             patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
             patch.setattr(grouped_builder, "APART", 2)

@@ -42,93 +42,38 @@ def _slot_bits(rows):
 
 
 @jit
-def keep_shared(words, bounds, counted, cuts, known, lone=None):
-    """Move the rows that may share their cluster with other rows to the front, stretch by stretch.
+def keep_shared(words, bounds, known, lone):
+    """Move the rows that may share their cluster with other rows to the front, stretch by stretch; others to `lone`.
 
-    A stretch goes from one of `bounds` to the next and holds all rows of its clusters. `counted` holds the words of
-    clusters that have further rows elsewhere; those of a stretch go from one of `cuts` to the next. The bits of a row's
-    word below the `known` highest, which are the same for most rows, give its slot in the stretch. A row alone in its
-    slot is a singleton cluster and need not be sorted. With a few slots per row, this finds most singletons.
+    A stretch goes from one of `bounds` to the next and holds all rows of its clusters. The bits of a row's word below
+    the `known` highest, which are the same for most rows, give its slot in the stretch. A row alone in its slot is a
+    singleton cluster and need not be sorted. With a few slots per row, this finds most singletons. `lone` has room for
+    all rows and one more.
 
-    Returns the bounds of the remaining rows of each stretch, and the number of positives among the singletons. `lone`,
-    if given, takes the singletons; it has room for all rows and one more.
+    Returns the bounds of the remaining rows of each stretch.
     """
     largest = np.int64(0)
     for j in range(bounds.size - 1):
         largest = max(largest, _slot_bits(bounds[j + 1] - bounds[j]))
     marks = np.empty(1 << largest, np.uint8)  # rows of each slot: none, one, or more
     left = np.zeros(bounds.size, np.int64)
-    known, kept, alone, positives = np.uint64(known), np.uint64(0), np.uint64(0), np.int64(0)
+    known, kept, alone = np.uint64(known), np.uint64(0), np.uint64(0)
     for j in range(bounds.size - 1):
         stretch = words[bounds[j] : bounds[j + 1]]
         bits = _slot_bits(stretch.size)
         shift = np.uint64(64 - bits)
         marks[: 1 << bits] = 0
-        for i in range(cuts[j], cuts[j + 1]):
-            marks[(counted[i] << known) >> shift] = 2
         for i in range(stretch.size):
             slot = (stretch[i] << known) >> shift
             marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)
         for i in range(stretch.size):
             word = stretch[i]
-            shared = marks[(word << known) >> shift] != 1
-            words[kept] = word
-            kept += np.uint64(shared)
-            positives += np.int64(word & np.uint64(not shared))
-            if lone is not None:
-                lone[alone] = word
-                alone += np.uint64(not shared)
+            shared = np.uint64(marks[(word << known) >> shift] != 1)
+            words[kept], lone[alone] = word, word
+            kept += shared
+            alone += np.uint64(1) - shared
         left[j + 1] = kept
-    return left, positives
-
-
-@jit
-def tally_labelled(words, clusters, positives):
-    """`tally_sizes` for the rows of clusters, as sorted words with the label in the lowest bit, without branches.
-
-    Returns the sizes and positives of clusters that are larger than the tables.
-    """
-    sizes = np.empty(words.size // clusters.size + 1, np.int64)
-    large = np.empty(sizes.size, np.int64)
-    n, size, pos = 0, np.int64(0), np.int64(0)
-    for i in range(words.size):
-        size += 1
-        pos += np.int64(words[i] & np.uint64(1))
-        last = np.int64(1)
-        if i + 1 < words.size:
-            last = np.int64((words[i] ^ words[i + 1]) > np.uint64(1))
-        if size < clusters.size:
-            clusters[size] += last
-            positives[size] += pos & -last
-        elif last:
-            sizes[n] = size
-            large[n] = pos
-            n += 1
-        size &= last - 1  # 0 after the last row
-        pos &= last - 1
-    return sizes[:n], large[:n]
-
-
-@jit
-def impure_clusters(words, top):
-    """Clusters of several rows that are not all positive, from sorted words as in `tally_labelled`.
-
-    Returns their keys, with the bit `top` restored, their negatives and their positives.
-    """
-    room = words.size // 2 + 1
-    keys, neg, pos = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
-    n, size, positives = 0, np.int64(0), np.int64(0)
-    for i in range(words.size):
-        size += 1
-        positives += np.int64(words[i] & np.uint64(1))
-        if i + 1 == words.size or (words[i] ^ words[i + 1]) > np.uint64(1):
-            if size > max(positives, 1):
-                keys[n] = (words[i] >> np.uint64(1)) | top
-                neg[n] = size - positives
-                pos[n] = positives
-                n += 1
-            size = positives = np.int64(0)
-    return keys[:n].copy(), neg[:n].copy(), pos[:n].copy()
+    return left
 
 
 @jit

@@ -4,9 +4,6 @@ Of the bits in which words differ, only the leading ones matter to nearly all of
 most 11 bits leaves few words out of order, and these are moved by insertion. Sorting by all digits took twice the time
 on float64 scores, of whose 46 bits per bucket the lower half hardly ever decides. If words share their leading bits, so
 that insertion would take many moves, NumPy sorts them.
-
-`sorted_order` sorts words with their places in the lower bits, which replace the lowest bits of a wide spread; words
-that are then out of order are moved by insertion.
 """
 
 from __future__ import annotations
@@ -22,23 +19,6 @@ _MOST = 1 << 21  # more words have many neighbours out of order after two digits
 _DIGIT = 11  # largest number of bits of a digit: the counts of both digits stay in the first-level cache
 _LINE_WORDS = LINE // 8
 _BEYOND = 5  # leading bits beyond those that number the words, so that few of these are out of order
-
-
-def sorted_words(words: np.ndarray) -> np.ndarray:
-    """Words in ascending order, as a new array.
-
-    Parameters
-    ----------
-    words : unsigned array of shape (n,)
-
-    Examples
-    --------
-    >>> sorted_words(np.array([7, 2**40, 3, 2**40 + 1, 3], np.uint64)).tolist()
-    [3, 3, 7, 1099511627776, 1099511627777]
-    """
-    out = words.copy()
-    sort_words(out, np.empty_like(out))
-    return out
 
 
 def sort_words(words: np.ndarray, spare: np.ndarray) -> None:
@@ -61,54 +41,6 @@ def sort_words(words: np.ndarray, spare: np.ndarray) -> None:
         return
     if not _sort_leading(words, spare, np.zeros((2, 1 << _DIGIT), np.uint32)):
         words.sort()
-
-
-def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Words in ascending order, and the index of each in the input; equal words are in any order.
-
-    Parameters
-    ----------
-    words : unsigned array of shape (n,)
-
-    Examples
-    --------
-    >>> sorted_order(np.array([7, 2**40, 3], np.uint64))
-    (array([            3,             7, 1099511627776], dtype=uint64), array([2, 0, 1]))
-    """
-    if words.size >= _FEW and words.itemsize == 8:
-        low, bits = words.min(), words.size.bit_length()
-        dropped = np.uint64(max(0, int(words.max() - low).bit_length() + bits - 64))
-        placed, out, order = np.empty_like(words), np.empty_like(words), np.empty(words.size, np.int64)
-        _place(words, low, dropped, np.uint64(bits), placed)
-        sort_words(placed, out)
-        if _take(words, placed, np.uint64(bits), out, order):
-            return out, order
-    order = np.argsort(words)
-    return words[order], order
-
-
-@jit
-def _place(words, low, dropped, bits, placed):
-    """Words above `low`, without their lowest bits, and the index of each in the lower `bits`."""
-    for i in range(words.size):
-        placed[i] = (((words[i] - low) >> dropped) << bits) | np.uint64(i)
-
-
-@jit
-def _take(words, placed, bits, out, order):
-    """Take words in the order of `placed`, then sort them by insertion; False if that takes more moves than words."""
-    moves, mask = 0, (_ONE << bits) - _ONE
-    for i in range(words.size):
-        row, at = placed[i] & mask, i
-        word = words[row]
-        while at > 0 and out[at - 1] > word:
-            out[at], order[at] = out[at - 1], order[at - 1]
-            at -= 1
-        out[at], order[at] = word, row
-        moves += i - at
-        if moves > words.size:
-            return False
-    return True
 
 
 @jit

@@ -1,8 +1,9 @@
-"""Sort rows of keys of several words, and count them by key and label.
+"""Sort items by keys of one or several words, and count them by key and label.
 
-A row is the words of its key, then its label; rows follow one another in a flat array. They are scattered by the
-leading bits in which their words differ, in the first column that differs, a few to each place; larger places are
-scattered again. Each level resolves at least two bits of a key, so the work is linear in the rows for any keys.
+A row is the words of a key, then the index of its item, which leads to the item's label, count and weight; rows follow
+one another in a flat array. They are scattered by the leading bits in which their words differ, in the first column
+that differs, a few to each place; larger places are scattered again. Each level resolves at least two bits of a key, so
+the work is linear in the rows for any keys. The sort is stable.
 
 The loops take a tuple with one item for each column of a row, so that each width is compiled separately, with its short
 loops unrolled.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import compensated, two_sum
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.digits import MOST_BITS, SHORT, shift_of
 
@@ -19,14 +21,14 @@ _ONE = np.uint64(1)
 
 
 @jit
-def labelled_rows(words, rest, label, out):
-    """Write rows of keys to `out`, of shape (n_rows, width): first words, further words, label."""
-    last = rest.shape[1] + 1
+def index_rows(words, rest, first, out):
+    """Write rows to `out`, a flat array: words, further words, and the index of the item, from `first` on."""
+    width = rest.shape[1] + 2
     for i in range(words.size):
-        out[i, 0] = words[i]
+        out[i * width] = words[i]
         for c in range(rest.shape[1]):
-            out[i, c + 1] = rest[i, c]
-        out[i, last] = label
+            out[i * width + c + 1] = rest[i, c]
+        out[i * width + width - 1] = first + i
 
 
 @inlined
@@ -55,7 +57,7 @@ def _insert(rows, spare, a, b, column, width):
 
 @jit
 def sort_rows(rows, spare, columns):
-    """Sort rows by all columns except the last, the label, in whose order equal keys may come in any way.
+    """Sort rows stably by all columns except the last.
 
     Parameters
     ----------
@@ -102,9 +104,10 @@ def sort_rows(rows, spare, columns):
 
 
 @jit
-def count_rows(rows, columns, keys, rest, neg, pos):
+def count_rows(rows, columns, middle, counts, keys, rest, neg, pos):
     """Write the distinct keys of sorted rows with their negatives and positives; returns the number of keys.
 
+    Items from index `middle` on are positive; `counts` has the rows of each item, or is empty if each is one row.
     As in `segments.tally_sorted`, the loop does not branch on the end of a key.
     """
     width = np.int64(len(columns))
@@ -115,8 +118,10 @@ def count_rows(rows, columns, keys, rest, neg, pos):
         same = np.int64(1)
         for c in range(width - 1):
             same &= np.int64(rows[i * width + c] == rows[after * width + c])
-        count += 1
-        positives += np.int64(rows[i * width + width - 1])
+        item = np.int64(rows[i * width + width - 1])
+        own = counts[np.uint64(item)] if counts.size else np.int64(1)
+        count += own
+        positives += own * np.int64(item >= middle)
         keys[group] = rows[i * width]
         for c in range(width - 2):
             rest[group, c] = rows[i * width + c + 1]
@@ -126,3 +131,27 @@ def count_rows(rows, columns, keys, rest, neg, pos):
         count &= -same
         positives &= -same
     return group + (size > 0)
+
+
+@jit
+def weigh_rows(rows, columns, middle, weights, sums, errors):
+    """Sum the weights of each key of sorted rows by label; `sums` and `errors` have shape (2, n_keys).
+
+    Weights are added in the order of the items; `errors` are the rounding errors of the sums.
+    """
+    width = np.int64(len(columns))
+    size = np.int64(rows.size) // width
+    group = np.int64(0)
+    totals, slips = np.zeros(2), np.zeros(2)
+    for i in range(size):
+        item = np.int64(rows[i * width + width - 1])
+        side = np.int64(item >= middle)
+        totals[side], slips[side] = compensated(totals[side], slips[side], weights[item])
+        last = i + 1 == size
+        for c in range(width - 1):
+            last |= rows[i * width + c] != rows[min(i + 1, size - 1) * width + c]
+        if last:
+            for k in range(2):
+                sums[k, group], errors[k, group] = two_sum(totals[k], slips[k])
+                totals[k] = slips[k] = 0.0
+            group += 1

@@ -34,7 +34,7 @@ from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts, run_sums
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.grouping import Counts, Labelled
+from streameval.states.keyed.grouping import Counts, LabelledWords
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
@@ -284,11 +284,12 @@ class ClusterCounts(PlainState):
         Null ids have no id to hash: row k of label l has the block of ``hash(k) ^ l``, hashed again.
         """
         sweep = Sweep(BLOCKS)
-        for rows in self.keyed.stretches(shard, budget):
-            if isinstance(rows, Labelled):
+        for rows in self.keyed.rows_in(shard, budget):
+            if isinstance(rows, LabelledWords):
                 _sweep_rows(rows, sweep)
-            else:
-                sweep.add_units(_own_blocks(rows.keys), rows.neg, rows.pos)
+                continue
+            for counts in rows.counts():
+                sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
         if shard == self.shards()[0]:
             sweep.add_lone(null_rows_by_block(self.single_rows))
         return sweep.result()
@@ -346,11 +347,11 @@ def _own_blocks(keys: Array) -> Array:
     return blocks_of(unmix(keys), BLOCKS)
 
 
-def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
+def _sweep_rows(rows: LabelledWords, sweep: Sweep) -> None:
     """Add clusters given as rows; singletons that a quick test finds are not sorted."""
     size, top = rows.words.size, np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
-    bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS, lone)
+    bounds = keep_shared(rows.words, rows.bounds, KEY_BITS, lone)
     lone = lone[: size - bounds[-1]]
     sweep.add_lone(count_lone_units(lone, top, BLOCKS))
     for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
-from streameval.states.keyed.grouping import Counts, Labelled, taken_out
+from streameval.kernels.lift import tally_sizes
+from streameval.states.keyed.grouping import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,62 +57,18 @@ def by_tables(
                 impure.append(Counts(ids[:, 0], ids[:, 1:], facts[:, 0], facts[:, 1]))
             yield sizes, large
         if start + first < stop:
-            yield from by_sorting(keyed, (start + first, start + first + 1), budget, clusters, positives, impure)
+            for counts in keyed.grouped((start + first, start + first + 1), budget):
+                yield _by_sorting(counts, clusters, positives, impure)
             first += 1
 
 
-def by_sorting(
-    keyed: KeyedCounts,
-    shard: Interval,
-    budget: Budget | None,
-    clusters: Array,
-    positives: Array,
-    impure: list[Counts] | None = None,
-) -> Iterator[tuple[Array, Array]]:
-    """As `by_tables`, by sorting rows."""
-    for rows in keyed.stretches(shard, budget):
-        if isinstance(rows, Counts):
-            yield _sizes(rows, clusters, positives, impure)
-        else:
-            yield from _by_size(rows, clusters, positives, impure)
-
-
-def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
-    """Count clusters by size; returns the sizes and positives of those that are too large for the arrays."""
+def _by_sorting(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
+    """As `by_tables`, from distinct keys."""
     if impure is not None:
         at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
         impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
     large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
     return large
-
-
-def _sizes_of_rows(
-    words: Array, top: int, clusters: Array, positives: Array, impure: list[Counts] | None
-) -> tuple[Array, Array]:
-    """As `_sizes`, for sorted rows."""
-    if impure is not None:
-        keys, *counts = impure_clusters(words, np.uint64(top))
-        impure.append(Counts(keys, np.empty((keys.size, 0), np.uint64), *counts))
-    large: tuple[Array, Array] = tally_labelled(words, clusters, positives)
-    return large
-
-
-def _by_size(
-    rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
-) -> Iterator[tuple[Array, Array]]:
-    """As `_sizes`, for rows without counts."""
-    bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS)
-    clusters[1] += rows.words.size - bounds[-1]
-    positives[1] += alone
-    for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        words = rows.words[start:stop]
-        words.sort()
-        if rows.counted:
-            words, counted = taken_out(words, rows.counted[j])
-            yield _sizes(counted, clusters, positives, impure)
-            yield _sizes_of_rows(words, rows.top, clusters, positives, impure)
-    if not rows.counted:
-        yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
 
 
 def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:

@@ -40,7 +40,7 @@ from streameval.states.grouped.interleaved_clusters import InterleavedClusters
 from streameval.states.grouped.table import GroupTable
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.grouping import Labelled
+from streameval.states.keyed.grouping import LabelledWords
 from streameval.states.keyed.ids import identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, Interval
 from streameval.states.keyed.tags import fixed_bits
@@ -209,11 +209,11 @@ class BlockedClusters(PlainState):
     def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
         """The changes without each block of the unit; if `own` is given, whole clusters are also added to it."""
         sweep = Sweep(self.spec.key.count)
-        for stretch in self.keyed.stretches(shard, budget):
-            if isinstance(stretch, Labelled):
+        for stretch in self.keyed.rows_in(shard, budget):
+            if isinstance(stretch, LabelledWords):
                 _sweep_rows(stretch, sweep, own)
             else:
-                _sweep_cells([stretch], sweep, own)
+                _sweep_cells(list(stretch.counts()), sweep, own)
         if shard == self.shards()[0]:
             sweep.add_lone(self.single_rows)
             if own is not None:
@@ -303,19 +303,16 @@ def _summed(blocks: Array, counts: Array, size: int) -> Array:
     return found
 
 
-def _sweep_rows(rows: Labelled, sweep: Sweep, own: Sweep | None) -> None:
+def _sweep_rows(rows: LabelledWords, sweep: Sweep, own: Sweep | None) -> None:
     """Add clusters given as rows; singletons that a quick test finds are not sorted."""
     size, fixed = rows.words.size, fixed_bits(rows.buckets) | np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
-    bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), 0, lone)
+    bounds = keep_shared(rows.words, rows.bounds, 0, lone)
     lone = lone[: size - bounds[-1]]
     sweep.add_lone(count_lone_cells(lone, len(sweep)))
     if own is not None:
         own.add_lone(count_lone_clusters(lone, rows.bounds - bounds, fixed, len(own)))
     words = rows.words[: bounds[-1]]
-    if rows.counted:
-        _sweep_cells(list(replace(rows, words=words, bounds=bounds).counts()), sweep, own)
-        return
     for a, b in pairwise(bounds.tolist()):
         words[a:b].sort()
     keys, neg, pos, starts = sorted_cells(words, bounds)

@@ -12,7 +12,7 @@ from streameval.kernels import segments as kernels
 from streameval.kernels.keys import count_codes, count_few
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
-from streameval.states.keyed.grouping import DENSE, compacted, tallied
+from streameval.states.keyed.grouping import compact
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
@@ -293,15 +293,14 @@ def _joined(column: Array, stretches: list[list[int]]) -> Array:
 
 
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
-    """Group a repetitive piece by key: many 16-bit words, whose keys have no others, in a table.
+    """Group a repetitive piece by key: 16-bit words, whose keys have no others, in a table.
 
     Others are grouped chunk by chunk, which takes little memory, then the results together.
     """
+    if words.itemsize == 2 and not weights.size:
+        table = np.bincount(words, counts if counts.size else None)
+        found = np.flatnonzero(table)
+        return found.astype(words.dtype), rest[: found.size], table[found].astype(np.int64), weights
     columns = (words, rest, counts, weights)
-    if words.itemsize == 2 and words.size > DENSE and not weights.size:
-        found = tallied(0, [columns], weighted=False)
-        return found.keys.astype(words.dtype), found.rest, found.neg, weights
-    if words.size <= CHUNK:
-        return compacted(*columns)
-    parts = [compacted(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
-    return compacted(*map(np.concatenate, zip(*parts, strict=True)))
+    parts = [compact(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
+    return parts[0] if len(parts) == 1 else compact(*map(np.concatenate, zip(*parts, strict=True)))

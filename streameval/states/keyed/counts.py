@@ -23,7 +23,7 @@ nor from the budget.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,18 +33,15 @@ from streameval.kernels import segments as kernels
 from streameval.states.keyed.bucketed import Bucketed, check_items
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import (
-    DENSE,
     Counts,
-    Labelled,
-    Unsorted,
-    WeighedItems,
-    aligned,
-    compacted,
-    distinct,
-    grouped,
-    tallied,
+    LabelledWords,
+    ShortWords,
+    compact,
+    group_items,
+    merge_counts,
+    tally_bucket,
+    weigh_buckets,
 )
-from streameval.states.keyed.in_place import Short, Weighed
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
@@ -63,6 +60,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16  # rows of small buckets that are sorted at a time: they fit into the second-level cache
 SLAB = 1 << 20  # rows gathered at a time
+_DENSE = 1 << 13  # rows above which a bucket of 16-bit words with weights is counted alone
 _ROOM = 1 << 17  # rows whose distinct keys are yielded together: few parts cost less than many
 _FULL = 1 << 32  # number of rows of one key and label that overflows the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again; fewer under a small budget
@@ -144,58 +142,28 @@ class KeyedCounts(Bucketed):
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
-        for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Counts):
-                yield stretch
-            elif isinstance(stretch, Labelled):
-                yield from stretch.counts(0 if self.layout.partial else _ROOM)
-            else:
-                yield from stretch.counts()
+        for rows in self.rows_in(interval, budget):
+            yield from rows.counts(0 if self.layout.partial else _ROOM)
 
-    def grouped_or_ranked(
+    def rows_in(
         self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Short | Weighed | WeighedItems]:
-        """As `grouped`, but rows whose areas can be summed without their distinct keys are not counted."""
-        for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Unsorted):
-                yield from stretch.counts()
-            elif isinstance(stretch, Labelled) and stretch.counted:
-                yield from stretch.counts(_ROOM)
-            else:
-                yield stretch
+    ) -> Iterator[Counts | LabelledWords | ShortWords]:
+        """The rows of an interval of buckets in ascending order, a bounded number at a time.
 
-    def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but words without counts are yielded unsorted, many at a time, for callers that count them."""
-        for stretch in self.rows_or_counts(interval, budget):
-            if isinstance(stretch, Counts | Labelled):
-                yield stretch
-            else:
-                yield from stretch.counts()
-
-    def rows_or_counts(
-        self, interval: Interval, budget: Budget | None = None
-    ) -> Iterator[Counts | Labelled | Short | Unsorted | Weighed | WeighedItems]:
-        """As `stretches`, but several words, 16-bit words, and 64-bit words with weights are not counted either."""
+        They are grouped by key, or in a form that a caller may group, or sum without grouping.
+        """
         start, stop = interval
         budget = self.holding(budget)
         most, weighted = self.most(budget), self.layout.weighted
         sizes = self._sizes(start, stop)
-        if self.layout.bits == 16 and stop - start == 1 and sizes[0] > most:
-            yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=weighted)
-            return
-        fits = self.layout.bits == 16 and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
-        if fits and not weighted:
-            yield Short(self.places(start, stop), start, most // _ITEMS_A_KEY)
+        if self.layout.bits == 16:
+            yield from self._short_words(start, stop, sizes, most)
             return
         for i, j in self._gatherings(sizes, most):
             if self.layout.bits == 64 and j - i == 1 and sizes[i] > (WEIGHED if weighted else most):
                 yield from self._refined(start + i, budget, most)
-            elif self.layout.bits == 64 and self._plain(start + i, start + j):
-                yield from self._labelled(start + i, start + j)
-            elif fits:
-                yield from self._weighed(start + i, start + j)
             else:
-                yield from self._gathered(start + i, start + j, sizes[i:j])
+                yield from self._gathered(start + i, start + j)
 
     def _sizes(self, start: int, stop: int) -> Array:
         """What `_cuts` divides some buckets by: the items of each, or its rows if they have weights."""
@@ -213,11 +181,20 @@ class KeyedCounts(Bucketed):
         together = cut(np.where(alone, np.maximum(rows, most + 1), rows), most)
         return ((parts[a][0], parts[b - 1][1]) for a, b in together)
 
-    def _weighed(self, start: int, stop: int) -> Iterator[Weighed]:
-        """As `_gathered`, but 16-bit words with weights are left in place."""
-        buckets, items, places = self.occupied(start, stop)
-        for i, j in self._cuts(self._sizes(start, stop)[buckets - start]):
-            yield Weighed(places, i, items[i:j], buckets[i:j])
+    def _short_words(self, start: int, stop: int, sizes: Array, most: int) -> Iterator[Counts | ShortWords]:
+        """The rows of an interval of buckets of 16-bit words."""
+        full = self._spread("rows", 2 * start, 2 * stop).max(initial=0) >= _FULL
+        if full or (stop - start == 1 and sizes[0] > most):
+            for bucket in (start + np.flatnonzero(sizes)).tolist():
+                sides = self.pieces(bucket, 0), self.pieces(bucket, 1)
+                yield tally_bucket(bucket, *sides, weighted=self.layout.weighted)
+        elif not self.layout.weighted:
+            yield ShortWords(self.places(start, stop), start, most // _ITEMS_A_KEY)
+        else:
+            for a, b in self._gatherings(sizes, most):
+                buckets, items, places = self.occupied(start + a, start + b)
+                for i, j in self._cuts(self._sizes(start + a, start + b)[buckets - start - a]):
+                    yield weigh_buckets(places, i, items[i:j], buckets[i:j])
 
     def most(self, budget: Budget) -> int:
         """Number of items gathered at once, so that the arrays of one thread take about an eighth of the budget.
@@ -231,73 +208,74 @@ class KeyedCounts(Bucketed):
         """Stretches of buckets to be sorted together; single buckets if keys are distinct only within a bucket."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(sizes).tolist())
-        return stretches(sizes, CHUNK, DENSE if self.layout.bits == 16 else CHUNK)
-
-    def _plain(self, start: int, stop: int) -> bool:
-        """Whether some of the buckets hold rows without counts, whose words have a spare bit for the label."""
-        plain = any(segment.counts is None and segment.has(start, stop) for segment in self.segments)
-        return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and plain
+        return stretches(sizes, CHUNK, _DENSE if self.layout.bits == 16 else CHUNK)
 
     @property
     def forms(self) -> tuple[KeyedCounts, KeyedCounts]:
         """The segments without counts, and those with counts."""
-        return self._forms if self.counted else (self, KeyedCounts(self.layout))
-
-    @cached_property
-    def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
-        """`forms` if some items have counts. Caching `self` would be a cycle, which keeps rows in memory."""
         plain = tuple(segment for segment in self.segments if segment.counts is None)
         counted = tuple(segment for segment in self.segments if segment.counts is not None)
         return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
 
-    def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
-        """The rows of an interval: one `Labelled` for each half of the buckets, with items with counts separately."""
-        plain, counted = self.forms
-        check_items(plain.items_in(start, stop) + counted.items_in(start, stop), self.items_in(start, stop))
+    def _gathered(self, start: int, stop: int) -> Iterator[Counts | LabelledWords]:
+        """As `rows_in`, for an interval that fits into memory."""
         middle = self.layout.buckets // 2
+        if self.layout.weighted or self.layout.words > 1 or not (self.layout.halved and self.layout.bits == 64):
+            yield from self._grouped(start, list(self._cuts(self._sizes(start, stop))))
+            return
         for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
             if a >= b:
                 continue
-            own = plain.items_in(a, b)
-            starts = np.concatenate(([0], np.cumsum(own)))
-            words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
-            for segment in plain.segments:
-                i, j = segment.between(a, b)
+            parts, several = list(self._cuts(self._sizes(a, b))), self._several(a, b)
+            alike = [bool(several[i:j].any()) for i, j in parts]
+            for counted, run in groupby(zip(alike, parts, strict=True), lambda each: each[0]):
+                some = [part for _, part in run]
+                if counted:
+                    yield from self._mixed(a, some)
+                else:
+                    yield self._labelled(a, some)
+
+    def _several(self, start: int, stop: int) -> Array:
+        """Which buckets of an interval have items with counts."""
+        found = np.zeros(stop - start, np.bool_)
+        for segment in self.segments:
+            if segment.counts is not None:
+                i, j = segment.between(start, stop)
+                found[(segment.codes[i:j] >> 1) - start] = True
+        return found
+
+    def _labelled(self, start: int, parts: list[Interval]) -> LabelledWords:
+        """The rows of consecutive parts of an interval, given as buckets from its start; no item has a count."""
+        a, b = start + parts[0][0], start + parts[-1][1]
+        own = self.items_in(a, b)
+        starts = np.concatenate(([0], np.cumsum(own)))
+        words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
+        for segment in self.segments:
+            i, j = segment.between(a, b)
+            if i < j:
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
-            items = own + counted.items_in(a, b)
-            parts = list(self._cuts(items[0::2] + items[1::2]))
-            bounds = np.array([0, *(starts[2 * last] for _, last in parts)])
-            buckets = a + np.array([first for first, _ in parts], np.int64)
-            yield Labelled(words, bounds, buckets, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
+        check_items(cursor, starts[1:])
+        bounds = np.array([0, *(starts[2 * (start + last - a)] for _, last in parts)])
+        buckets = start + np.array([first for first, _ in parts], np.int64)
+        return LabelledWords(words, bounds, buckets, (a >= self.layout.buckets // 2) << 63)
 
-    def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
-        """Distinct keys of parts of an interval, given as buckets from its start; nothing if the interval is empty."""
-        if self.items_in(start, stop).any():
-            sides = self.gather(start, stop)
-            yield from (grouped(*(side.cut(i, j) for side in sides), bucket=start + i) for i, j in parts)
+    def _mixed(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
+        """Distinct keys of parts in which some items have counts; these items are few, or all."""
+        plain, counted = self.forms
+        span = start + parts[0][0], start + parts[-1][1]
+        check_items(plain.items_in(*span) + counted.items_in(*span), self.items_in(*span))
+        rows, items = plain._labelled(start, parts).counts(), counted._grouped(start, parts)  # noqa: SLF001
+        yield from map(merge_counts, rows, items)
 
-    def _gathered(self, start: int, stop: int, sizes: Array) -> Iterator[Counts | Unsorted | WeighedItems]:
-        """As `rows_or_counts`, for an interval that fits into memory."""
-        sides = self.gather(start, stop)
-        for i, j in self._cuts(sizes):
-            parts = [side.cut(i, j) for side in sides]
-            if self.layout.bits == 16 and sizes[i] > DENSE:
-                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted)
-                continue
-            if self.layout.bits == 16:
-                buckets = np.arange(start + i, start + j)
-                parts = [
-                    (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
-                    for part, side in zip(parts, sides, strict=True)
-                ]
-            if self.layout.words > 1 and not any(column.size for part in parts for column in part[2:]):
-                yield Unsorted(parts[0], parts[1], start + i)
-            elif self.layout.weighted and (self.layout.words, self.layout.bits) == (1, 64):
-                yield WeighedItems(parts[0], parts[1], start + i)
-            else:
-                yield grouped(*parts, bucket=start + i)
+    def _grouped(self, start: int, parts: list[Interval]) -> Iterator[Counts]:
+        """Distinct keys of consecutive parts of an interval, given as buckets from its start."""
+        if parts:
+            first, last = parts[0][0], parts[-1][1]
+            sides = self.gather(start + first, start + last)
+            for i, j in parts:
+                yield group_items(*(side.cut(i - first, j - first) for side in sides), bucket=start + i)
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, segment by segment, a bounded number at a time."""
@@ -343,7 +321,7 @@ class KeyedCounts(Bucketed):
             if low < high:
                 break
         else:
-            yield aligned(*(self._grouped_side(bucket, label) for label in (0, 1)), bucket=bucket)
+            yield group_items(*(self._compacted(bucket, label) for label in (0, 1)), bucket=bucket)
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
@@ -358,12 +336,12 @@ class KeyedCounts(Bucketed):
         for interval in finer.intervals():
             yield from (replace(part, bucket=bucket) for part in finer.grouped(interval, budget))
 
-    def _grouped_side(self, bucket: int, label: int) -> Columns:
+    def _compacted(self, bucket: int, label: int) -> Columns:
         """The few distinct keys of very many items, which are grouped a bounded number at a time."""
-        words, rest = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64)
-        none = words, rest, np.empty(0, np.int64), np.empty(0)
-        parts = [none, *(compacted(*piece) for piece in self.pieces(bucket, label))]
-        return distinct(*map(np.concatenate, zip(*parts, strict=True)))
+        none = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64), NO_COUNTS, NO_WEIGHTS
+        parts = [none, *(compact(*piece) for piece in self.pieces(bucket, label))]
+        words, rest, counts, weights = map(np.concatenate, zip(*parts, strict=True))
+        return words, rest, counts, weights
 
 
 def _columns(segment: Segment, start: int, stop: int) -> Columns:

@@ -275,7 +275,7 @@ class ScoreCounts(PlainState):
         if total.unit if total.weighted else total.pos >= HELD:
             yield from self.parts(shard, budget)
             return
-        for rows in self.keyed.grouped_or_ranked(shard, budget):
+        for rows in self.keyed.rows_in(shard, budget):
             part: ScorePart | RankedPart
             if isinstance(rows, Counts):
                 part = score_part(rows, before, total, self.spec)

@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from streameval.kernels.grouped import comparisons
 from streameval.kernels.grouped import rankings as kernels
-from streameval.kernels.grouped.comparisons import number_ids, renumber, words_by_group
+from streameval.kernels.grouped.comparisons import words_by_group
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.grouping import Counts, Labelled, Unsorted
+from streameval.states.keyed.grouping import Counts, LabelledWords
 from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
@@ -283,8 +283,8 @@ class GroupScores(PlainState):
     ) -> Iterator[GroupPart]:
         if not run.items_in(*shard).any():
             return
-        for stretch in run.rows_or_counts(shard, budget):
-            if isinstance(stretch, Labelled) and name == "narrow" and not stretch.counted:
+        for stretch in run.rows_in(shard, budget):
+            if isinstance(stretch, LabelledWords) and name == "narrow":
                 for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
                     words = words_by_group(stretch.words[a:b])
                     if words.size:
@@ -294,33 +294,12 @@ class GroupScores(PlainState):
                         made = GroupPart(rows, neg, pos, first, last, left_out=tuple(left.tolist()))
                         ids = (words[starts] >> _ID) | np.uint64(stretch.top >> 32)
                         yield replace(made, ids=self._narrow_ids(ids)) if named else made
-            elif isinstance(stretch, Unsorted) and self.spec.type in _SHORT:
-                yield self._numbered(stretch, named=named)
             else:
-                for counts in (stretch,) if isinstance(stretch, Counts) else stretch.counts():
+                for counts in stretch.counts():
                     if counts.keys.size:
                         made = _part(name, counts)
                         firsts = counts.keys[made.ties.starts[:-1]]
                         yield replace(made, ids=self._first_words(name, firsts)) if named else made
-
-    def _numbered(self, rows: Unsorted, *, named: bool) -> GroupPart:
-        """The groups of wide rows with 32-bit scores, whose ids are numbered in ascending order."""
-        size = rows.neg[0].size + rows.pos[0].size
-        slots = np.zeros(1 << (2 * size - 1).bit_length(), np.int32)
-        ids, words, known, done = np.empty((size, 2), np.uint64), np.empty(size, np.uint64), 0, 0
-        for label, (first, rest, *_) in enumerate((rows.neg, rows.pos)):
-            out = words[done : done + first.size]
-            known, done = number_ids(first, rest, label, slots, ids, known, out), done + first.size
-        order = np.lexsort(ids[:known].T[::-1])
-        ranks = np.empty(known, np.int64)
-        ranks[order] = np.arange(known)
-        renumber(words, ranks)
-        words = words_by_group(words)
-        starts, neg, pos, left = comparisons.groups_of(words, named)
-        ends = ids[order[[0, -1]], : id_words(self.spec.group_type)].tolist()
-        lowest, highest = (("wide", *end) for end in ends)
-        made = GroupPart(GroupRows(words, starts), neg, pos, lowest, highest, left_out=tuple(left.tolist()))
-        return replace(made, ids=unmix_wide(ids[order, 0][words[starts] >> _ID])) if named else made
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""

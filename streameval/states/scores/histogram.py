@@ -32,7 +32,6 @@ from streameval.kernels.histogram import (
     unpacked,
 )
 from streameval.kernels.jit import read_only
-from streameval.kernels.segments import align
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
@@ -209,8 +208,8 @@ class ScoreHistogram(Small):
     def merge(self, other: ScoreHistogram) -> ScoreHistogram:
         """Counts of both inputs."""
         mergeable(self, other)
-        none = np.empty((0, 0), np.uint64)
-        bins, _, mine, theirs = align(read_only(self.bins), none, read_only(other.bins), none)
+        bins = np.union1d(self.bins, other.bins)
+        mine, theirs = (bins.searchsorted(state.bins) for state in (self, other))
         table = np.zeros((3, bins.size), np.int64)
         for state, places in ((self, mine), (other, theirs)):
             absorb(table, read_only(places), *read_only(state.table))

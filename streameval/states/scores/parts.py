@@ -26,7 +26,7 @@ from streameval.states.scores.types import compared
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.states.keyed.ranked import Ranked
+    from streameval.states.keyed.grouping import Ranked
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 

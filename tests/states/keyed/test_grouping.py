@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.states.keyed.grouping import DENSE, Counts, Labelled, tallied
-from streameval.states.keyed.in_place import weighed
+from streameval.states.keyed.grouping import LabelledWords, group_items, tally_bucket, weigh_buckets
 from streameval.states.scores.counts import fold_arrays
 
-ROWS = 6 * DENSE
+LARGE = 1 << 15
+ROWS = 3 * LARGE // 2
 COLUMNS = "keys", "neg", "pos", "neg_weight", "pos_weight"
 
 
@@ -39,24 +39,29 @@ def test_large_bucket_is_weighed_as_it_is_tallied(seed, parts, distinct, spread)
     """The loop over addresses adds weights in the same order as the table of one bucket."""
     keyed = folded(seed, parts, distinct, spread)
     items = keyed.items[0::2] + keyed.items[1::2]
-    large = np.flatnonzero(items > DENSE).tolist()
+    large = np.flatnonzero(items > LARGE // 4).tolist()
     assert large
     for bucket in large:
-        table = tallied(bucket, keyed.pieces(bucket, 0), keyed.pieces(bucket, 1), weighted=True)
+        table = tally_bucket(bucket, keyed.pieces(bucket, 0), keyed.pieces(bucket, 1), weighted=True)
         places = keyed.places(bucket - 1, bucket + 1)
-        assert same(weighed(places.at, places.weights, 1, bucket), table)
+        assert same(weigh_buckets(places, 1, items[bucket : bucket + 1], np.array([bucket])), table)
 
 
 @given(st.integers(0, 99), st.integers(1, 4), st.sampled_from([3, 20_000, ROWS]))
 @settings(max_examples=6, deadline=None)
-def test_interval_with_large_buckets_is_grouped_as_when_gathered(seed, parts, distinct):
-    """Rows are counted where they lie, small buckets and large ones, in the stretches in which they are gathered."""
+def test_rows_in_place_are_grouped_as_gathered_ones(seed, parts, distinct):
+    """Small buckets and large ones; of a bucket that was gathered, the keys lack their upper half."""
     keyed = folded(seed, parts, distinct, 12)
-    for start, stop in keyed.intervals():
-        gathered = list(keyed._gathered(start, stop, keyed._sizes(start, stop)))
-        found = list(keyed.grouped((start, stop), Budget(1 << 30)))
-        assert len(found) == len(gathered)
-        assert all(map(same, found, gathered))
+    found = [one for interval in keyed.intervals() for one in keyed.grouped(interval, Budget(1 << 30))]
+    buckets = np.flatnonzero(keyed.items[0::2] + keyed.items[1::2]).tolist()
+    gathered = [
+        (bucket, group_items(*(side.cut(0, 1) for side in keyed.gather(bucket, bucket + 1)))) for bucket in buckets
+    ]
+    for name in COLUMNS:
+        due = [
+            (one.keys | np.uint64(bucket << 16)) if name == "keys" else getattr(one, name) for bucket, one in gathered
+        ]
+        np.testing.assert_array_equal(np.concatenate([getattr(one, name) for one in found]), np.concatenate(due))
 
 
 @settings(max_examples=100, deadline=None)
@@ -69,7 +74,7 @@ def test_stretches_are_counted_together(stretches, room, top):
     buckets = np.arange(len(stretches))
 
     def counted(room):
-        return [*Labelled(words.copy(), bounds, buckets, lost).counts(room)]
+        return [*LabelledWords(words.copy(), bounds, buckets, lost).counts(room)]
 
     apart, together = counted(0), counted(room)
     assert len(apart) == len(stretches)
@@ -81,15 +86,6 @@ def test_stretches_are_counted_together(stretches, room, top):
     for first, stop in zip(firsts, [*firsts[1:], len(stretches)], strict=True):
         assert stop == first + 1 or bounds[stop] - bounds[first] <= room
         assert not room or stop == len(stretches) or bounds[stop + 1] - bounds[first] > room
-
-
-def test_counted_rows_of_empty_stretches_are_kept():
-    """Where counted keys have taken every plain row, whatever the room."""
-    one = np.ones(1, np.int64)
-    more = tuple(Counts(np.array([key], np.uint64), np.empty((1, 0), np.uint64), one, one) for key in (2, 9))
-    rows = Labelled(np.empty(0, np.uint64), np.zeros(3, np.int64), np.arange(2), 0, more)
-    for room in (0, 8):
-        assert [found.keys.tolist() for found in rows.counts(room)] == [[2], [9]]
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])

@@ -19,7 +19,7 @@ from streameval.states.contingency.class_sizes import encode
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.grouping import Counts, Labelled, taken_out
+from streameval.states.keyed.grouping import Counts, LabelledWords, merge_counts
 from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
 
@@ -58,25 +58,17 @@ def test_rows_are_counted_once(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1))), st.sets(st.integers(0, 9)))
-def test_counted_keys_are_taken_out_of_sorted_words(rows: list[tuple[int, int]], keys: set[int]) -> None:
-    """What is left has none of the keys, and these have all their rows."""
-    words = np.array(sorted(2 * key + label for key, label in rows), np.uint64)
-    some, none = np.array(sorted(keys), np.uint64), np.zeros(len(keys), np.int64)
-    left, counted = taken_out(words.copy(), Counts(some, np.empty((len(keys), 0), np.uint64), none, none))
-    assert left.tolist() == [word for word in words.tolist() if word // 2 not in keys]
-    times = Counter(words.tolist())
-    assert [counted.neg.tolist(), counted.pos.tolist()] == [[times[2 * k + n] for k in some.tolist()] for n in (0, 1)]
-    together = [*Labelled(words, np.array([0, words.size]), np.zeros(1, np.int64), 0, (replaced(some),)).counts()]
-    assert [*zip(together[0].keys.tolist(), together[0].neg.tolist(), together[0].pos.tolist(), strict=True)] == [
+def test_counted_keys_are_merged_with_rows(rows: list[tuple[int, int]], keys: set[int]) -> None:
+    """Each key once, with the rows of both lists."""
+    words, some = np.array(sorted(2 * key + label for key, label in rows), np.uint64), np.array(sorted(keys), np.uint64)
+    more = Counts(
+        some, np.empty((len(keys), 0), np.uint64), np.ones(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    )
+    [plain] = LabelledWords(words, np.array([0, words.size]), np.zeros(1, np.int64), 0).counts()
+    found, times = merge_counts(plain, more), Counter(words.tolist())
+    assert [*zip(found.keys.tolist(), found.neg.tolist(), found.pos.tolist(), strict=True)] == [
         (k, times[2 * k] + (k in keys), times[2 * k + 1]) for k in sorted(keys | {key for key, _ in rows})
     ]
-
-
-def replaced(keys: np.ndarray) -> Counts:
-    """One more negative of each key."""
-    return Counts(
-        keys, np.empty((keys.size, 0), np.uint64), np.ones(keys.size, np.int64), np.zeros(keys.size, np.int64)
-    )
 
 
 def test_a_free_slot_matches_no_key() -> None:

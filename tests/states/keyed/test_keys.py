@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FLOATS, ID_TYPES, INTEGER_TYPES, score_values
 
-from streameval.kernels import hashing, keys, segments
+from streameval.kernels import hashing, keys
 from streameval.states.keyed.ids import identify
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.types import decode, score_type
@@ -134,17 +134,6 @@ def _murmur(data: bytes) -> tuple[int, int]:
 def test_hashes_are_murmur(data: bytes) -> None:
     """Every length, with and without a tail, hashes as the published algorithm does."""
     assert hashing.hash_bytes(data) == _murmur(data)
-
-
-@given(st.lists(st.sampled_from([0, 1, 2, 5]), max_size=20), st.lists(st.sampled_from([1, 2, 3, 9]), max_size=20))
-def test_tallies_of_sorted_words_are_counts(neg: list[int], pos: list[int]) -> None:
-    """Distinct words of sorted rows come once, with their number."""
-    words = np.sort(np.array(neg + pos, np.uint64))
-    none = np.empty((words.size, 0), np.uint64), np.empty(0, np.int64), np.empty(0)
-    found, _, counts, *_ = segments.distinct(words, *none)
-    expected, times = np.unique(words, return_counts=True)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(counts, times)
 
 
 def test_every_integer_and_text_type_is_an_id() -> None:

@@ -1,4 +1,4 @@
-"""Sorting by leading digits, alone and with places: as NumPy sorts, however the words lie."""
+"""Sorting by leading digits: as NumPy sorts, however the words lie."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streameval.kernels.jit import jit
 from streameval.kernels.keyed.digits import DIGIT, sort_bucket
-from streameval.kernels.keyed.sorting import sort_words, sorted_order, sorted_words
-from streameval.states.keyed.grouping import distinct, grouped
+from streameval.kernels.keyed.sorting import sort_words
+from streameval.states.keyed.grouping import compact, group_items
 from streameval.states.keyed.layout import stretches
 
 RANDOM = np.random.default_rng(3)
@@ -30,20 +30,12 @@ WORDS = {
     "same ends": EVEN & np.uint64(0xFFFF << 24),
     "steps": np.repeat(np.arange(40, dtype=np.uint64) << np.uint64(30), 49),
     "short": (EVEN >> np.uint64(48)).astype(np.uint16),
-    "read-only": EVEN.view(),
 }
-WORDS["read-only"].flags.writeable = False
 
 
 def check(words: np.ndarray) -> None:
-    """Sorted words are those of NumPy, every place is used once, and the input is unchanged."""
+    """Sorted words are those of NumPy."""
     given_words, expected = words.copy(), np.sort(words)
-    found, order = sorted_order(words)
-    for one in (sorted_words(words), found, words[order]):
-        assert one.dtype == words.dtype
-        np.testing.assert_array_equal(one, expected)
-    np.testing.assert_array_equal(np.sort(order), np.arange(words.size))
-    np.testing.assert_array_equal(words, given_words)
     spare = np.zeros(words.size + 1, words.dtype)
     sort_words(given_words, spare)
     np.testing.assert_array_equal(given_words, expected)
@@ -52,7 +44,7 @@ def check(words: np.ndarray) -> None:
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_words_are_sorted(words: np.ndarray) -> None:
-    """With every place once, also where words share their leading bits."""
+    """Also where words share their leading bits."""
     check(words)
 
 
@@ -148,7 +140,7 @@ def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> Non
     keys = np.column_stack((RANDOM.integers(0, 3, rows), np.full(rows, 7), RANDOM.integers(0, 50, (rows, 2))))
     keys = keys.astype(np.uint64)
     keys[::5, 0] = EVEN[: len(keys[::5])]
-    found = distinct(keys[:, 0].copy(), keys[:, 1:].copy(), np.empty(0, np.int64), np.empty(0))
+    found = compact(keys[:, 0].copy(), keys[:, 1:].copy(), np.empty(0, np.int64), np.empty(0))
     expected, counts = np.unique(keys, axis=0, return_counts=True)
     np.testing.assert_array_equal(np.column_stack(found[:2]), expected)
     np.testing.assert_array_equal(found[2], counts)
@@ -166,7 +158,7 @@ def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) ->
     sides = [
         (keys[rows, 0].copy(), keys[rows, 1:].copy(), np.empty(0, np.int64), np.empty(0)) for rows in (~label, label)
     ]
-    found = grouped(*sides)
+    found = group_items(*sides)
     expected, inverse = np.unique(keys, axis=0, return_inverse=True)
     np.testing.assert_array_equal(np.column_stack((found.keys, found.rest)), expected)
     counts = np.zeros((2, len(expected)), np.int64)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.finalize import partials
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
-from streameval.states.keyed import in_place
+from streameval.states.keyed import grouping
 from streameval.states.keyed.grouping import Counts
 from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.parts import RankedPart
@@ -61,26 +61,10 @@ def test_areas_are_those_of_the_groups(seed, kind, rows, distinct, parts, halves
 @pytest.mark.parametrize("distinct", [60, 9000])
 def test_short_words_are_sorted_or_tallied(monkeypatch, most, rows, distinct):
     """Whatever number of items a bucket must have to be tallied, all buckets or some, and however many are sorted."""
-    monkeypatch.setattr(in_place, "_TALLIED", most)
+    monkeypatch.setattr(grouping, "_TALLIED", most)
     for halves in (False, True):
         state = folded(np.random.default_rng(most + rows), "f4", rows, distinct, 2, halves)
         assert sums(state, ranked=True) == sums(state, ranked=False)
-
-
-@pytest.mark.parametrize("distinct", [3, 1000, 1 << 16])
-@pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 13), ("f4", 1 << 15), ("f8", 0), ("i8", 0)])
-def test_weights_are_ranked_as_in_groups(monkeypatch, distinct, kind, most):
-    """Bit for bit, in sorted words or in a table, also where weights are zero or rows have counts."""
-    monkeypatch.setattr(in_place, "_WEIGHED", most)
-    rng, rows = np.random.default_rng(distinct), 30_000
-    scores = 1 + rng.integers(0, distinct, rows) * np.where(rng.random(rows) < 0.4, 2.0**-23, 2.0**-20)
-    scores = (scores * 2.0**23 if kind == "i8" else scores).astype(kind)
-    weights = rng.gamma(1, 1, rows) * (rng.random(rows) < 0.9)
-    label = (rng.random(rows) < 0.3).astype(np.uint8)
-    one, two = (fold_arrays(label[i::2], scores[i::2], weights[i::2]) for i in range(2))
-    state = one.merge(two)
-    assert sums(state, ranked=True) == sums(state, ranked=False)
-    assert all(isinstance(part, RankedPart) for shard in state.shards() for part in state.ranked_parts(shard))
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
@@ -88,9 +72,7 @@ def test_no_group_is_stored(kind):
     """Metrics that only rank take their partials from sums if no score is repeated."""
     state = folded(np.random.default_rng(1), kind, 5000, 10**6, 2, halves=True)
     assert all(isinstance(part, RankedPart) for shard in state.shards() for part in state.ranked_parts(shard))
-    assert not any(
-        isinstance(rows, Counts) for shard in state.shards() for rows in state.keyed.grouped_or_ranked(shard)
-    )
+    assert not any(isinstance(rows, Counts) for shard in state.shards() for rows in state.keyed.rows_in(shard))
     assert partials(state, state.shards()[0], METRICS)
 
 
