@@ -12,14 +12,13 @@ import click
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
 from streameval.cli.attribute import attribute
-from streameval.cli.console import as_json, check_out, deliver, evaluation_tables, progress_bar, refuse_directory, table
+from streameval.cli.console import Output, as_json, progress_bar, stacked, table
 from streameval.cli.errors import Commands
-from streameval.cli.options import deciding, given, options
+from streameval.cli.options import deciding, options
 from streameval.cli.sketch import sketch
+from streameval.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import RenderableType
 
 
@@ -37,12 +36,9 @@ def main() -> None:
 @options("evaluate")
 def evaluate(
     data: tuple[str, ...],
-    json_to: str | None,
-    out: tuple[str, ...],
-    plan_only: bool,
-    quiet: bool,
-    rules: tuple[str, ...],
-    rules_file: str | None,
+    plan_only: bool = False,
+    rules: tuple[str, ...] = (),
+    rules_file: str | None = None,
     **asked: Any,
 ) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
@@ -55,61 +51,50 @@ def evaluate(
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
 
-    refuse_directory(json_to)
-    check_out(out)
+    to = Output.take(asked)
     named = gate.read_rules(rules, rules_file) if rules or rules_file else {}
     data = store.stored(data, asked)
-    if (kept := store.store_named(data, asked)) is not None:
+    opened = store.store_named(data, asked)
+    if opened is not None:
         if len(data) > 1:
-            msg = f"{kept[0].name}: is a store, and data are named as well ({data[1]}); evaluate one or the other"
+            msg = f"{opened.name}: is a store, and data are named as well ({data[1]}); evaluate one or the other"
             raise click.UsageError(msg)
         if plan_only:
-            store.tell_plan(kept[0], "show", {**kept[1], **given(asked)}, json_to, quiet)
+            store.tell_plan(opened, "show", asked, to)
             return
-        found = kept[0].evaluate(**kept[1], **given(asked))
+        results = opened.evaluate(**asked)
     else:
-        if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
-            _list_columns(data, json_to, quiet)
-            if not (named or out or plan_only or deciding(asked)):
+        if not any(name in asked for name in ("score", "cluster", "sketch")):
+            _list_columns(data, to)
+            if not (named or to.out or plan_only or deciding(asked)):
                 return
-        asked = given(asked)
         asked |= gate.implied_by(named, asked) if named else {}
         if plan_only:
             planned = explain(list(data), **asked)
-            deliver(json_to, lambda: planned.to_json(indent=2), lambda: str(planned), quiet)
+            to.deliver(lambda: planned.to_json(indent=2), lambda: str(planned))
             return
-        with progress_bar(quiet) as advance:
-            found = run(list(data), progress=advance, **asked)
-    found = found.judge(named) if named else found
-    for path in out:
-        found.save(path)
-    lines = gate.judged_lines(found.judgements)
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: _with_lines(evaluation_tables(found), lines), quiet)
-    gate.tell_judged(found.judgements, quiet, json_to)
-
-
-def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
-    """Append lines to a table."""
-    from rich.console import Group
-    from rich.text import Text
-
-    return Group(shown, "", *map(Text, lines)) if lines else shown
+        with progress_bar(to.quiet) as advance:
+            results = run(list(data), progress=advance, **asked)
+    results = results.judge(named) if named else results
+    lines = gate.judged_lines(results.judgements)
+    to.deliver_evaluation(results, ["", *lines] if lines else [])
+    pairs = zip(lines, results.judgements, strict=True)
+    gate.leave(all(one.passed for one in results.judgements), [line for line, one in pairs if not one.passed], to)
 
 
 @main.command()
 @click.argument("pattern", required=False)
 @options("metrics")
-def metrics(pattern: str | None, json_to: str | None) -> None:
+def metrics(pattern: str | None = None, **asked: Any) -> None:
     """List all metrics, or those that match PATTERN.
 
     PATTERN is a name, a glob, a family, or a subject such as ranking.
     """
-    from streameval.errors import OptionError
     from streameval.metrics.catalogue import entries
 
-    refuse_directory(json_to)
-    found = list(entries(pattern))
-    if not found:
+    to = Output.take(asked)
+    matches = list(entries(pattern))
+    if not matches:
         msg = f"no metric is named {pattern!r}; list all with: streameval metrics"
         raise OptionError(msg)
 
@@ -118,34 +103,25 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
         computed = {True: "by default", False: "when asked"}
         rows = [
             (e.name, e.family, computed[e.default], f"{e.low:g} to {e.high:g}", e.better or "", e.meaning, e.source)
-            for e in found
+            for e in matches
         ]
         return table(names, rows)
 
-    deliver(json_to, lambda: as_json([entry.to_dict() for entry in found]), shown, False)
+    to.deliver(lambda: as_json([entry.to_dict() for entry in matches]), shown)
 
 
-def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
+def _list_columns(data: tuple[str, ...], to: Output) -> None:
     """List the columns of the data, with a command to copy."""
     from streameval.evaluation.source import columns_of
 
-    found, told = columns_of(data)
+    facts, command = columns_of(data)
 
     def shown() -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
+        counts = [["?" if one[name] is None else str(one[name]) for name in ("nulls", "low", "high")] for one in facts]
+        rows = [[one["column"], one["type"], *more] for one, more in zip(facts, counts, strict=True)]
+        return stacked(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), f"next: {command}")
 
-        rows = [
-            [
-                one["column"],
-                one["type"],
-                *("?" if one[name] is None else str(one[name]) for name in ("nulls", "low", "high")),
-            ]
-            for one in found
-        ]
-        return Group(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), Text(f"next: {told}"))
-
-    deliver(json_to, lambda: as_json({"columns": found, "next": told}), shown, quiet)
+    to.deliver(lambda: as_json({"columns": facts, "next": command}), shown)
 
 
 for command in (attribute, sketch, *store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import deliver, piped, progress_bar, refuse_directory, tell_forecasts
-from streameval.cli.options import given, options
+from streameval.cli.console import Output, piped, progress_bar, stacked
+from streameval.cli.options import options
 from streameval.cli.store import store_named, stored, tell_plan
 from streameval.errors import OptionError
 from streameval.saving import check_writable
@@ -27,11 +27,9 @@ _WIDTH = 120  # columns of examples
 @options("attribute")
 def attribute(
     data: tuple[str, ...],
-    json_to: str | None,
-    out: tuple[str, ...],
-    with_examples: bool | None,
-    quiet: bool,
-    plan_only: bool,
+    out: tuple[str, ...] = (),
+    with_examples: bool = False,
+    plan_only: bool = False,
     **asked: Any,
 ) -> None:
     """Rank the clusters, classes and slices that cost most, in DATA or in a store.
@@ -44,54 +42,51 @@ def attribute(
     from streameval.evaluation.attribution import forecasts
     from streameval.evaluation.costs.attributed import check_target
 
-    refuse_directory(json_to)
+    to = Output.take(asked)
     for path in out:
         check_target(Path(path))
     check_writable(*(path for path in out if Path(path).suffix and not Path(path).is_dir()))
-    if with_examples and not (asked["examples"] and any(path.lower().endswith(".html") for path in out)):
+    if with_examples and not ("examples" in asked and any(path.lower().endswith(".html") for path in out)):
         msg = "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
         raise OptionError(msg)
     data = stored(data, asked)
-    with progress_bar(quiet) as advance:
-        kept = store_named(data, asked, advance)
-        if plan_only and kept is not None:
-            tell_plan(kept[0], "attribute", {**kept[1], **given(asked)}, json_to, quiet)
-            return
+    with progress_bar(to.quiet) as advance:
+        store = store_named(data, asked, advance)
         if plan_only:
-            tell_forecasts(forecasts(list(data), **given(asked)), json_to, quiet)
+            if store is not None:
+                tell_plan(store, "attribute", asked, to)
+            else:
+                to.deliver_forecasts(forecasts(list(data), **asked))
             return
-        if kept is None:
-            found = run(list(data), progress=advance, **given(asked))
+        if store is None:
+            losses = run(list(data), progress=advance, **asked)
         else:
-            found = kept[0].attribute(data=list(data[1:]) or None, **kept[1], **given(asked))
+            losses = store.attribute(data=list(data[1:]) or None, **asked)
     for path in out:
-        found.save(path, with_examples=bool(with_examples))
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: shown(found, from_store=kept is not None), quiet)
+        losses.save(path, with_examples=with_examples)
+    to.deliver(lambda: losses.to_json(indent=2), lambda: shown(losses, from_store=store is not None))
 
 
 def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     """All tables, each followed by a line that states how much of the loss it explains."""
-    from rich.console import Group
-    from rich.text import Text
-
     from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
     from streameval.report.terminal import rich_table
 
     parts: list[RenderableType] = []
     for name, rows in found.tables().items():
         title = title_of(name, found)
-        parts.append(Text(f"\n{title}" if parts else title))
+        parts.append(f"\n{title}" if parts else title)
         if rows.num_rows:
             texts = listed(rows, found, examples=cut)
             parts.append(rich_table(texts.heads, (row.texts for row in texts.rows), plain=piped()))
-        parts.append(Text(conclusion(name, rows, found)))
+        parts.append(conclusion(name, rows, found))
     if found.options.get("changed_from"):
-        parts.append(Text(f"\n{stayed(found)}"))
-    parts += [Text(f"left out: {plural(rows, 'row')}, {visible(reason)}") for reason, rows in found.dropped]
-    parts += [Text(f"skipped: {visible(name)}: {visible(reason)}") for name, reason in found.skipped]
+        parts.append(f"\n{stayed(found)}")
+    parts += [f"left out: {plural(rows, 'row')}, {visible(reason)}" for reason, rows in found.dropped]
+    parts += [f"skipped: {visible(name)}: {visible(reason)}" for name, reason in found.skipped]
     if why := hashed(found, IN_DATA if from_store else READ_ONCE):
-        parts.append(Text(why))
-    return Group(*parts)
+        parts.append(why)
+    return stacked(*parts)
 
 
 def cut(text: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.errors import StreamevalError
+from streameval.errors import OptionError, StreamevalError
 from streameval.saving import check_writable, ending, save, write_whole
 from streameval.wording import visible, visible_lines
 
@@ -25,67 +26,101 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
 
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page
+PAGES = (*PLAIN, "html")
 _PICTURES = ("png", "svg", "pdf")
 _WIDTH = 10_000  # columns of piped output, so that no table is wrapped
 
 
-def refuse_directory(*paths: str | None) -> None:
-    """Raise before anything is read if the directory of an output file is missing or not writable."""
-    check_writable(*(path for path in paths if path not in (None, "-")))
+@dataclass(frozen=True)
+class Output:
+    """Where a command writes its results.
 
-
-def check_out(paths: Sequence[str], formats: Sequence[str] = ("json", "csv", "parquet", "html")) -> None:
-    """Raise before anything is read if a file of ``--out`` has another format or cannot be written."""
-    for path in paths:
-        ending(path, formats)
-    check_writable(*paths)
-
-
-def check_plot(path: str | None) -> None:
-    """Raise before anything is read if the file of ``--plot`` does not end in an image format."""
-    if path is not None:
-        ending(path, _PICTURES, "plot")
-
-
-def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], list[dict[str, Any]]]) -> None:
-    """Write results to the files of ``--out``, each in the format of its suffix.
-
-    Parameters
+    Attributes
     ----------
-    paths : files with one of the suffixes in `PLAIN`
-    text : returns the JSON
-    rows : returns the rows of the table
+    json_to, csv_to : files of ``--json`` and ``--csv``, ``-`` for stdout
+    out : files of ``--out``
+    plot : file of ``--plot``
+    quiet : whether to print no table
     """
-    import pyarrow as pa
 
-    for path in paths:
-        save(path, {"json": lambda: text().rstrip("\n") + "\n"}, lambda: pa.Table.from_pylist(rows()))
+    json_to: str | None = None
+    csv_to: str | None = None
+    out: tuple[str, ...] = ()
+    plot: str | None = None
+    quiet: bool = False
+
+    @classmethod
+    def take(cls, given: dict[str, Any], formats: Sequence[str] = PAGES) -> Output:
+        """Remove the destinations from the options of a command, and check them before anything is read.
+
+        Raises
+        ------
+        OptionError
+            If a file of ``--out`` or ``--plot`` has another format than the command writes, or both JSON and CSV are to
+            be printed.
+        StreamevalError
+            If a file cannot be written.
+        """
+        to = cls(**{name: given.pop(name) for name in cls.__dataclass_fields__ if name in given})
+        if to.plot is not None:
+            ending(to.plot, _PICTURES, "plot")
+        check_writable(*(path for path in (to.json_to, to.csv_to, to.plot) if path not in (None, "-")))
+        if to.json_to == to.csv_to == "-":
+            msg = "--json - and --csv - cannot both print to stdout; write one of them to a file"
+            raise OptionError(msg)
+        for path in to.out:
+            ending(path, formats)
+        check_writable(*to.out)
+        return to
+
+    @property
+    def shows(self) -> bool:
+        """Whether the table is printed."""
+        return not self.quiet and "-" not in (self.json_to, self.csv_to)
+
+    def deliver(self, text: Callable[[], str], shown: Callable[[], RenderableType | str]) -> None:
+        """Write the JSON to its destination, and the table to stdout unless something else is written there.
+
+        Parameters
+        ----------
+        text : returns the JSON
+        shown : returns the table, or lines of text
+        """
+        if self.json_to is not None:
+            emit(self.json_to, text().rstrip("\n") + "\n")
+        if self.shows:
+            tell(shown())
+
+    def deliver_rows(
+        self, facts: Any, rows: Callable[[], list[dict[str, Any]]], shown: Callable[[], RenderableType | str]
+    ) -> None:
+        """Write plain values as JSON, and as rows to the other files of ``--out``, and print the table."""
+        import pyarrow as pa
+
+        for path in self.out:
+            save(path, {"json": lambda: as_json(facts) + "\n"}, lambda: pa.Table.from_pylist(rows()))
+        self.deliver(lambda: as_json(facts), shown)
+
+    def deliver_evaluation(self, results: Evaluation, lines: Sequence[str] = ()) -> None:
+        """Write an evaluation to all files, and print its tables and some lines."""
+        for path in self.out:
+            results.save(path)
+        self.deliver(lambda: results.to_json(indent=2), lambda: stacked(_evaluation_tables(results), *lines))
+
+    def deliver_forecasts(self, forecasts: Sequence[Forecast]) -> None:
+        """Print the forecasts of all passes of a run; as JSON, a list with one object per pass."""
+        self.deliver(lambda: as_json([one.to_dict() for one in forecasts]), lambda: "\n\n".join(map(str, forecasts)))
 
 
-def deliver(
-    json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType | str], quiet: bool
-) -> None:
-    """Write the JSON to its destination, and the table to stdout unless the JSON is written there.
+def stacked(*parts: RenderableType) -> RenderableType:
+    """Stack tables and lines vertically; a line is never read as markup."""
+    from rich.console import Group
+    from rich.text import Text
 
-    Parameters
-    ----------
-    json_to : file, ``-`` for stdout, or None for no JSON
-    text : returns the JSON
-    shown : returns the table, or lines of text
-    quiet : whether to omit the table
-    """
-    if json_to is not None:
-        emit(json_to, text().rstrip("\n") + "\n")
-    if not quiet and json_to != "-":
-        tell(shown())
+    return Group(*(Text(part) if isinstance(part, str) else part for part in parts))
 
 
-def tell_forecasts(found: Sequence[Forecast], json_to: str | None, quiet: bool) -> None:
-    """Print the forecasts of all passes of a run; as JSON, a list with one object per pass."""
-    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n\n".join(map(str, found)), quiet)
-
-
-def evaluation_tables(found: Evaluation) -> RenderableType:
+def _evaluation_tables(found: Evaluation) -> RenderableType:
     """The tables of an evaluation, including its operating points if any were requested."""
     from streameval.metrics.catalogue import CATALOGUE
     from streameval.report import render

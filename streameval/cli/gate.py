@@ -8,11 +8,9 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from streameval.cli.console import PLAIN, as_json, check_out, deliver, note, refuse_directory, table, write_out
-from streameval.cli.options import given, options, toml_of
-from streameval.cli.store import opened_store, tell_plan
+from streameval.cli.console import PLAIN, Output, as_json, note, stacked, table
+from streameval.cli.options import toml_of
+from streameval.cli.store import reads_store
 from streameval.errors import OptionError
 from streameval.wording import digits, few, plural, shell, visible
 
@@ -27,18 +25,14 @@ if TYPE_CHECKING:
     from streameval.store.nights.judgements import Judgement
 
 
-@click.command()
-@click.argument("store")
-@options("check")
+@reads_store("check")
 def check(
-    store: str,
-    json_to: str | None,
-    out: tuple[str, ...],
-    quiet: bool,
-    rules_file: str | None,
-    accepted: tuple[str, ...],
-    why: str | None,
-    plan_only: bool,
+    store: Store,
+    to: Output,
+    rules: tuple[str, ...] = (),
+    rules_file: str | None = None,
+    accepted: tuple[str, ...] = (),
+    why: str | None = None,
     **asked: Any,
 ) -> None:
     """Judge new, changed and failed nights of STORE by rules; exit with status 3 unless all pass.
@@ -51,32 +45,34 @@ def check(
 
     A night that failed keeps failing until it is replaced, removed or accepted.
     """
-    refuse_directory(json_to)
-    check_out(out)
-    opened, asked = opened_store(store, asked), given(asked)
     if accepted or why is not None:
-        if out:
+        if to.out:
             msg = "out=… would change nothing: accepting writes no results; leave it out"
             raise OptionError(msg)
-        _accept(opened, accepted, why, rules_file, asked, json_to, quiet)
+        others = [*asked, *["rules_file"] * (rules_file is not None)]
+        if not accepted or why is None or others:
+            also = f"; {others[0]}= would change nothing" if others else ""
+            msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME to accept only some rules{also}"
+            raise OptionError(msg)
+        judgements = store.accept(accepted, why, rules)
+        lines = [f"accepted {one.partition}: {one.rule}" for one in judgements]
+        to.deliver(lambda: as_json([one.to_dict() for one in judgements]), lambda: "\n".join(map(visible, lines)))
         return
-    if plan_only:
-        tell_plan(opened, "check", asked, json_to, quiet)
-        return
-    found = opened.check(read_rules(asked.pop("rules", ()), rules_file), **asked)
-    for path in out:
-        found.save(path)
-    lines = _lines(found, asked.get("partition", ()))
-    shown = [*lines, *_closing(opened, found, asked.get("partition", ()))]
-    deliver(json_to, lambda: as_json(found.to_dict()), lambda: "\n".join(map(visible, shown)), quiet)
-    _leave(found.passed, [(line, one.good) for line, one in zip(lines, found.judgements, strict=False)], quiet, json_to)
+    outcome = store.check(read_rules(rules, rules_file), **asked)
+    for path in to.out:
+        outcome.save(path)
+    nights = asked.get("partition", ())
+    lines = _aligned([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
+    shown = [*lines, *_closing(store, outcome, nights)]
+    to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
+    failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.good]
+    leave(outcome.passed, failures, to)
 
 
-def _leave(passed: bool, lines: Sequence[tuple[str, bool]], quiet: bool, json_to: str | None) -> None:
-    """Exit with status 3 unless all passed; failures go to stderr if no table was printed to stdout."""
-    for line, good in lines:
-        if not good and (quiet or json_to == "-"):
-            note(line)
+def leave(passed: bool, failures: Sequence[str], to: Output) -> None:
+    """Exit with status 3 unless all rules passed; failures go to stderr if no table was printed to stdout."""
+    for line in () if to.shows else failures:
+        note(line)
     if not passed:
         raise SystemExit(3)
 
@@ -90,12 +86,6 @@ def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, 
     more = implied(rules, asked)
     check_computed(rules, Request.checked({**asked, **more}))
     return more
-
-
-def tell_judged(found: Sequence[Judged], quiet: bool, json_to: str | None) -> None:
-    """Exit with status 3 unless every rule passed."""
-    lines = [(line, one.passed) for line, one in zip(judged_lines(found), found, strict=True)]
-    _leave(all(one.passed for one in found), lines, quiet, json_to)
 
 
 def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
@@ -114,31 +104,6 @@ def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
             raise OptionError(msg) from None
         rules[name] = text
     return rules
-
-
-def _accept(
-    store: Store,
-    nights: Sequence[str],
-    why: str | None,
-    rules_file: str | None,
-    asked: dict[str, Any],
-    json_to: str | None,
-    quiet: bool,
-) -> None:
-    """Accept recorded failures and print them."""
-    others = [name for name in asked if name != "rules"] + ["rules_file"] * (rules_file is not None)
-    if not nights or why is None or others:
-        also = f"; {others[0]}= would change nothing" if others else ""
-        msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME to accept only some rules{also}"
-        raise OptionError(msg)
-    found = store.accept(nights, why, asked.get("rules", ()))
-    lines = [f"accepted {one.partition}: {one.rule}" for one in found]
-    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n".join(map(visible, lines)), quiet)
-
-
-def _lines(found: Check, named: Sequence[str]) -> list[str]:
-    """A line for each judgement, in columns."""
-    return _aligned([_row(one, with_night=len(named) != 1) for one in found.judgements])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -195,10 +160,8 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     return lines
 
 
-@click.command()
-@click.argument("store")
-@options("diagnose")
-def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
+@reads_store("diagnose", PLAIN)
+def diagnose(store: Store, to: Output, **asked: Any) -> None:
     """Report what is unusual in nights of STORE, by default in those that fail or are undecided.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
@@ -206,32 +169,20 @@ def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool,
     moved most are listed as well; if it keeps a unit, metrics of all rows, with intervals. The clusters and classes
     whose cost rose most follow.
     """
-    from rich.console import Group
-    from rich.text import Text
-
-    refuse_directory(json_to)
-    check_out(out, PLAIN)
-    opened = opened_store(store, asked)
-    if plan_only:
-        tell_plan(opened, "diagnose", given(asked), json_to, quiet)
-        return
-    found = opened.diagnose(**given(asked))
-
-    def shown() -> RenderableType:
-        if not found:
-            return Text("no night fails; name one with --partition")
-        return Group(*(part for one in found for part in _diagnosed(opened, one)))
-
-    facts = [one.to_dict() for one in found]
-    rows = [{"partition": one["partition"]} | finding for one in facts for finding in one["findings"]]
-    write_out(out, lambda: as_json(facts), lambda: rows)
-    deliver(json_to, lambda: as_json(facts), shown, quiet)
+    nights = store.diagnose(**asked)
+    facts = [night.to_dict() for night in nights]
+    to.deliver_rows(
+        facts,
+        lambda: [{"partition": night["partition"]} | finding for night in facts for finding in night["findings"]],
+        lambda: stacked(
+            *(part for night in nights for part in _diagnosed(store, night)),
+            *[] if nights else ["no night fails; name one with --partition"],
+        ),
+    )
 
 
 def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     """A heading, the failed rules, the table of facts, notes on files, rising costs, and the remedy."""
-    from rich.text import Text
-
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""
     undecided = f"; undecided: {', '.join(one.undecided)}" if one.undecided else ""
     rows = [
@@ -243,7 +194,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
         ]
         for fact in one.findings
     ]
-    head = Text(visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}"))
+    head = visible(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
     judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shell([store.name]), shell([one.partition])
@@ -251,11 +202,11 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     remedy = f"next: {'replace or remove the night, or ' * bool(one.fails)}{accept}"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    parts: list[RenderableType] = [head, *map(Text, map(visible, judged)), facts, *map(Text, map(visible, one.files))]
+    parts: list[RenderableType] = [head, *map(visible, judged), facts, *map(visible, one.files)]
     if one.costs:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))
-    return [*parts, *([Text(remedy)] if one.fails or one.undecided else [])]
+    return [*parts, *([remedy] if one.fails or one.undecided else [])]
 
 
 def _interval(fact: Finding) -> str:

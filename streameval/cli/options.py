@@ -1,12 +1,13 @@
 """The options of the commands, generated from the option table, and ``--config``.
 
-Options have no default here: one that is not given is left to the function that the command calls. The help text
-repeats that function's default.
+Options have no default here: a command is called with the options that were given, on the command line or in a file,
+and leaves the others to the function that it calls. The help text repeats that function's default.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,26 +111,25 @@ def _of_store(option: Option) -> Option:
 
 
 def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
-    """A decorator that adds these options and ``--config``."""
-    made: list[Callable[[Command], Command]] = [*map(_option, rows), _CONFIG]
+    """A decorator that adds these options and ``--config``, and passes those that were given."""
+    decorators: list[Callable[[Command], Command]] = [*map(_option, rows), _CONFIG]
 
-    def decorate(command: Command) -> Command:
-        for add in reversed(made):
-            command = add(command)
+    def decorate(function: Command) -> Command:
+        def call(**values: Any) -> Any:
+            return function(**{name: value for name, value in values.items() if value not in (None, ())})
+
+        command: Command = update_wrapper(call, function)
+        for decorator in reversed(decorators):
+            command = decorator(command)
         return command
 
     return decorate
 
 
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given on the command line or in a file."""
-    return {name: value for name, value in values.items() if value not in (None, ())}
-
-
 def deciding(values: Mapping[str, Any]) -> list[str]:
-    """Names of the options that were given and affect results."""
+    """Names of the options that affect results."""
     known = honoured("evaluate")
-    return [name for name in given(values) if name in known and known[name].decides != "nothing"]
+    return [name for name in values if name in known and known[name].decides != "nothing"]
 
 
 def _option(option: Option) -> Callable[[Command], Command]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import check_out, note, piped, progress_bar, tell
-from streameval.cli.options import given, options_of
+from streameval.cli.console import Output, note, piped, progress_bar, tell
+from streameval.cli.options import options_of
 from streameval.options import honoured
 from streameval.options.kinds import FLAG, NAMES, Kind, choice, real_number, whole_number
 from streameval.options.table import Option
@@ -51,7 +51,7 @@ SIMULATION = (
 @click.command()
 @click.argument("out")
 @options_of(SIMULATION)
-def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
+def simulate(out: str, rows: int, quiet: bool = False, **asked: Any) -> None:
     """Write simulated spam-clustering data to OUT.
 
     OUT becomes a directory of Hive-partitioned Parquet.
@@ -59,7 +59,7 @@ def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
     from streameval.simulation import simulate as run
 
     with progress_bar(quiet, rows) as advance:
-        done = run(out, rows=rows, progress=None if advance is None else _counter(advance), **given(asked))
+        done = run(out, rows=rows, progress=None if advance is None else _counter(advance), **asked)
     if not quiet:
         speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
         size = f"{plural(done.rows, 'row')}, {done.bytes / 1e6:,.1f} MB"
@@ -96,7 +96,7 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
         ),
     ]
 )
-def demo(rows: int | None, out: tuple[str, ...]) -> None:
+def demo(rows: int = _DEMO_ROWS, **asked: Any) -> None:
     """Simulate a small data set, evaluate it, and print the table.
 
     With --out, the scores are compared as well: intervals over campaigns, differences and verdicts.
@@ -109,9 +109,8 @@ def demo(rows: int | None, out: tuple[str, ...]) -> None:
     from streameval.results import Source
     from streameval.simulation import simulate as make
 
-    check_out(out)
+    out = Output.take(asked).out
     with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
-        rows = _DEMO_ROWS if rows is None else rows
         made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         more: dict[str, Any] = {"unit": "campaign", "baseline": "score_b"} if out else {}
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)

@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import (
-    PLAIN,
-    as_json,
-    check_out,
-    check_plot,
-    deliver,
-    progress_bar,
-    refuse_directory,
-    table,
-    tell_forecasts,
-    write_out,
-)
-from streameval.cli.options import given, options
+from streameval.cli.console import PLAIN, Output, progress_bar, table
+from streameval.cli.options import options
 from streameval.cli.store import stored
 from streameval.errors import OptionError
 
@@ -40,24 +29,18 @@ _QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 def sketch(
     data: tuple[str, ...],
     column: tuple[str, ...],
-    quantiles: tuple[float, ...],
-    by_label: bool | None,
-    label: str | None,
-    pos_label: str | None,
-    plot: str | None,
-    json_to: str | None,
-    out: tuple[str, ...],
-    quiet: bool,
-    plan_only: bool,
+    quantiles: tuple[float, ...] = _QUANTILES,
+    by_label: bool = False,
+    label: str | None = None,
+    pos_label: str | None = None,
+    plan_only: bool = False,
     **asked: Any,
 ) -> None:
     """Estimate quantiles of columns of numbers.
 
     NaN and nulls are counted separately.
     """
-    check_plot(plot)
-    refuse_directory(json_to, plot)
-    check_out(out, PLAIN)
+    to = Output.take(asked, PLAIN)
     for share in quantiles:
         if not 0 <= share <= 1:
             msg = f"--quantile {share:g} is not in [0, 1]"
@@ -71,19 +54,17 @@ def sketch(
         from streameval.states.labels import LabelSpec
 
         spec = LabelSpec(label or "label", pos_label, "drop") if by_label else None
-        tell_forecasts(forecasts(places, column, spec, **given(asked)), json_to, quiet)
+        to.deliver_forecasts(forecasts(places, column, spec, **asked))
         return
-    found: dict[tuple[str, str | None], QuantileSketch] = {}
+    sketches: dict[tuple[str, str | None], QuantileSketch] = {}
     for name in column:
-        with progress_bar(quiet) as advance:
-            run = given(asked) | {"progress": advance}
-            found |= _sketched(places, name, (label or "label", pos_label) if by_label else None, run)
-    if plot is not None:
-        _plot(found, plot)
-    shares = quantiles or _QUANTILES
-    facts = _facts(found, shares)
-    write_out(out, lambda: as_json(facts), lambda: _rows(facts))
-    deliver(json_to, lambda: as_json(facts), lambda: _shown(found, shares), quiet)
+        with progress_bar(to.quiet) as advance:
+            labels = (label or "label", pos_label) if by_label else None
+            sketches |= _sketched(places, name, labels, {**asked, "progress": advance})
+    if to.plot is not None:
+        _plot(sketches, to.plot)
+    facts = _facts(sketches, quantiles)
+    to.deliver_rows(facts, lambda: _rows(facts), lambda: _shown(sketches, quantiles))
 
 
 def _sketched(data: list[str], column: str, labels: tuple[str, str | None] | None, run: Mapping[str, Any]) -> _Sketches:

@@ -7,27 +7,15 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import (
-    PLAIN,
-    as_json,
-    check_out,
-    check_plot,
-    deliver,
-    emit,
-    evaluation_tables,
-    note,
-    piped,
-    progress_bar,
-    refuse_directory,
-    table,
-    write_out,
-)
-from streameval.cli.options import SELECTION, given, options
+from streameval.cli.console import PAGES, PLAIN, Output, as_json, emit, note, piped, progress_bar, stacked, table
+from streameval.cli.options import SELECTION, options
+from streameval.options import honoured
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -43,13 +31,44 @@ _DATA = click.argument("data", nargs=-1, required=True)
 _RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")
 
 
+def reads_store(verb: str, formats: Sequence[str] = PAGES) -> Callable[[Callable[..., None]], click.Command]:
+    """Declare a command that reads a store, from the function that runs it and shows the results.
+
+    The function is called with the open store, the destinations and the options that were given; with ``--plan``, the
+    command prints instead what would be read.
+
+    Parameters
+    ----------
+    verb : name of the command
+    formats : suffixes of the files of ``--out``
+    """
+
+    def declare(function: Callable[..., None]) -> click.Command:
+        @click.command(verb)
+        @click.argument("store")
+        @options(verb)
+        @wraps(function)
+        def command(store: str, plan_only: bool = False, **asked: Any) -> None:
+            to = Output.take(asked, formats)
+            opened = opened_store(store, asked)
+            if plan_only:
+                tell_plan(opened, verb, {name: asked[name] for name in asked if name in honoured(verb)}, to)
+            else:
+                function(opened, to, **asked)
+
+        return command
+
+    return declare
+
+
 def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
     """Open the store; the options of its constructor are removed from `asked`."""
     from streameval.store import Store
 
     storage = _storage(asked.pop("storage_options", ()))
-    run = given({name: asked.pop(name) for name in _RUN if name in asked})
-    return Store(path, storage_options=storage, progress=progress, **run)
+    return Store(
+        path, storage_options=storage, progress=progress, **{name: asked.pop(name) for name in _RUN if name in asked}
+    )
 
 
 def _storage(texts: Sequence[str]) -> dict[str, str]:
@@ -72,10 +91,10 @@ def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
 
 def store_named(
     data: tuple[str, ...], asked: dict[str, Any], progress: Callable[..., None] | None = None
-) -> tuple[Store, dict[str, Any]] | None:
-    """The store that is named in place of data, and the selection of its nights; None if the first input is data.
+) -> Store | None:
+    """The store that is named in place of data; None if the first input is data.
 
-    The options of the store's constructor and of the selection are removed from `asked`.
+    The options of the store's constructor are removed from `asked`.
 
     Raises
     ------
@@ -85,20 +104,18 @@ def store_named(
     from streameval.errors import OptionError
     from streameval.evaluation.source import is_pattern
 
-    selection = given({name: asked.pop(name) for name in SELECTION})
     first, store = data[0], None
     if not _is_local_data(first):
         with suppress(OptionError):  # a store is on a local disk or on S3
             store = None if is_pattern(first) else opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
-        if selection:
-            name = next(iter(selection))
+        if name := next((name for name in SELECTION if name in asked), ""):
             msg = f"{first}: {name}=… selects nights of a store, and this is not a store; name files, or a store"
             raise OptionError(msg, name)
         return None
     for name in (*_RUN, "storage_options"):
         asked.pop(name, None)
-    return store, selection
+    return store
 
 
 def _is_local_data(path: str) -> bool:
@@ -121,194 +138,135 @@ def _is_local_data(path: str) -> bool:
 @_STORE
 @_DATA
 @options("update")
-def update(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
+def update(**asked: Any) -> None:
     """Fold new and changed partitions of DATA into STORE.
 
     The first update names the columns and options; later updates need none.
     """
-    with progress_bar(quiet) as advance:
-        opened = opened_store(store, asked, advance)
-        if plan_only:
-            tell_plan(opened, "update", {"data": list(data), **given(asked)}, None, quiet)
-            return
-        done = opened.update(list(data), **given(asked))
-    _told(opened, done, quiet, bool(asked["dry_run"]))
+    _change("update", **asked)
 
 
 @click.command()
 @_STORE
 @_DATA
 @options("replace")
-def replace(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
+def replace(**asked: Any) -> None:
     """Fold corrected partitions of DATA into STORE again."""
-    with progress_bar(quiet) as advance:
-        opened = opened_store(store, asked, advance)
-        if plan_only:
-            tell_plan(opened, "replace", {"data": list(data), **given(asked)}, None, quiet)
-            return
-        done = opened.replace(list(data), **given(asked))
-    _told(opened, done, quiet)
+    _change("replace", **asked)
 
 
 @click.command()
 @_STORE
-@click.argument("partition", nargs=-1)
+@click.argument("names", metavar="[PARTITION]...", nargs=-1)
 @options("remove")
-def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) -> None:
+def remove(**asked: Any) -> None:
     """Remove partitions, such as night=2026-01-11, or columns from STORE.
 
     A later update that finds the files of a partition folds them again.
     """
-    opened = opened_store(store, asked)
-    if not partition and not asked["columns"]:
+    if not ("names" in asked or "columns" in asked):
         msg = "name a PARTITION, or a column (--column)"
         raise click.UsageError(msg)
-    _told(opened, opened.remove(partition, **given(asked)), quiet)
+    _change("remove", **asked)
 
 
 @click.command()
 @_STORE
 @click.argument("data", nargs=-1)
 @options("add")
-def add(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
+def add(**asked: Any) -> None:
     """Add columns or metrics to STORE; only new columns are folded.
 
     DATA names the files of the nights, if they have moved.
     """
-    with progress_bar(quiet) as advance:
-        opened = opened_store(store, asked, advance)
-        if plan_only:
-            tell_plan(opened, "add", {"data": list(data) or None, **given(asked)}, None, quiet)
-            return
-        done = opened.add(data=list(data) or None, **given(asked))
-    _told(opened, done, quiet)
+    _change("add", **asked)
 
 
 @click.command()
 @_STORE
 @options("vacuum")
-def vacuum(store: str, quiet: bool, **asked: Any) -> None:
+def vacuum(store: str, quiet: bool = False, **asked: Any) -> None:
     """Delete files that STORE no longer needs, and merge old nights."""
     opened = opened_store(store, asked)
-    done = opened.vacuum(**given(asked))
+    done = opened.vacuum(**asked)
     if not quiet:
         note(f"{opened.name}: {done}")
 
 
-@click.command()
-@_STORE
-@options("show")
-def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
+def _change(verb: str, store: str, quiet: bool = False, plan_only: bool = False, **asked: Any) -> None:
+    """Run a verb that changes partitions or columns of a store, and print a summary on stderr."""
+    with progress_bar(quiet) as advance:
+        opened = opened_store(store, asked, advance)
+        if "data" in asked:
+            asked["data"] = list(asked["data"])
+        if plan_only:
+            tell_plan(opened, verb, asked, Output(quiet=quiet))
+            return
+        done: Update = getattr(opened, verb)(**asked)
+    if quiet:
+        return
+    rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
+    version = f"version {done.version}" if done.version >= 0 else "no store yet"
+    would = "would do: " if verb == "update" and asked.get("dry_run") else ""
+    note(f"{opened.name}: {would}{done}{rows}; {version}")
+    if done.keeps:
+        note(f"{opened.name} {done.keeps}")
+
+
+def tell_plan(store: Store, verb: str, asked: dict[str, Any], to: Output) -> None:
+    """Print what a verb would read and keep."""
+    plan = store.plan(verb, **asked)
+    to.deliver(lambda: as_json(plan.to_dict()), lambda: str(plan))
+
+
+@reads_store("show")
+def show(store: Store, to: Output, **asked: Any) -> None:
     """Evaluate nights of STORE from their states, without reading the data.
 
     By default all nights are evaluated together; --by night adds each night.
     """
-    refuse_directory(json_to)
-    check_out(out)
-    opened = opened_store(store, asked)
-    if plan_only:
-        tell_plan(opened, "show", given(asked), json_to, quiet)
-        return
-    found = opened.evaluate(**given(asked))
-    for path in out:
-        found.save(path)
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
+    to.deliver_evaluation(store.evaluate(**asked))
 
 
-@click.command("info")
-@_STORE
-@options("info")
-def info(
-    store: str,
-    with_versions: bool | None,
-    json_to: str | None,
-    out: tuple[str, ...],
-    quiet: bool,
-    plan_only: bool,
-    **asked: Any,
-) -> None:
+@reads_store("info", PLAIN)
+def info(store: Store, to: Output, with_versions: bool = False, **asked: Any) -> None:
     """Show the content of STORE, incomplete nights and failures.
 
     --versions lists past changes with their times (UTC), newest first. --verify reads every file and exits with
     status 1 if one is damaged.
     """
-    refuse_directory(json_to)
-    check_out(out, PLAIN)
-    opened = opened_store(store, asked)
-    if plan_only:
-        tell_plan(opened, "info", given(asked), json_to, quiet)
-        return
-    found = opened.info(**given(asked))
-    facts, parts, rows = found.to_dict(), [table(["fact", "value"], found.lines())], list[list[str]]()
+    content = store.info(**asked)
+    facts, lines, parts = content.to_dict(), list(content.lines()), [table(["fact", "value"], content.lines())]
     if with_versions:
-        made = [
+        facts["versions"] = [
             fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
-            for fact in opened.versions()
+            for fact in store.versions()
         ]
-        facts["versions"] = made
-        rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in made]
+        rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in facts["versions"]]
         parts.append(table(["version", "when", "action"], rows, ["version"]))
-    listed = [*found.lines(), *((f"version {number}", f"{when} {action}") for number, when, action in rows)]
-    write_out(out, lambda: as_json(facts), lambda: [{"fact": name, "value": told} for name, told in listed])
-    deliver(json_to, lambda: as_json(facts), lambda: _stacked(parts), quiet)
-    if found.damaged:
-        if quiet or json_to == "-":
-            note(f"damaged: {'; '.join(found.damaged)}")
+        lines += [(f"version {number}", f"{when} {action}") for number, when, action in rows]
+    to.deliver_rows(facts, lambda: [{"fact": name, "value": value} for name, value in lines], lambda: stacked(*parts))
+    if content.damaged:
+        if not to.shows:
+            note(f"damaged: {'; '.join(content.damaged)}")
         raise SystemExit(1)
 
 
-def _stacked(parts: list[Any]) -> RenderableType:
-    """Stack tables and lines vertically."""
-    from rich.console import Group
-
-    return Group(*parts)
-
-
-@click.command()
-@_STORE
-@options("history")
-def history(
-    store: str,
-    nightly: bool,
-    json_to: str | None,
-    csv_to: str | None,
-    out: tuple[str, ...],
-    plot: str | None,
-    quiet: bool,
-    plan_only: bool,
-    **asked: Any,
-) -> None:
+@reads_store("history")
+def history(store: Store, to: Output, nightly: bool = False, **asked: Any) -> None:
     """Show metrics of STORE night by night.
 
     Each night's value is followed by the value over all nights up to it, starting at --since or --last if given.
     """
-    check_plot(plot)
-    refuse_directory(json_to, csv_to, plot)
-    if json_to == csv_to == "-":
-        from streameval.errors import OptionError
-
-        msg = "--json - and --csv - cannot both print to stdout; write one of them to a file"
-        raise OptionError(msg)
-    check_out(out)
-    opened = opened_store(store, asked)
-    if plan_only:
-        tell_plan(opened, "history", given(asked), json_to, quiet)
-        return
-    table = opened.history(**given(asked), cumulative=not nightly)
-    found = table if len(table.series) > 1 else table.series[0]
-    for path in out:
-        found.save(path)
-    if plot is not None:
-        table.plot(plot)
-    if csv_to is not None:
-        emit(csv_to, found.to_csv())
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: _nights(table), quiet or csv_to == "-")
-
-
-def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | None, quiet: bool) -> None:
-    """Print what a verb would read and keep."""
-    found = store.plan(verb, **asked)
-    deliver(json_to, lambda: as_json(found.to_dict()), lambda: str(found), quiet)
+    histories = store.history(**asked, cumulative=not nightly)
+    results = histories if len(histories.series) > 1 else histories.series[0]
+    for path in to.out:
+        results.save(path)
+    if to.plot is not None:
+        histories.plot(to.plot)
+    if to.csv_to is not None:
+        emit(to.csv_to, results.to_csv())
+    to.deliver(lambda: results.to_json(indent=2), lambda: _nights(histories))
 
 
 def _nights(found: Histories) -> RenderableType:
@@ -326,17 +284,7 @@ def _nights(found: Histories) -> RenderableType:
         return series(f"{one.metric} of {one.of}", points, plain=piped())
     rows = zip(marks, *([short(result) for result in results] for results in found.columns.values()), strict=True)
     notes = night_notes(found.columns, [name for name, _, _ in found.nights])
-    return _stacked([table(["partition", *found.columns], rows, list(found.columns)), *map(escaped, notes)])
-
-
-def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
-    """Print a summary of an update on stderr."""
-    if not quiet:
-        rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
-        version = f"version {done.version}" if done.version >= 0 else "no store yet"
-        note(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}")
-        if done.keeps:
-            note(f"{store.name} {done.keeps}")
+    return stacked(table(["partition", *found.columns], rows, list(found.columns)), *map(escaped, notes))
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)
