@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval.states.grouped import builder as grouped_builder
-from streameval.states.grouped import state as grouped_state
 from streameval.states.keyed import builder as keyed_builder
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
@@ -28,6 +26,4 @@ def sizes(*, tiny: bool) -> Iterator[None]:
             patch.setattr(runs, "_DENSE", 4)
             patch.setattr(runs, "SLAB", 16)
             patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
-            patch.setattr(grouped_builder, "APART", 2)
-            patch.setattr(grouped_state, "APART", 2)
         yield

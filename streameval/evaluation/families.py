@@ -35,6 +35,7 @@ from streameval.metrics.sliced import CutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped.small_tables import tables
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
@@ -162,7 +163,7 @@ class Contingency(Sharded):
         """The tables of some slices; small ones come summarised."""
         if not wanted.metrics or self.matched(wanted.metrics):
             return super().several(engine, wanted, grouped, groups)
-        found: list[Any] = grouped.tables(groups, engine.each, engine.budget)
+        found: list[Any] = tables(grouped, groups, engine.each, engine.budget)
         return found
 
     def unlike(self, value: Scalar) -> str:

@@ -13,6 +13,7 @@ from streameval.evaluation.family import MetricRequest, scalar
 from streameval.metrics.protocol import Metric
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar, same_slice
+from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.keys import rank
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.family import Counted
     from streameval.evaluation.slicing import Slicing
     from streameval.states.grouped.keys import By
-    from streameval.states.grouped.state import Grouped
+    from streameval.states.grouped.tagged import TaggedGroups
 
 _CHUNK = 64  # slices that are finalized together
 
@@ -87,11 +88,11 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
             yield from scalars
 
 
-def _cut_rows(engine: Engine, wanted: MetricRequest, grouped: Grouped) -> dict[Any, int]:
+def _cut_rows(engine: Engine, wanted: MetricRequest, grouped: TaggedGroups) -> dict[Any, int]:
     """Rows of each slice in clusters that also have rows of other slices, for a state that no sweep has finalized."""
     if not wanted.metrics or not wanted.family.sweep_metrics:
         return {}
-    rows = engine.finalize([(grouped.cluster_sweep(engine.budget), list(wanted.family.sweep_metrics))])[0][0]
+    rows = engine.finalize([(ClusterSweep.of(grouped, engine.budget), list(wanted.family.sweep_metrics))])[0][0]
     return {grouped.spec.key.group(name): cut for name, cut in rows.items()}
 
 
@@ -110,7 +111,7 @@ def sweep(sliced: SlicedStates) -> Swept:
             continue
         swept: dict[Any, dict[Any, _Found]] = {None: {}}
         for key in slicing.keys:
-            sweep = sliced.grouped(w, key).sweep(engine.each, engine.budget)
+            sweep = sweep_groups(sliced.grouped(w, key), engine.each, engine.budget)
             if sweep is None:
                 break
             metrics = [Sliced(metric) for metric in w.metrics]

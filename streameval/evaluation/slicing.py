@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.state import Grouped
+    from streameval.states.grouped.groups import Grouped
 
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
@@ -124,7 +124,7 @@ class Slicing:
             return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
         for key in self.keys:
             grouped = self.grouped(states, specs[0], key)
-            key.check(len(grouped.groups()), grouped.names)
+            key.check(len(grouped.groups()), grouped.named.values)
         return {spec: self.grouped(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
 
 

@@ -21,8 +21,7 @@ from streameval import Store, evaluate, plot_curve
 from streameval.engine import fold
 from streameval.errors import DataError, MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped import builder, cluster_sweep
-from streameval.states.grouped import interleaved_clusters as interleaved_clusters
+from streameval.states.grouped import cluster_sweep, tag_words
 from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 
@@ -169,7 +168,7 @@ def test_clusters_of_slices_are_counted_together(way: str, ids: str, monkeypatch
     if "sorted" in way:
         monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
     if "wide" in way:
-        monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 2)
+        monkeypatch.setattr(tag_words, "MOST", 2)
     rng = np.random.default_rng(len(ids))
     rows = 10_000 if "counted" in way else 200
     numbers = rng.integers(0, 4, rows) if ids == "few" else rng.zipf(1.4, rows) % (1 << 30)
@@ -295,10 +294,10 @@ SLICED: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "cl
 
 
 def test_many_groups_over_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices that stand apart and joined ones, over files, tasks and threads, are those of one table."""
+    """Slices in narrow and in wide words, over files, tasks and threads, are those of one table."""
     in_memory = evaluate(many(), by=["user", "country"], **SLICED)
     over_files = evaluate(folder, by=["user", "country", "night"], threads=2, **SLICED)
-    monkeypatch.setattr(builder, "APART", 8)
+    monkeypatch.setattr(tag_words, "MOST", 8)
     joined = evaluate(folder, by=["user", "country"], threads=2, **SLICED)
     assert told(joined.results) == told(in_memory.results)
     assert [r.cut_share for r in joined.results] == [r.cut_share for r in in_memory.results]

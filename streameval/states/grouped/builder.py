@@ -1,160 +1,391 @@
-"""Fold rows into groups: in one interleaved table if the state allows it, otherwise apart or under composite keys.
+"""Fold rows of scores, clusters, or clusters against classes into `TaggedGroups`.
 
-`streameval.states.grouped.state` describes the layouts.
+For each kind of state one function adds the rows of a batch with their tags, and returns its *facts*: the rows that
+states count outside their tables, such as null scores. Rows whose words hold the tag are encoded by a compiled loop
+where that is worth it; a batch of which narrow words cannot hold a key or a tag is added with wide words.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streameval.kernels.grouped.interleave import ordered
+from streameval.budget import Budget
+from streameval.kernels.blocks.clusters import count_rows, encode_cells
+from streameval.kernels.grouped import long, sweep
+from streameval.kernels.grouped.interleave import recoded_rows
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import encode_f8
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped.composite import CompositeGroups, add_items, composite_layout
-from streameval.states.grouped.interleaved_cells import InterleavedCellsBuilder
-from streameval.states.grouped.interleaved_clusters import InterleavedClustersBuilder
-from streameval.states.grouped.interleaved_scores import InterleavedBuilder
-from streameval.states.grouped.rows import FORMS, fact_sums
-from streameval.states.grouped.table import TableBuilder, hashed
+from streameval.states.contingency.rows import Form, RowBuilder
+from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
+from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
+from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
+from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.layout import NO_COUNTS
+from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.two_floats import sums_at
+from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from streameval.budget import Budget
-    from streameval.states.grouped.group_codes import CodedBuilder, CodedGroups
-    from streameval.states.grouped.keys import Key, Split
-    from streameval.states.grouped.rows import Rows
-    from streameval.states.protocol import Batch, Builder
+    from streameval.states.grouped.keys import Split
+    from streameval.states.grouped.tag_words import TagWords
+    from streameval.states.keyed.layout import Layout
+    from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-_INTERLEAVED: dict[type[Any], type[Any]] = {
-    ScoreSpec: InterleavedBuilder,
-    ClusterSpec: InterleavedClustersBuilder,
-    ContingencySpec: InterleavedCellsBuilder,
-}
-APART = 128  # largest number of groups of a task that stand apart
-_GROUP_BYTES = 1 << 24  # bytes of the budget required for each of them: sixteen times the size of its builder
-_FEWEST = 1 << 12  # smallest number of rows that a group's builder collects at a time
-_ROW_BYTES = 16  # bytes per row of the capacity that a builder is given
+    Encode = Callable[[slice, Array, Array], None]  # fills words and codes of some rows
+    Added = tuple[Mapping[str, "Fact"], Array | None]  # facts; of clusters, the rows of each group by label
+
+_ROWS = 1 << 16  # rows whose codes are looked up at a time, so that they stay in the cache
 
 
-class GroupedBuilder:
-    """Builder of a grouped state; owned by one task.
+class Fact(NamedTuple):
+    """Rows that a state counts outside its table: indices in the batch, sides, and amounts (1 each if None)."""
+
+    rows: Array
+    side: Array
+    amounts: Array | None = None
+
+
+class Tags(NamedTuple):
+    """The groups of a batch and their codes.
+
+    Attributes
+    ----------
+    split : Split
+    codes : uint32 array of shape (n_groups,)
+    """
+
+    split: Split
+    codes: Array
+
+    @property
+    def table(self) -> Array:
+        """The code for each raw value."""
+        return read_only(self.codes[self.split.places])
+
+    def of(self, rows: Array | slice = slice(None)) -> Array:
+        """The code of some rows."""
+        codes: Array = self.table[self.split.raw[rows]]
+        return codes
+
+
+class TaggedBuilder:
+    """Builder of tagged groups; owned by one task.
 
     Parameters
     ----------
-    inner : the inner spec
-    key : Key
+    empty : the state without rows
     budget : Budget
     capacity : int
-        Number of rows that are collected at a time, over all groups.
-    made : callable
-        Creates the state from the states of groups apart by name, the composite groups, and the interleaved groups.
+        Largest number of rows of a builder of the inner state.
+    counted : bool
+        Whether rows are items with counts (`add_keys`).
     """
 
-    def __init__(
-        self,
-        inner: Any,
-        key: Key,
-        budget: Budget,
-        capacity: int,
-        made: Callable[[dict[bytes, Any], CompositeGroups, CodedGroups | None], Any],
-    ) -> None:
-        self._inner, self._key, self._made = inner, key, made
-        self._budget, self._capacity = budget, capacity
-        self._form = FORMS.get(type(inner))
-        self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
-        self._builders: dict[bytes, Builder] = {}
-        self._rows: dict[bytes, int] = {}  # of each group, if states are dense
-        marked = isinstance(inner, ClusterSpec) and inner.unlabelled  # the last word says which rows have a label
-        interleaved = None if marked else _INTERLEAVED.get(type(inner))
-        self._interleaved: CodedBuilder | None = interleaved(inner, budget, capacity) if interleaved else None
-        self._composite: SegmentBuilder | None = None
+    def __init__(self, empty: TaggedGroups, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+        self.inner, self._key, self._empty = empty.spec.inner, empty.spec.key, empty
+        self._budget, self._capacity, self._counted = budget, capacity, counted
+        self._codes = GroupCodes(empty.group_codes.names)
         self._table = TableBuilder()
+        self._last = pa.array([], pa.large_binary()), np.empty(0, np.uint32)  # names of a batch and their codes
+        self._made: dict[tuple[str, TagWords, type[Any]], SegmentBuilder | RowBuilder] = {}
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         split = self._key.split(batch)
-        self._key.check(self._found(len(split.names)), split.names.to_pylist, more=True)
-        if not len(split.names) or (self._interleaved is not None and self._interleaved.update(batch, split)):
+        self._key.check(max(len(split.names), len(self._codes)), split.names.to_pylist, more=True)
+        if not len(split.names):
             return
-        if self._form is None:
-            self._check_room(split)
-        slots = self._slots(split.names)
-        builders = list(self._builders.values())
-        if len(slots) == 1 and slots[0] >= 0:
-            builders[slots[0]].update(batch)
-            return
-        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # groups under composite keys come first
-        moved = batch.taken(order, self._inner.columns)
-        for slot, (a, b) in enumerate(pairwise(starts.tolist()), start=-1):
-            if a < b and slot >= 0:
-                builders[slot].update(_part(moved, a, b))
-            elif a < b:
-                self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
+        if not split.names.equals(self._last[0]):
+            self._last = split.names, self._codes.codes(split.names.to_pylist())
+        facts, rows = _ADD[type(self.inner)](self, batch, Tags(split, self._last[1]))
+        sums, errors = _fact_sums(self.inner, facts, split)
+        self._table.add(split.names, sums if rows is None else np.hstack((sums, rows)), errors)
 
-    def _found(self, names: int) -> int:
-        """Lower bound for the number of groups so far, if a batch has `names` groups."""
-        known = len(self._builders) + self._table.known
-        return max(names, known, self._interleaved.known if self._interleaved else 0)
+    def form(self, run: str, tags: Tags) -> TagWords:
+        """The form of the words for some groups: narrow, if all of their codes fit."""
+        narrow, wide = tag_words(self.inner)[run]
+        return narrow if int(tags.codes.max()) < narrow.groups else wide
 
-    def _slots(self, names: pa.Array) -> Array:
-        """Index of the builder of each group, as an int64 array; −1 for groups under composite keys."""
-        known = pa.array(self._builders, pa.large_binary())
-        slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
-        for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
-            slots[new], name = len(self._builders), names[new].as_py()
-            rows = self._rows.get(name) or max(_FEWEST, self._capacity // (4 * (len(self._builders) + 2)))
-            self._builders[name] = self._inner.builder(self._budget, min(self._capacity, rows))
-        return slots
+    def rows(self, run: str, form: TagWords) -> SegmentBuilder:
+        """The builder of the rows of a run in a form."""
+        made: SegmentBuilder = self._builder(run, form, SegmentBuilder)
+        return made
 
-    def _check_room(self, split: Split) -> None:
-        """Raise `OptionError` if dense states of the groups so far would not fit into the budget."""
-        names = split.names.to_pylist()
-        for name, rows in zip(names, np.bincount(split.codes, minlength=len(names)).tolist(), strict=True):
-            self._rows[name] = self._rows.get(name, 0) + rows
-        needed, limit = self._inner.group_bytes(self._rows.values()), self._budget.limit
-        if len(self._rows) > 1 and needed > limit:
-            taken = f"take {needed >> 20:,} MiB, and states may take {limit >> 20:,}"
-            raise self._inner.too_large(self._key.columns, len(self._rows), taken)
+    def pairs(self, run: str, form: TagWords) -> RowBuilder:
+        """As `rows`, for pairs of ids."""
+        made: RowBuilder = self._builder(run, form, RowBuilder)
+        return made
 
-    def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
-        """Add the rows of a batch under composite keys."""
-        layout = composite_layout(self._inner)
-        if self._composite is None:
-            row = 16 * layout.words + 4 + 8 * layout.weighted  # bytes; words are held twice when they move
-            self._composite = SegmentBuilder(layout, self._budget, max(1, self._capacity * _ROW_BYTES // row))
-        rows: Rows = FORMS[type(self._inner)](self._inner, batch)
-        found, codes = np.unique(codes, return_inverse=True)
-        names = names.take(pa.array(found))
-        tags = hashed(names)[codes[rows.rows]]
-        add_items(self._composite, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
-        self._table.add(names, *fact_sums(self._inner, rows, codes, found.size))
+    def _builder(self, run: str, form: TagWords, kind: type[Any]) -> Any:
+        """One of the builders, which share the memory of a single one."""
+        if (run, form, kind) not in self._made:
+            plain, tagged = (
+                2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4
+                for each in (form.inner, form.layout)
+            )
+            capacity = max(1, self._capacity * plain // tagged // (1 + len(self._made)))
+            for other in self._made.values():
+                other.shrink(capacity)
+            if kind is RowBuilder:
+                tag = Form.GROUP if isinstance(form, NarrowCells) else Form.NONE
+                self._made[run, form, kind] = RowBuilder(form.layout, self._budget, capacity, tag)
+            else:
+                made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted)
+                self._made[run, form, kind] = made
+        return self._made[run, form, kind]
 
-    def state(self) -> Any:
+    def add_keys(
+        self,
+        run: str,
+        first: Array,
+        rest: Array,
+        side: int | Array,
+        tags: Array,
+        counts: Array = NO_COUNTS,
+        weights: Array = NO_WEIGHTS,
+    ) -> None:
+        """Add rows by the words of their whole keys, their sides in the inner table, and their tags."""
+        (narrow, wide), inner = tag_words(self.inner)[run], self.inner
+        if not isinstance(inner, ScoreSpec):
+            codes = id_codes(first)
+        else:
+            buckets = inner.packing.bucket(first) if inner.layout.bits == 64 else first >> np.uint64(16)
+            codes = buckets.astype(np.uint32) << np.uint32(1)
+        codes |= np.asarray(side, np.uint32)
+        fits = int(tags.max(initial=0)) < narrow.groups
+        form, words = narrow, narrow.tagged(first, rest, codes, tags) if fits else None
+        if words is None:
+            form, words = wide, wide.tagged(first, rest, codes, tags)
+        self.rows(run, form).add_items(words[0], codes, words[1], counts, weights)
+
+    def read(self, groups: GroupTable, batches: Iterable[pa.RecordBatch]) -> TaggedGroups:
+        """The state of some groups, from the inner tables that `TaggedGroups.to_arrow` wrote."""
+        inner, runs = self.inner, list(tag_words(self.inner))
+        names = groups.names.to_pylist()
+        codes, known = self._codes.codes(names), set(names)
+        rows = np.zeros((len(self._codes), 2))
+        for batch in batches:
+            encoded = batch.column("group").dictionary_encode()
+            own = encoded.dictionary.to_pylist()
+            if unknown := set(own) - known:
+                msg = f"rows of group {min(unknown)!r} are out of order"
+                raise ValueError(msg)
+            tags = self._codes.codes(own)[encoded.indices.to_numpy()]
+            flags, words, counts, weights = (
+                [
+                    batch.column(field.name).to_numpy(zero_copy_only=False)
+                    for field in inner.schema
+                    if field.type == kind
+                ]
+                for kind in (pa.bool_(), pa.uint64(), pa.int64(), pa.float64())
+            )
+            run = ~flags[0] if flags else np.zeros(tags.size, np.bool_)  # rows with a flag have another run
+            for number, side in np.ndindex(len(runs), len(counts)):
+                here = np.flatnonzero((counts[side] > 0) & (run == number))
+                width = tag_words(inner)[runs[number]][0].inner.words
+                first, *rest = (word[here] for word in words[len(words) - width :])
+                further = np.column_stack(rest) if rest else np.empty((here.size, 0), np.uint64)
+                weight = weights[side][here] if weights else NO_WEIGHTS
+                self.add_keys(runs[number], first, further, side, tags[here], counts[side][here], weight)
+                np.add.at(rows[:, side], tags[here], counts[side][here])
+        rows = rows[codes]
+        if (
+            isinstance(inner, ContingencySpec)
+            and (wrong := np.flatnonzero(groups.facts[:, :2].sum(1) != rows.sum(1))).size
+        ):
+            expected, have = groups.facts[wrong[0], :2].sum(), rows[wrong[0]].sum()
+            msg = f"{expected:.0f} rows are expected and the cells have {have:.0f}"
+            raise ValueError(msg)
+        facts = np.hstack((groups.facts, rows)) if isinstance(inner, ClusterSpec) else groups.facts
+        self._table.add(groups.names, facts)
+        return self.state()
+
+    def state(self) -> TaggedGroups:
         """The state of everything folded; the builder must not be used afterwards."""
-        apart = {name: self._builders.pop(name).state() for name in list(self._builders)}
-        composite = CompositeGroups.empty(self._inner)
-        if self._composite is not None:
-            table = self._table.built() or composite.table
-            composite = replace(composite, table=table, keyed=KeyedCounts.built(self._composite))
-        return self._made(apart, composite, None if self._interleaved is None else self._interleaved.interleaved())
+        empty = replace(self._empty, group_codes=self._codes)
+        state = replace(empty, table=self._table.built() or empty.table)
+        for (run, form, _), made in self._made.items():
+            keyed = KeyedCounts(form.layout, made.finish())
+            state = state.merge(replace(empty, tagged={**empty.tagged, run: keyed}))
+        return state
 
 
-def _part(batch: Batch, a: int, b: int) -> Batch:
-    """Consecutive rows of a batch, without copying."""
-    weight = None if batch.weight is None else batch.weight[a:b]
-    columns = {name: column.slice(a, b - a) for name, column in batch.columns.items()}
-    kept, labelled = (None if values is None else values[a:b] for values in (batch.kept, batch.labelled))
-    return replace(batch, label=batch.label[a:b], weight=weight, columns=columns, kept=kept, labelled=labelled)
+def _row_bytes(layout: Layout) -> int:
+    """Bytes that a builder takes for a row: its words and weight twice, and its code."""
+    return 2 * (layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted)) + 4
+
+
+def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
+    inner, column = builder.inner, batch.columns[builder.inner.column]
+    rows: Array | slice = slice(None)
+    if column.null_count or pa.types.is_dictionary(column.type):
+        rows = np.flatnonzero(_valid(column))
+        column = column.drop_null()
+    values = numbers(column, inner.type)
+    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
+        rows = np.arange(batch.label.size)[rows][~missing]
+        values = values[~missing]
+    facts: dict[str, Fact] = {}
+    if values.size < batch.label.size:
+        _refuse(inner, batch, inner.nan == "error")
+        left = np.delete(np.arange(batch.label.size), rows)
+        facts["nan_rows"] = Fact(left, batch.label[left])
+        if inner.weighted and batch.weight is not None:
+            facts["nan_weights"] = Fact(left, batch.label[left], batch.weight[left])
+    weights = batch.weight[rows] if inner.weighted and batch.weight is not None else NO_WEIGHTS
+    form, table = builder.form("keyed", tags), tags.table
+    values, label, raw = (read_only(each) for each in (values, batch.label[rows], tags.split.raw[rows]))
+    encode = _score_encoder(form, inner.type, values, label, raw, table)
+    if encode is not None:
+        builder.rows("keyed", form).add(values.size, encode, weights=weights)
+    else:
+        keys = rank_keys(values, inner.type)
+        builder.add_keys("keyed", keys, np.empty((keys.size, 0), np.uint64), label, table[raw], weights=weights)
+    return facts, None
+
+
+def _score_encoder(form: TagWords, kind: str, values: Array, label: Array, raw: Array, table: Array) -> Encode | None:
+    """A loop that encodes floats with narrow words; None if there is none, or a key does not fit."""
+    if isinstance(form, NarrowScores) and kind == "f4":
+        bits = values.view(np.uint32)
+        return lambda part, *out: sweep.narrow_f4(bits[part], raw[part], table, label[part], *out)
+    if not (isinstance(form, LongScores) and kind == "f8" and long.fit_f8(values.view(np.uint64))):
+        return None
+
+    def encode(part: slice, words: Array, codes: Array) -> None:
+        encode_f8(values[part], label[part], words, codes)
+        long.shorten(words, codes, raw[part], table, bases(kind))
+
+    return encode
+
+
+def _add_clusters(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
+    inner, array = builder.inner, row_nulls(batch.columns[builder.inner.column])
+    rows: Array | slice = slice(None)
+    bare = np.zeros(batch.label.size, np.bool_) if batch.labelled is None else ~batch.labelled
+    facts: dict[str, Fact] = {}
+    if array.null_count:
+        _refuse(inner, batch, inner.nulls == "error")
+        valid = _valid(array)
+        rows, nulls, array = np.flatnonzero(valid), np.flatnonzero(~valid), array.drop_null()
+        facts["single_rows" if inner.nulls == "singleton" else "dropped_rows"] = Fact(nulls, batch.label[nulls])
+        if inner.unlabelled:
+            at = nulls[bare[nulls]]
+            facts["bare_rows"] = Fact(at, np.full(at.size, int(inner.nulls == "drop"), np.uint8))
+    first, rest = identify(array, inner.type, inner.scope, batch.partition)
+    if inner.unlabelled:
+        rest = np.column_stack((rest, bare[rows].astype(np.uint64)))
+    label, raw, form = batch.label[rows], tags.split.raw[rows], builder.form("keyed", tags)
+    table = tags.table.astype(np.int64)
+    counts = np.zeros((int(tags.codes.max()) + 1, 2), np.int64)
+    for start in range(0, label.size, _ROWS):
+        part = slice(start, start + _ROWS)
+        codes = recoded_rows(raw[part], table)
+        counts += count_rows(codes, read_only(label[part]), len(counts))
+        if isinstance(form, NarrowClusters):
+            _encode_clusters(builder.rows("keyed", form), first[part], rest[part], codes, label[part])
+        else:
+            builder.add_keys("keyed", mixed(first[part]), rest[part], label[part], codes)
+    return facts, counts[tags.codes]
+
+
+def _encode_clusters(segments: SegmentBuilder, first: Array, rest: Array, codes: Array, label: Array) -> None:
+    """Add rows with narrow words, given by the words of their cluster ids."""
+    rest = rest.copy()  # `encode` overwrites them with the words of the keys
+    first, label, tags = read_only(first), read_only(label), read_only(codes.astype(np.uint16))
+    second = rest.reshape(-1)
+
+    def encode(part: slice, *out: Array) -> None:
+        encode_cells(first[part], second[part], tags[part], label[part], *out)
+
+    segments.add(first.size, encode, rest)
+
+
+def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
+    inner = builder.inner
+    arrays = [row_nulls(batch.columns[name]) for name in inner.columns]
+    counted, rows = np.arange(batch.label.size), None
+    facts: dict[str, Fact] = {}
+    if any(array.null_count for array in arrays):
+        _refuse(inner, batch, inner.nulls == "error")
+        has_cluster, has_class = map(_valid, arrays)
+        rows = np.flatnonzero(has_cluster & has_class)
+        if inner.nulls == "drop":
+            counted, left = rows, np.flatnonzero(~(has_cluster & has_class))
+            facts["dropped_rows"] = Fact(left, has_cluster[left].astype(np.uint8))
+        else:
+            _add_singletons(builder, batch, tags, has_cluster, has_class)
+        arrays = [array.take(pa.array(rows)) for array in arrays]
+    facts["label_rows"] = Fact(counted, batch.label[counted])
+    form, codes = builder.form("cells", tags), tags.of() if rows is None else tags.of(rows)
+    kind = np.uint16 if isinstance(form, NarrowCells) else np.uint64
+    (*words, codes), counts = by_run((*inner.row_words(*arrays, batch.partition), codes.astype(kind)))
+    if isinstance(form, NarrowCells):
+        builder.pairs("cells", form).add(words, counts, codes)
+    else:
+        builder.pairs("cells", form).add([*words, codes], counts)
+    return facts, None
+
+
+def _add_singletons(builder: TaggedBuilder, batch: Batch, tags: Tags, has_cluster: Array, has_class: Array) -> None:
+    """Add the rows with a null id."""
+    inner = builder.inner
+    clusters, classes = (row_nulls(batch.columns[name]) for name in inner.columns)
+    rows = np.flatnonzero(has_cluster & ~has_class)
+    first, rest = inner.cluster_words(clusters.take(pa.array(rows)), batch.partition)
+    zeros = np.zeros((rows.size, inner.keys.class_), np.uint64)
+    builder.add_keys("cells", mixed(first), np.column_stack((rest, zeros)), 1, tags.of(rows))
+    rows = np.flatnonzero(has_class & ~has_cluster)
+    first, rest = inner.class_words(classes.take(pa.array(rows)))
+    builder.add_keys("without_cluster", mixed(first), rest, 0, tags.of(rows))
+    rows = np.flatnonzero(~(has_class | has_cluster))
+    zeros = np.zeros((rows.size, inner.keys.class_), np.uint64)
+    builder.add_keys("without_cluster", zeros[:, 0], zeros[:, 1:], 1, tags.of(rows))
+
+
+_ADD: dict[type[Any], Callable[[TaggedBuilder, Batch, Tags], Added]] = {
+    ScoreSpec: _add_scores,
+    ClusterSpec: _add_clusters,
+    ContingencySpec: _add_cells,
+}
+
+
+def _valid(array: pa.Array) -> Array:
+    valid: Array = row_nulls(array).is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _refuse(spec: Any, batch: Batch, refused: object) -> None:
+    """If a policy refuses the batch, let the state's own builder raise the error."""
+    if refused:
+        spec.builder(Budget(), batch.label.size).update(batch)
+
+
+def _fact_sums(inner: Any, facts: Mapping[str, Fact], split: Split) -> tuple[Array, Array | None]:
+    """Sums of the facts of each group of a batch and their errors, as `GroupTable` takes them."""
+    columns, errors, weighted, groups = [], [], False, len(split.names)
+    for name in inner_facts(inner):
+        sums, slips = np.zeros((2, 2 * groups, 1))
+        if name in facts:
+            fact = facts[name]
+            places, amounts = 2 * split.codes[fact.rows] + fact.side, fact.amounts
+            if amounts is None:
+                sums[:, 0] = np.bincount(places, minlength=2 * groups)
+            else:
+                weighted, amounts = True, amounts.reshape(-1, 1)
+                sums, slips = sums_at(places, amounts, np.zeros_like(amounts), 2 * groups)
+        columns.append(sums.reshape(-1, 2))
+        errors.append(slips.reshape(-1, 2))
+    return np.hstack(columns), np.hstack(errors) if weighted else None

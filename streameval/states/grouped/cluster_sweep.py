@@ -1,29 +1,35 @@
 """ClusterSweep: the size tables of all rows and of every group, from one pass over the rows of all groups.
 
-Groups that are not interleaved are interleaved first: without copying rows, except for those under composite keys. The
-pass also counts the rows of each group in clusters that it shares with other groups
+The pass also counts the rows of each group in clusters that it shares with other groups
 (`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.sizes import tally_groups
+from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped.group_sweep import WHOLE
+from streameval.states.grouped.group_sweep import WHOLE, GroupSweep
+from streameval.states.grouped.tag_words import tag_words
+from streameval.states.grouped.tagged import TaggedGroups
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.protocol import PlainState, Totals
+from streameval.states.scores.counts import ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved_clusters import InterleavedClusters
+    from streameval.states.grouped.groups import Grouped
     from streameval.states.keyed.layout import Interval
+    from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
 _CELLS = 1 << 18  # entries of the tables by size, over all groups; clusters too large for them are rare
@@ -95,7 +101,7 @@ class GroupOfClusters:
 
     @classmethod
     def of(cls, facts: Array) -> GroupOfClusters:
-        """The group with these facts, in the order of the table of `InterleavedClusters`."""
+        """The group with these facts, in the order of the table of `TaggedGroups`."""
         single, dropped, rows = facts.astype(np.int64).reshape(-1, 2)
         return cls(rows, single, dropped)
 
@@ -111,7 +117,7 @@ class ClusterSweep(PlainState):
 
     Attributes
     ----------
-    rows : InterleavedClusters, all groups
+    rows : TaggedGroups, all groups
     owners : int64 array of shape (n_codes,), the number of the group of each code
     groups : by name, the number of each group and its `GroupOfClusters`; all rows are group 0, `WHOLE`
     most : largest number of shards, whose tables are in memory together
@@ -119,21 +125,27 @@ class ClusterSweep(PlainState):
 
     spec = None  # policies apply to the groups
 
-    rows: InterleavedClusters
+    rows: TaggedGroups
     owners: Array
     groups: Mapping[bytes, tuple[int, GroupOfClusters]]
     most: int = _SHARDS
 
     @classmethod
-    def of(cls, rows: InterleavedClusters, budget: Budget | None = None) -> ClusterSweep:
-        """The sweep over some groups."""
-        names, codes = rows.named_codes()
-        owners = np.zeros(max(codes, default=0) + 1, np.int64)
+    def of(cls, rows: TaggedGroups, budget: Budget | None = None) -> ClusterSweep:
+        """The sweep over some groups, in which rows without a label count as all others."""
+        rows = _labelled(rows) if rows.spec.inner.unlabelled else rows
+        names, codes = rows.table.names.to_pylist(), rows.codes()
+        owners = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
         groups = {WHOLE: (0, GroupOfClusters.of(rows.table.facts.sum(axis=0)))}
         for number, (name, facts) in enumerate(zip(names, rows.table.facts, strict=True), start=1):
             groups[name] = number, GroupOfClusters.of(facts)
         return cls(rows, owners, groups, max(_SHARDS, (budget.limit if budget else 0) // _SHARE))
+
+    @property
+    def _tag_bits(self) -> np.uint64:
+        """The bits of the last word that hold the tag."""
+        return np.uint64((1 << self.rows.keyed.layout.tag) - 1)
 
     @cached_property
     def _intervals(self) -> list[Interval]:
@@ -164,8 +176,9 @@ class ClusterSweep(PlainState):
         self, interval: Interval, budget: Budget | None, clusters: Array, positives: Array, cut: Array
     ) -> Iterator[Array]:
         """Count the clusters of an interval; yields those that are too large for the tables, as `tally_groups` does."""
-        keyed, words, first, (start, stop) = self.rows.keyed, self.rows.words, 0, interval
-        form = (0,) * (keyed.layout.words - 1), words.code_bits, words.known
+        keyed, first, (start, stop) = self.rows.keyed, 0, interval
+        known = np.uint64(1 if keyed.layout.partial else BLOCK_BITS + 1)  # highest bits that are equal in a bucket
+        form = (0,) * (keyed.layout.words - 1), self._tag_bits, known
         places = keyed.places(start, stop) if start < stop else None
         while places is not None and start + first < stop:
             first, large = tally_groups(places.at, self.owners, *form, first, clusters, positives, cut)
@@ -177,7 +190,7 @@ class ClusterSweep(PlainState):
 
     def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
         """All clusters of one bucket, in the form in which `tally_groups` lists large ones; fills `cut`."""
-        code_bits, width = self.rows.words.code_bits, self.rows.keyed.layout.words
+        code_bits, width = self._tag_bits, self.rows.keyed.layout.words
         ids, cells = np.empty((0, width), np.uint64), np.empty((0, 3), np.int64)  # of the last cluster so far
         for counts in self.rows.keyed.grouped(bucket, budget):
             keys = np.column_stack((counts.keys, counts.rest))
@@ -189,6 +202,30 @@ class ClusterSweep(PlainState):
             yield from _listed(cells[: bounds[-1]], bounds[:-1], cut)
             ids, cells = ids[bounds[-1] :], cells[bounds[-1] :]
         yield from _listed(cells, np.zeros(1, np.int64), cut)
+
+
+def sweep_groups(grouped: Grouped, each: Mapper, budget: Budget) -> GroupSweep | ClusterSweep | None:
+    """All rows and all groups side by side; None if the state does not allow it. `each` maps over shards."""
+    if not isinstance(grouped, TaggedGroups) or grouped.weighted:
+        return None
+    if isinstance(grouped.spec.inner, ScoreSpec):
+        return GroupSweep.tallied(grouped, each, budget)
+    clusters = isinstance(grouped.spec.inner, ClusterSpec) and not grouped.spec.inner.unlabelled
+    return ClusterSweep.of(grouped, budget) if clusters else None
+
+
+def _labelled(rows: TaggedGroups) -> TaggedGroups:
+    """The same rows as if all had a label."""
+    words, inner = rows.words("keyed"), replace(rows.spec.inner, unlabelled=False)
+    layout = tag_words(inner)["keyed"][1].layout
+
+    def columns(first: Array, rest: Array, _: Array) -> tuple[Array, Array]:
+        return first, np.delete(rest, -2, axis=1)  # the word that says whether a row has a label
+
+    segments = tuple(words.computed(each, layout, columns) for each in rows.keyed.segments)
+    table = replace(rows.table, facts=np.delete(rows.table.facts, (4, 5), axis=1))
+    spec = replace(rows.spec, inner=inner)
+    return replace(rows, spec=spec, table=table, tagged={"keyed": KeyedCounts(layout, segments)})
 
 
 def _add_to_tables(found: Array, clusters: Array, positives: Array) -> Array:

@@ -1,4 +1,4 @@
-"""GroupSweep: finalizes all rows and all groups of an interleaved state in one sweep over their scores.
+"""GroupSweep: finalizes all rows and all groups of a state of scores in one sweep.
 
 Group 0 is all rows. The code in a word says which of the others a row is in.
 
@@ -9,7 +9,7 @@ the shards are independent. Metrics see a shard as `GroupSweepPart`s: the scores
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ import numpy as np
 from streameval.kernels.grouped import interleave as kernels
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped.interleave import count_groups
-from streameval.states.grouped.score_words import WIDE
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.interleaved_scores import Interleaved
+    from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval
     from streameval.states.mapping import Mapper
     from streameval.states.scores.counts import ScoreSpec
@@ -42,7 +41,6 @@ _LEAST = 1 << 16  # smallest number of rows of a shard, because each part takes 
 _SHARE = 20  # scratch bytes of a row of a shard, besides two words; the row takes up to 64 bytes while it is swept
 _COUNTS = 16  # least number of tasks that count the rows of groups; each then visits several shards
 _TALLY = 1 << 18  # largest number of shards times cells of such a task
-_ITEMS = 1 << 21  # largest number of items of a part, except that a batch of counts is never split
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +65,14 @@ class GroupSweepPart:
     Attributes
     ----------
     spec : the inner spec
-    rows : sequence of SortedRows, or of Counts of ascending wide words, which may repeat; in order, each score in one
-        item only. For 64-bit scores there is a single item, see `streameval.states.grouped.score_words.tied`
+    rows : SortedRows, or Counts of ascending words, which may repeat, see `streameval.states.grouped.sorted_rows.tied`
     member : uint32 array of shape (n_codes, 2), the groups of each code: 0, and its own
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and overall
     shard_end : as `before`, but above the end of the shard, which may have further parts after this one
     """
 
     spec: ScoreSpec
-    rows: Sequence[SortedRows | Counts]
+    rows: SortedRows | Counts
     member: Array
     before: Array
     total: Array
@@ -94,9 +91,9 @@ class GroupSweepPart:
     @cached_property
     def _swept(self) -> tuple[Array, Array]:
         """`areas` and `precisions`, by the fast loop over sorted words if their sums fit into 64 bits."""
-        groups, run, negatives = self.total.shape[1], self.rows[0], self.total[0]
+        groups, run, negatives = self.total.shape[1], self.rows, self.total[0]
         most = max(1 << 30, int(negatives[0]))
-        if len(self.rows) == 1 and isinstance(run, SortedRows) and run.words.size * most < sweep.MOST:
+        if isinstance(run, SortedRows) and run.words.size * most < sweep.MOST:
             left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from this part on
             end = self.shard_end if run.words.size == left else self.after
             state = np.zeros((groups, sweep.STATE), np.int64)
@@ -107,34 +104,37 @@ class GroupSweepPart:
             return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
         tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
         tally[:, 0], tally[:, 3:] = -1, self.before.T
-        for each in map(counted, self.rows):
-            sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, negatives, tally, sums)
+        sweep.sweep_ties(*self._counts[:3], self.member, negatives, tally, sums)
         sweep.close(negatives, tally, sums)
         area, precision = sums.view(np.uint32).astype(np.int64).T.reshape(2, 4, groups)
         return area[_OF_WORDS], precision[_OF_WORDS]
 
     @cached_property
+    def _counts(self) -> tuple[Array, Array, Array, Array]:
+        """Words with their negatives and positives, and the further words."""
+        counts = self.rows.counts() if isinstance(self.rows, SortedRows) else self.rows
+        return counts.keys, counts.neg, counts.pos, counts.rest
+
+    @cached_property
     def after(self) -> Array:
         """Negatives and positives of each group in and above this part."""
-        tally = self.before.copy()
-        for each in map(counted, self.rows):
-            cells = (each.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
-            for groups in self.member.T:
-                np.add.at(tally[0], groups[cells], each.neg)
-                np.add.at(tally[1], groups[cells], each.pos)
+        tally, (words, neg, pos, _) = self.before.copy(), self._counts
+        cells = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        for groups in self.member.T:
+            np.add.at(tally[0], groups[cells], neg)
+            np.add.at(tally[1], groups[cells], pos)
         return tally
 
     @cached_property
     def ties(self) -> tuple[Array, Array, Array, Array]:
-        """Wide words with their negatives and positives, and the table of keys that `whole` reads."""
-        counts = list(map(counted, self.rows))
-        words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
-        [rest] = [each.rest for each in counts] if counts[0].rest.shape[1] else [np.empty((0, 1), np.uint64)]
-        first = np.append(True, rest[1:, 0] != rest[:-1, 0])[: len(rest)]
-        return words, neg, pos, rest[first, 0]
+        """Words with their negatives and positives, and the table of keys that `whole` reads."""
+        *columns, rest = self._counts
+        first = np.append(True, rest[1:, 0] != rest[:-1, 0])[: len(rest)] if rest.shape[1] else np.zeros(0, np.bool_)
+        words, neg, pos = columns
+        return words, neg, pos, rest[first, 0] if rest.shape[1] else np.empty(0, np.uint64)
 
     def whole(self, keys: Array) -> Array:
-        """Rank keys from the keys in wide words, which for 64-bit scores are indices into a table."""
+        """Rank keys from the keys in words, which may be indices into a table."""
         table = self.ties[3]
         return table[keys] if table.size else keys.astype(np.uint64, copy=False)
 
@@ -161,11 +161,11 @@ class GroupSweepPart:
 
 @dataclass(frozen=True, eq=False)
 class GroupSweep(PlainState):
-    """All groups of an interleaved state.
+    """All groups of a state of scores.
 
     Attributes
     ----------
-    interleaved : Interleaved
+    rows : TaggedGroups
     member : see `GroupSweepPart`
     intervals : the shards
     before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, then of all shards
@@ -174,48 +174,43 @@ class GroupSweep(PlainState):
     # policies apply to the groups: missing scores are halved in each group, not in the group sweep
     spec: Any = field(default=None, init=False)
 
-    interleaved: Interleaved
+    rows: TaggedGroups
     member: Array
     intervals: Sequence[Interval]
     before: Array
 
     @classmethod
-    def tallied(cls, interleaved: Interleaved, each: Mapper, budget: Budget | None = None) -> GroupSweep:
-        """The group sweep of an interleaved state.
-
-        Parameters
-        ----------
-        interleaved : Interleaved
-        each : maps a function over the shards
-        budget : limits the number of rows of a shard
-        """
-        share = _SHARE + 2 * interleaved.keyed.layout.dtype.itemsize
+    def tallied(cls, rows: TaggedGroups, each: Mapper, budget: Budget | None = None) -> GroupSweep:
+        """The sweep over some groups; `each` maps a function over shards, whose rows the budget limits."""
+        keyed = rows.keyed
+        share = _SHARE + 2 * keyed.layout.dtype.itemsize
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
-        intervals, cells = interleaved.keyed.intervals(rows_each), len(interleaved.group_codes)
-        _, codes = interleaved.named_codes()
+        intervals, codes, low = keyed.intervals(rows_each), rows.codes(), (1 << keyed.layout.tag) - 1
+        cells = len(rows.group_codes)
         member = np.zeros((cells, 2), np.uint32)
-        member[codes, 1] = np.arange(1, len(codes) + 1)
+        member[codes, 1] = np.arange(1, codes.size + 1)
 
         def count_rows(some: Sequence[Interval]) -> Array:
             tally, ends = np.zeros((len(some), 2, cells), np.int64), np.array(some, np.uint32)[:, 1] << 1
-            for codes_of, starts, (words, _, counts, _) in interleaved.keyed.slabs((some[0][0], some[-1][1])):
-                count_groups(words, counts, starts, codes_of, ends, interleaved.words.low, tally)
+            for codes_of, starts, (words, rest, counts, _) in keyed.slabs((some[0][0], some[-1][1])):
+                last = np.ascontiguousarray(rest[:, -1]) if rest.shape[1] else words
+                count_groups(last, counts, starts, codes_of, ends, last.dtype.type(low), tally)
             return np.concatenate((tally.sum(axis=2, keepdims=True), tally[:, :, codes]), axis=2)
 
         together = max(1, min(len(intervals) // _COUNTS, _TALLY // max(1, cells)))
         stretches = [intervals[i : i + together] for i in range(0, len(intervals), together)]
-        above = np.concatenate([np.zeros((1, 2, 1 + len(codes)), np.int64), *each(count_rows, stretches, "count")])
-        return cls(interleaved, member, intervals, np.cumsum(above, axis=0, out=above))
+        above = np.concatenate([np.zeros((1, 2, 1 + codes.size), np.int64), *each(count_rows, stretches, "count")])
+        return cls(rows, member, intervals, np.cumsum(above, axis=0, out=above))
 
     def _group(self, number: int, facts: Array) -> OneGroup:
         """A group, from its number and the facts in its table."""
         neg, pos = self.before[-1, :, number].tolist()
-        return OneGroup(self.interleaved.inner, neg, pos, facts[:2].astype(np.int64))
+        return OneGroup(self.rows.spec.inner, neg, pos, facts[:2].astype(np.int64))
 
     @cached_property
     def groups(self) -> Mapping[bytes, tuple[int, OneGroup]]:
         """By name, the number of each group and its `OneGroup`; `WHOLE` is the name of all rows."""
-        table = self.interleaved.table
+        table = self.rows.table
         named = zip([WHOLE, *table.names.to_pylist()], [table.facts.sum(axis=0), *table.facts], strict=True)
         return {name: (number, self._group(number, facts)) for number, (name, facts) in enumerate(named)}
 
@@ -225,37 +220,14 @@ class GroupSweep(PlainState):
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupSweepPart]:
         """The scores of a shard, in several parts if a single bucket has very many rows."""
-        at = list(self.intervals).index(shard)
-        part = GroupSweepPart(
-            self.interleaved.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1]
-        )
-        for rows in self._sorted_batches(shard, budget):
-            if part.rows:
-                part = replace(part, before=part.after)
-            part = replace(part, rows=rows)
+        at, spec = list(self.intervals).index(shard), self.rows.spec.inner
+        form, part = self.rows.words("keyed"), None
+        for rows in sorted_rows(self.rows.keyed, form, spec.type, *shard, budget):
+            before = self.before[at] if part is None else part.after
+            part = GroupSweepPart(spec, rows, self.member, before, self.before[-1], self.before[at + 1])
             yield part
 
-    def _sorted_batches(self, shard: Interval, budget: Budget | None) -> Iterator[list[SortedRows | Counts]]:
-        """The rows of a shard, sorted, in batches that no score is divided between."""
-        if self.interleaved.words is not WIDE:
-            yield from (
-                [rows] for rows in sorted_rows(self.interleaved.keyed, self.interleaved.inner.type, *shard, budget)
-            )
-            return
-        held: list[SortedRows | Counts] = []
-        size, last = 0, np.uint64(0)
-        for counts in self.interleaved.keyed.grouped(shard, budget):
-            if size + counts.keys.size > _ITEMS and held and last >> _HALF != counts.keys[0] >> _HALF:
-                yield held
-                held, size = [], 0
-            last = counts.keys[-1]
-            held.append(counts)
-            size += counts.keys.size
-        if held:
-            yield held
 
-
-_HALF = np.uint64(32)
 _DIGIT = np.int64((1 << 32) - 1)
 _OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digits of a high and a low word
 
@@ -268,11 +240,6 @@ def _digits(*values: Array) -> Array:
         found[i + 1] += found[i] >> 32
         found[i] &= _DIGIT
     return found
-
-
-def counted(rows: SortedRows | Counts) -> Counts:
-    """Rows as wide words with counts."""
-    return rows.counts() if isinstance(rows, SortedRows) else rows
 
 
 def sided(sides: Array) -> Totals:

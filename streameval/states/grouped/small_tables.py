@@ -7,11 +7,12 @@ null id that counts as a singleton gets an identity that no other row has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from streameval.kernels.keys import unmix
 from streameval.states.contingency.cells import numbered
@@ -19,12 +20,13 @@ from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.contingency.summary import summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
-    from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
+    from streameval.states.grouped.keys import Group
+    from streameval.states.grouped.tagged import OrderedGroups, TaggedGroups
     from streameval.states.mapping import Mapper
     from streameval.typing import Array
 
@@ -51,108 +53,56 @@ class _Rows(NamedTuple):
     no_class: Array
 
 
-@dataclass(frozen=True, eq=False)
-class SmallTables:
-    """The small tables of a grouped state.
+def tables(grouped: TaggedGroups, groups: Sequence[Group], each: Mapper, budget: Budget) -> list[Any]:
+    """The inner states of some groups, as `Grouped.several`; small tables come summarised."""
+    if "tables" not in grouped.cache:
+        grouped.cache["tables"] = small_tables(grouped, budget, each)
+    small, names = grouped.cache["tables"], [grouped.named.get(group, b"") for group in groups]
+    missing = [group for group, name in zip(groups, names, strict=True) if name not in small]
+    others = iter(grouped.several(missing, budget, each) if missing else ())
+    return [small[name] if name in small else next(others) for name in names]
 
-    Attributes
+
+def small_tables(grouped: TaggedGroups, budget: Budget, each: Mapper) -> dict[bytes, SummarisedCounts]:
+    """The tables that have few rows, by name.
+
+    Parameters
     ----------
-    grouped : Grouped, of a `ContingencySpec`; its file imports this one
+    grouped : groups of a `ContingencySpec`
     budget : decides how many rows are read together
+    each : maps a function over stretches of tables
     """
+    table, keys, empty = grouped.table, grouped.spec.inner.keys, grouped.spec.inner.empty()
+    room = max(1, min(_SLAB, budget.limit // _SHARE))
+    rows = table.facts[:, :2].sum(axis=1)
+    places = np.flatnonzero(rows <= min(_MOST, room))
+    if not places.size:
+        return {}
+    marks = np.zeros(len(table), np.bool_)
+    marks[places] = True
+    ordered = grouped.by_group(marks, budget)
+    stretch = ((np.cumsum(rows[places]) - rows[places]) // room).astype(np.int64)
+    bounds = np.flatnonzero(np.diff(stretch, prepend=-1, append=-1)).tolist()
 
-    grouped: Any
-    budget: Budget
+    def summarise(some: Array) -> list[SummarisedCounts]:
+        number = np.full(len(table), -1)
+        number[some] = np.arange(some.size)
+        facts = table.facts[some].astype(np.int64)
+        states = (replace(empty, label_rows=own[:2], dropped_rows=own[2:]) for own in facts)
+        summaries = _summaries(_joined(list(_rows_of(ordered, some, number)), sum(keys)), keys, some.size)
+        return [SummarisedCounts(*pair) for pair in zip(states, summaries, strict=True)]
 
-    def tables(self, each: Mapper) -> dict[bytes, SummarisedCounts]:
-        """The tables that have few rows, by name; `each` maps a function over stretches of tables."""
-        composite, names = self.grouped.composite, self.grouped.composite.table.names.to_pylist()
-        others = self._others()
-        rows = composite.table.facts[:, :2].sum(axis=1)
-        places = np.flatnonzero((rows <= self._most) & ~composite.marked(others))
-        stretches = [places[a:b] for a, b in self._cut(rows[places])]
-        found = {names[place]: one for place, one in _mapped(each, self._of_composite, stretches)}
-        small = {name for name, rows in others.items() if rows <= self._most}
-        groups = [group for group, name in self.grouped.named.items() if name in small]
-        states = self.grouped.several(groups, self.budget, each)
-        pairs = [
-            (self.grouped.named[group], state)
-            for group, state in zip(groups, states, strict=True)
-            if not state.without_cluster.rows.any()
-        ]
-        cuts = self._cut(np.array([others[name] for name, _ in pairs]))
-        found |= {name: one for (name, _), one in _mapped(each, self._of_states, [pairs[a:b] for a, b in cuts])}
-        return found
-
-    def _others(self) -> dict[bytes, float]:
-        """Rows of the groups that are not, or not only, composite, by name."""
-        rows = {name: float(state.label_rows.sum()) for name, state in self.grouped.apart.items()}
-        tables = [self.grouped.interleaved.table] if self.grouped.interleaved else []
-        for table in (*tables, self.grouped.composite.table):
-            for name, more in zip(table.names.to_pylist(), table.facts[:, :2].sum(axis=1).tolist(), strict=True):
-                if name in rows or table in tables:
-                    rows[name] = rows.get(name, 0.0) + more
-        return rows
-
-    @property
-    def _most(self) -> int:
-        """Largest number of rows of a small table."""
-        return min(_MOST, self._room)
-
-    @property
-    def _room(self) -> int:
-        """Number of rows that are read together."""
-        return max(1, min(_SLAB, self.budget.limit // _SHARE))
-
-    def _cut(self, rows: Array) -> list[tuple[int, int]]:
-        """Stretches of tables, given their rows, with about as many rows as there is room for."""
-        stretch = ((np.cumsum(rows) - rows) // self._room).astype(np.int64)
-        bounds = np.flatnonzero(np.diff(stretch, prepend=-1, append=-1)) if rows.size else ()
-        return list(pairwise(np.asarray(bounds).tolist()))
-
-    def _of_composite(self, places: Array) -> list[SummarisedCounts]:
-        """The tables at some places of the composite groups, ascending."""
-        composite, keys = self.grouped.composite, self.grouped.spec.inner.keys
-        number = np.full(len(composite.table), -1)
-        number[places] = np.arange(places.size)
-        parts = [
-            _Rows(number[at], words[:, 1:], _ones(counts, at.size), words[:, 0] == 1, side == 1)
-            for at, words, side, counts, _ in composite.unsorted(number >= 0)
-        ]
-        return self._made(_joined(parts, sum(keys)), composite.table.facts[places])
-
-    def _of_states(self, pairs: Sequence[tuple[bytes, ContingencyCounts]]) -> list[SummarisedCounts]:
-        """The tables of some states."""
-        parts = [part for number, (_, state) in enumerate(pairs) for part in _rows_of(state, number)]
-        facts = np.array([[*state.label_rows, *state.dropped_rows] for _, state in pairs])
-        return self._made(_joined(parts, sum(self.grouped.spec.inner.keys)), facts)
-
-    def _made(self, rows: _Rows, facts: Array) -> list[SummarisedCounts]:
-        """Summarised tables without their rows, with these facts."""
-        empty, sides = self.grouped.spec.inner.empty(), facts.astype(np.int64)
-        return [
-            SummarisedCounts(replace(empty, label_rows=own[:2], dropped_rows=own[2:]), summary)
-            for own, summary in zip(sides, _summaries(rows, self.grouped.spec.inner.keys, len(facts)), strict=True)
-        ]
+    stretches = [places[a:b] for a, b in pairwise(bounds)]
+    tables = (one for some in each(summarise, stretches, "tables") for one in some)
+    return dict(zip(table.names.take(pa.array(places)).to_pylist(), tables, strict=True))
 
 
-def _mapped(each: Mapper, function: Callable[[Any], list[Any]], stretches: Sequence[Any]) -> Iterator[Any]:
-    """Each item of the stretches with its result."""
-    for some, found in zip(stretches, each(function, stretches, "tables"), strict=True):
-        yield from zip(some, found, strict=True)
-
-
-def _rows_of(state: ContingencyCounts, number: int) -> Iterator[_Rows]:
-    """The rows of a state."""
-    for interval in state.cells.intervals():
-        for codes, starts, (words, rest, counts, _) in state.cells.slabs(interval):
-            no_class = np.repeat(codes & np.uint32(1), np.diff(starts)) == 1
-            every = np.column_stack((words, rest)), _ones(counts, words.size), np.zeros(words.size, np.bool_)
-            yield _Rows(np.full(words.size, number), *every, no_class)
-
-
-def _ones(counts: Array, rows: int) -> Array:
-    return counts if counts.size else np.ones(rows, np.int64)
+def _rows_of(ordered: OrderedGroups, some: Array, number: Array) -> Iterator[_Rows]:
+    """The rows of some tables."""
+    for places, words, side, counts in ordered.of(int(some[0]), int(some[-1])):
+        here = number[places] >= 0
+        words = words[here]
+        yield _Rows(number[places[here]], words[:, 1:], counts[here], words[:, 0] == 1, side[here] == 1)
 
 
 def _joined(parts: Sequence[_Rows], words: int) -> _Rows:

@@ -7,9 +7,9 @@ name of its group and without facts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streameval.typing import Array
+
+
+def inner_facts(inner: Any) -> dict[str, list[Any]]:
+    """Facts of an empty group, lists of numbers by their name in the inner header."""
+    return {name: value for name, value in inner.empty().header().items() if name != "spec"}
+
+
+def inner_header(inner: Any, facts: Array) -> dict[str, Any]:
+    """The header of an inner state with these facts, a float64 array of shape (n_facts,)."""
+    sides = iter(facts.tolist())
+    empty = inner_facts(inner)
+    return {"spec": asdict(inner)} | {name: [type(side)(next(sides)) for side in empty[name]] for name in empty}
 
 
 def hashed(names: pa.Array) -> Array:
@@ -121,17 +133,6 @@ class GroupTable:
         errors = 0 if self.errors is None else self.errors.nbytes
         return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes + errors
 
-    def places(self, words: Array) -> Array:
-        """The index of each hash, given as a uint64 array of shape (n, 2); −1 for unknown groups."""
-        places = np.searchsorted(self.words[:, 0], words[:, 0])
-        ends = np.searchsorted(self.words[:, 0], words[:, 0], "right")
-        while (here := (places < ends).nonzero()[0]).size:  # a single pass, unless first words collide
-            wrong = here[self.words[places[here], 1] != words[here, 1]]
-            if not wrong.size:
-                break
-            places[wrong] += 1
-        return np.where(places < ends, places, -1)
-
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A row for each group, with its name and facts; the columns of the inner table are zero."""
         count, width = self.facts.shape
@@ -177,7 +178,7 @@ def by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Reco
             yield batch.column("group")[a].as_py(), inner.slice(a, b - a)
 
 
-def tagged(names: pa.Array, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def with_group(names: pa.Array, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of an inner table, each with the name of its group; yields nothing if there are no rows."""
     if len(batch):
         facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))

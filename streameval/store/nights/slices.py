@@ -142,7 +142,7 @@ class KeptSlices:
         [kept] = self.configuration.sliced([w], [self.key])
         self._check_kept(entries, kept.group, w.of)
         state = merged(kept, entries, self.engine, self.files)
-        self.key.check(len(state.groups()), state.names)
+        self.key.check(len(state.groups()), state.named.values)
         return state
 
     def of_night(
@@ -339,7 +339,7 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
     OptionError
         If the filter compares a column with a value of another kind, or slices keep the values only as text.
     """
-    parts = [parts_of(name) for name in grouped.names()]
+    parts = [parts_of(name) for name in grouped.named.values()]
     at = {name: i for i, name in enumerate(key.columns) if name in where.columns}
     kinds = {name: {tag_of(each[i]) for each in parts} - {b"n"} for name, i in at.items()}
     for name, found in kinds.items():

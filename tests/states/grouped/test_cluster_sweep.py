@@ -12,17 +12,13 @@ import pytest
 from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.states import codec
-from streameval.states.clusters.cell_words import NARROW, WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped import builder as grouped_builder
-from streameval.states.grouped import cluster_sweep
-from streameval.states.grouped import interleaved_clusters as interleaved_clusters
-from streameval.states.grouped import state as grouped_state
-from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart
+from streameval.states.grouped import cluster_sweep, tag_words
+from streameval.states.grouped.cluster_sweep import ClusterSweep, ClusterSweepPart, sweep_groups
 from streameval.states.grouped.group_sweep import WHOLE
 from streameval.states.grouped.keys import By
-from streameval.states.grouped.state import Grouped, GroupedSpec
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.mapping import one_by_one
@@ -83,29 +79,25 @@ def swept(sweep: ClusterSweep, budget: Budget | None = None) -> dict[Any, tuple[
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-@pytest.mark.parametrize("layout", ["narrow", "wide", "apart", "composite", "mixed"])
+@pytest.mark.parametrize("layout", ["narrow", "wide", "stored", "mixed"])
 def test_groups_are_swept_in_any_layout(
     layout: str, kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their tables are those of their rows alone, and what is copied is counted and spilled."""
+    """Their tables are those of their rows alone."""
     monkeypatch.setattr(cluster_sweep, "_SHARDS", 3)
     whole, budget = folded(kind, range(GROUPS)), Budget(1 << 10, tmp_path)
     if layout in ("wide", "mixed"):
-        monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 7)
-    if layout in ("composite", "mixed"):
-        monkeypatch.setattr(grouped_state, "APART", 9)
-    if layout == "mixed":  # 9 groups stand apart, 11 have composite keys, 4 narrow words, and 16 wide words
+        monkeypatch.setattr(tag_words, "MOST", 7)
+    if layout == "mixed":  # 20 groups are read, 4 have narrow words, and 16 wide words
         parts = stored(folded(kind, range(9))), stored(folded(kind, range(9, 20)))
         states = [*parts, folded(kind, range(20, 24)), folded(kind, range(24, GROUPS))]
-        state = reduce(Grouped.merge, states)
-        assert (len(state.apart), len(state.composite.table)) == (9, 11)
-        assert [one.interleaved.words for one in states[2:]] == [NARROW, WIDE]
+        state = reduce(lambda one, other: one.merge(other), states)
+        assert [one.keyed.layout.tag for one in states[2:]] == [10, 32]
     else:
         state = {"narrow": whole, "wide": folded(kind, range(GROUPS))}.get(layout) or stored(whole)
-    sweep = state.sweep(one_by_one, budget)
-    assert sweep is not None
-    assert sweep.rows.words is (NARROW if layout in ("narrow", "apart") else WIDE)
-    assert budget.resident + budget.spilled >= (ROWS * 0.9 * 8 if layout == "composite" else 0)
+    sweep = sweep_groups(state, one_by_one, budget)
+    assert isinstance(sweep, ClusterSweep)
+    assert sweep.rows.keyed.layout.tag == (10 if layout in ("narrow", "stored") else 32)
     found = swept(sweep, budget)
     cut = cut_rows()
     for group in whole.groups():
@@ -121,15 +113,11 @@ def test_groups_are_swept_in_any_layout(
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-@pytest.mark.parametrize("apart", [9, 128])
-def test_rows_without_a_label_are_cut_as_all_others(
-    kind: pa.DataType, apart: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_without_a_label_are_cut_as_all_others(kind: pa.DataType) -> None:
     """Rows with equal ids are in one cluster, whether or not they have labels."""
-    monkeypatch.setattr(grouped_builder, "APART", apart)
     state = folded(kind, range(GROUPS), unlabelled=True)
-    assert state.sweep(one_by_one, Budget()) is None
-    found = swept(state.cluster_sweep(Budget()))
+    assert sweep_groups(state, one_by_one, Budget()) is None
+    found = swept(ClusterSweep.of(state, Budget()))
     assert [found[group,][-1] for group in range(GROUPS)] == cut_rows()
 
 
@@ -141,9 +129,9 @@ def refused(*given: Any) -> tuple[int, np.ndarray]:
 @pytest.mark.parametrize("most", [7, 1 << 10])
 def test_a_cluster_may_be_sorted_in_several_parts(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have more groups than fit into one part."""
-    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", most)
-    sweep = folded(pa.int64(), range(GROUPS)).sweep(one_by_one, Budget())
-    assert sweep is not None
+    monkeypatch.setattr(tag_words, "MOST", most)
+    sweep = sweep_groups(folded(pa.int64(), range(GROUPS)), one_by_one, Budget())
+    assert isinstance(sweep, ClusterSweep)
     counted, grouped = swept(sweep), KeyedCounts.grouped
 
     def by_three(keyed: KeyedCounts, *given: Any) -> Iterator[Counts]:
@@ -168,8 +156,8 @@ def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: p
 
     monkeypatch.setattr(cluster_sweep, "_CELLS", cells)
     monkeypatch.setattr(ClusterSweepPart, "of", spied)
-    sweep = folded(pa.int64(), range(GROUPS)).sweep(one_by_one, Budget())
-    assert sweep is not None
+    sweep = sweep_groups(folded(pa.int64(), range(GROUPS)), one_by_one, Budget())
+    assert isinstance(sweep, ClusterSweep)
     counted = swept(sweep)
     monkeypatch.setattr(cluster_sweep, "tally_groups", refused)
     assert swept(sweep) == counted
@@ -179,11 +167,11 @@ def test_sorted_clusters_are_listed_only_if_too_large(cells: int, monkeypatch: p
 
 def test_a_refused_batch_leaves_the_facts_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it had the first group that needs wide words."""
-    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 2)
+    monkeypatch.setattr(tag_words, "MOST", 2)
     builder = GroupedSpec(ClusterSpec("id"), By(("g",))).builder(Budget(), 8)
     builder.update(Batch(np.zeros(3, np.uint8), None, {"id": pa.array([7, 7, 8]), "g": pa.array([0, 1, 1])}))
     with pytest.raises(NullError):
         builder.update(Batch(np.zeros(1, np.uint8), None, {"id": pa.array([None], pa.int64()), "g": pa.array([2])}))
-    sweep = builder.state().sweep(one_by_one, Budget())
-    assert sweep is not None
+    sweep = sweep_groups(builder.state(), one_by_one, Budget())
+    assert isinstance(sweep, ClusterSweep)
     assert sweep.groups[WHOLE][1].totals().rows == 3

@@ -1,4 +1,4 @@
-"""Grouped states: laws 6 and 7, the keys, and the two layouts behind one face."""
+"""Grouped states: laws 6 and 7, the keys, and the words of tagged rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import pickle
 from decimal import Decimal
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,18 +26,17 @@ from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
-from streameval.states.clusters.cell_words import WIDE
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import builder as grouped_builder
-from streameval.states.grouped import interleaved_clusters as interleaved_clusters
-from streameval.states.grouped import interleaved_scores as interleaved
-from streameval.states.grouped.builder import GroupedBuilder
+from streameval.states.grouped import tag_words
+from streameval.states.grouped.builder import TaggedBuilder
+from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
 from streameval.states.grouped.group_sweep import GroupSweep
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import Grouped, GroupedSpec
+from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.labels import LabelSpec
 from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
@@ -97,8 +96,8 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
 
 
 @by_name(GROUPED)
-def test_layouts_merge_and_are_stored_as_one(subject: Subject) -> None:
-    """States whose groups are separate, joined, or both: equal, also after merging and reading back."""
+def test_states_merge_and_are_stored_as_one(subject: Subject) -> None:
+    """States of many segments or few: equal, also after merging and reading back."""
 
     @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 3)
     @given(subject.tables(st.just(1)), subject.tables(st.just(1)))
@@ -123,7 +122,7 @@ def test_cells_of_clusters_are_what_groups_fold(subject: Subject) -> None:
     @given(subject.tables(st.just(1)), st.booleans())
     def check(table: pa.Table, tiny: bool) -> None:
         spec = subject.spec
-        slow = GroupedBuilder(spec.inner, spec.key, Budget(), 64, partial(Grouped, spec))
+        slow = TaggedBuilder(TaggedGroups.empty(spec), Budget(), 64)
         with sizes(tiny=tiny):
             cells = subject.fold(table)
             subject.fold(table, into=slow)
@@ -255,8 +254,8 @@ def test_blocks_are_even() -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 15), ("f8", 1 << 15), ("f8", 1_000)])
 def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty thousand groups: interleaved, or a few apart and the others joined; spilled and stored."""
-    monkeypatch.setattr(interleaved, "MOST_CELLS", most)
+    """Twenty thousand groups, in narrow or in wide words; spilled and stored."""
+    monkeypatch.setattr(tag_words, "MOST", most)
     rng = np.random.default_rng(0)
     user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(kind)
     label = rng.integers(0, 2, user.size).astype(np.uint8)
@@ -268,7 +267,7 @@ def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatc
         part = slice(a, a + 25_000)
         builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
     state = builder.state()
-    assert (len(state.apart), len(state.interleaved.table) > 0) == ((4, False) if most < 20_000 else (0, True))
+    assert (state.keyed.layout.tag == 32) == (most < 20_000)
     assert len(state.groups()) == np.unique(user).size
     inner = of_all.builder(Budget(), 1 << 16)
     inner.update(Batch(label, None, {"score": pa.array(score)}))
@@ -291,21 +290,20 @@ def _folded_scores(spec: Any, batches: list[tuple[pa.Array, np.ndarray]]) -> Any
 
 
 def test_scores_that_words_have_no_room_for() -> None:
-    """Batches of scores below those of float32 stand apart; the groups are as if all were interleaved."""
+    """Batches of scores below those of float32 have wide words, and so has the merged state."""
     rng, inner = np.random.default_rng(1), ScoreSpec("score", "f8", nan="drop")
     batches = [
         (pa.array(rng.integers(0, 40, 300) * least, mask=rng.random(300) < 0.1), rng.integers(0, 24, 300))
         for least in (1.0, 1e-300, 1.0)
     ]
     state = _folded_scores(GroupedSpec(inner, By(("g",))), batches)
-    assert state.interleaved is not None
-    assert state.apart
+    assert state.keyed.layout.tag == 32
     assert state.total() == _folded_scores(inner, batches)
 
 
 def test_states_of_more_groups_together_than_words_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is interleaved on its own; merged, one of them is not."""
-    monkeypatch.setattr(interleaved, "MOST_CELLS", 40)
+    """Merged, both have wide words."""
+    monkeypatch.setattr(tag_words, "MOST", 40)
     rng, inner = np.random.default_rng(2), ScoreSpec("score", "f8")
     batches = [(pa.array(rng.random(400)), 30 * at + np.arange(400) % 30) for at in range(2)]
     one, other = (_folded_scores(GroupedSpec(inner, By(("g",))), [batch]) for batch in batches)
@@ -331,8 +329,7 @@ def test_states_merge_whatever_codes_their_tasks_gave() -> None:
         ("FR",): 2,
         ("IT",): 2,
     }
-    alone = merged.interleaved.alone()
-    assert all(alone[f"3:s{name}".encode()] == merged.only((name,)) for name in ("DE", "FR", "IT"))
+    assert merged.several(merged.groups()) == list(map(merged.only, merged.groups()))
 
 
 def _sliced_clusters(rows: int, groups: int, kind: pa.DataType) -> tuple[np.ndarray, dict[str, Any]]:
@@ -366,7 +363,7 @@ def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_pa
     state = reduce(lambda one, other: one.merge(other), _folded_clusters(label, columns, budget, 3))
     held = budget.resident + budget.spilled
     total = state.total(budget)
-    pieces = sum(segment.piece_bytes for segment in state.interleaved.keyed.segments)
+    pieces = sum(segment.piece_bytes for segment in state.keyed.segments)
     assert held == budget.resident + budget.spilled <= pieces + label.size * (8 if kind == pa.int64() else 16)
     inner = total.spec.builder(Budget(), 1 << 12)
     inner.update(Batch(label, None, columns))
@@ -405,7 +402,7 @@ def test_a_group_sweep_has_shorter_shards_under_a_small_budget() -> None:
     state, found = builder.state(), []
     for limit in (1 << 30, 1 << 20):
         budget = Budget(limit)
-        group_sweep = state.sweep(one_by_one, budget)
+        group_sweep = sweep_groups(state, one_by_one, budget)
         parts = [part for shard in group_sweep.shards(budget) for part in group_sweep.parts(shard, budget)]
         assert isinstance(group_sweep, GroupSweep)
         sizes = np.diff(group_sweep.before[:, :, 0].sum(axis=1))
@@ -425,7 +422,7 @@ def test_a_cluster_of_many_rows_is_counted_by_slice(kind: pa.DataType) -> None:
     rows = 40_000
     columns = {"id": pa.array(np.full(rows, 7)).cast(kind), "g": pa.array(np.arange(rows) % 200)}
     [state] = _folded_clusters((np.arange(rows) % 3 == 0).astype(np.uint8), columns, Budget(), 1, rows)
-    assert state.interleaved.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
+    assert state.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
     assert [one.totals().rows for one in state.several(state.groups())] == [rows // 200] * 200
 
 
@@ -434,14 +431,13 @@ def test_slices_of_clusters_may_be_more_than_narrow_words_tell_apart(
     kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Further ones have wide words, in a batch, in a task, or in another process, with the same rows in each."""
-    monkeypatch.setattr(interleaved_clusters, "MOST_BLOCKS", 5)
+    monkeypatch.setattr(tag_words, "MOST", 5)
     label, columns = _sliced_clusters(4_000, 9, kind)
     one, other = _folded_clusters(label, columns, Budget(), 2)
     [foreign] = _folded_clusters(label[:900], {k: c.slice(0, 900) for k, c in columns.items()}, Budget(), 1)
     [last] = _folded_clusters(label[-900:], {k: c.slice(3_100) for k, c in columns.items()}, Budget(), 1)
     state = one.merge(other).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
-    assert state.interleaved.words is WIDE
-    assert [one.interleaved.words is WIDE, last.interleaved.words is WIDE] == [False, False]
+    assert [each.keyed.layout.tag for each in (state, one, last)] == [32, 10, 10]
     again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
     for group, found in zip(state.groups(), state.several(state.groups()), strict=True):
         rows = again[columns["g"].to_numpy()[again] == group[0]]
@@ -459,7 +455,7 @@ def test_clusters_of_a_crowded_bucket_are_told_apart() -> None:
     columns = {"cluster": pa.array(np.append(cluster, cluster[:3])), "g": pa.array(np.arange(rows + 3) // rows)}
     builder = GroupedSpec(ClusterSpec("cluster"), By(("g",))).builder(Budget(), rows)
     builder.update(Batch(np.zeros(rows + 3, np.uint8), None, columns))
-    sweep = builder.state().cluster_sweep(Budget())
+    sweep = ClusterSweep.of(builder.state(), Budget())
     cut = sum(part.cut for shard in sweep.shards() for part in sweep.parts(shard))
     assert {name: int(cut[number]) for name, (number, _) in sweep.groups.items()} == {b"": 0, b"2:i0": 3, b"2:i1": 3}
 
@@ -479,10 +475,8 @@ def _by_country(groups: list[str | None]) -> Any:
     return builder.state()
 
 
-@pytest.mark.parametrize("most", [128, 0])
-def test_policies_hold_in_every_layout(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_hold() -> None:
     """A null that the inner spec refuses is refused by its message."""
-    monkeypatch.setattr(grouped_builder, "APART", most)
     columns = {"column": pa.array([0.5, None], pa.float32()), "id": pa.array([None, 1]), "group": pa.array([1, 2])}
     for inner, message in (
         (ScoreSpec("column"), "score column 'column' has NaN or null scores"),
@@ -552,7 +546,7 @@ def test_what_is_made_of_spilled_rows_is_held_by_the_budget_of_the_rows(inner: A
         columns = {**ids, "score": pa.array(rng.random(rows)), "country": pa.array(rng.integers(0, 80, rows))}
         builder.update(Batch((rng.random(rows) < 0.3).astype(np.uint8), None, columns))
     grouped = builder.state()
-    whole = [grouped.without((79,)), *grouped.several([(7,), (8,)]), grouped.parted().total()]
+    whole = [grouped.without((79,)), *grouped.several([(7,), (8,)]), grouped.without()]
     buffers = [segment.words for state in whole for run in state.runs().values() for segment in run.segments]
     assert {buffer.owner() for buffer in buffers if buffer.nbytes and buffer.owner} == {budget}
     assert all(buffer.owner for buffer in buffers if buffer.nbytes)

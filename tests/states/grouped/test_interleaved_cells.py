@@ -1,4 +1,4 @@
-"""Interleaved cells: slices of clusters against classes in one table, however it is spilled, merged and read."""
+"""Tagged cells: slices of clusters against classes in one table, however it is spilled, merged and read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.states import codec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.grouped import interleaved_cells
+from streameval.states.grouped import tag_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed import hot
@@ -79,7 +79,7 @@ def test_hot_pairs_of_a_slice_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     builder = spec.builder(Budget(), rows)
     builder.update(Batch(label, None, {name: table[name].combine_chunks() for name in spec.columns}))
     state = builder.state()
-    assert state.interleaved.keyed.items.sum() <= 2 * 10 * 10 * 20
+    assert state.tagged["cells"].items.sum() <= 2 * 10 * 10 * 20
     _checked(state, label, table)
 
 
@@ -89,12 +89,10 @@ def test_slices_share_a_table_that_is_spilled(kind: pa.DataType, tmp_path: Path)
     label, table = _rows(20_000, 12, kind)
     budget = Budget(1 << 18, tmp_path)
     state = _of_parts(_spec(table), label, table, budget, 3)
-    assert not state.apart
-    assert not len(state.composite.table)
     assert budget.spilled
-    held, words = budget.resident + budget.spilled, state.interleaved.keyed.layout.words
+    held, words = budget.resident + budget.spilled, state.tagged["cells"].layout.words
     total = state.total(budget)
-    pieces = sum(segment.piece_bytes for segment in state.interleaved.keyed.segments)
+    pieces = sum(segment.piece_bytes for segment in state.tagged["cells"].segments)
     assert held == budget.resident + budget.spilled <= pieces + 8 * words * label.size
     assert int(total.cells.rows.sum()) == label.size
     _checked(state, label, table)
@@ -102,15 +100,15 @@ def test_slices_share_a_table_that_is_spilled(kind: pa.DataType, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", CLUSTERS, ids=str)
-def test_further_slices_lie_elsewhere(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More groups than one table holds, in a batch, in a task, or in another process."""
-    monkeypatch.setattr(interleaved_cells, "MOST_BLOCKS", 5)
+def test_further_slices_have_wide_words(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More groups than narrow words distinguish, in a batch, in a task, or in another process."""
+    monkeypatch.setattr(tag_words, "MOST", 5)
     label, table = _rows(3_000, 9, kind)
     spec = _spec(table)
     state = _of_parts(spec, label, table, Budget(), 2)
     foreign = _folded(spec, label[-900:], table.slice(2_100), Budget())
     state = state.merge(pickle.loads(pickle.dumps(foreign)))
-    assert state.apart
+    assert state.tagged["cells"].layout.tag == 32
     again = np.concatenate((np.arange(3_000), np.arange(2_100, 3_000)))
     _checked(state, label[again], table.take(pa.array(again)))
     assert codec.load(codec.dump(state)[1]) == state
@@ -122,7 +120,6 @@ def test_states_of_other_processes_get_the_same_codes() -> None:
     more, further = _rows(900, 6, pa.int64(), seed=1)
     state = _folded(_spec(table), label, table, Budget())
     state = state.merge(pickle.loads(pickle.dumps(_folded(_spec(table), more, further, Budget()))))
-    assert not state.apart
     _checked(state, np.concatenate((label, more)), pa.concat_tables([table, further]))
 
 
@@ -138,7 +135,6 @@ def test_rows_with_a_null_id_count_in_their_slice(nulls: str, coded: bool) -> No
         table = table.set_column(table.schema.get_field_index(name), name, array)
     spec = GroupedSpec(ContingencySpec("k", "id", cluster_type="hash", nulls=nulls), By(("g",)))
     state = _folded(spec, label, table, Budget())
-    assert len(state.apart) == (0 if nulls == "drop" else 3)
     _checked(state, label, table)
 
 

@@ -53,7 +53,6 @@ def test_each_slice_is_the_state_of_its_rows(kind: str, spread: str, digits: int
     label, weight, columns = _rows(kind, spread, digits)
     inner = ScoreSpec("score", kind, weighted=True)
     grouped = _folded(GroupedSpec(inner, By(("group",))), label, weight, columns, Budget())
-    assert grouped.interleaved is not None
     for group, state in zip(grouped.groups(), grouped.several(grouped.groups()), strict=True):
         here = columns["group"].to_numpy() == group[0]
         taken = {name: column.filter(pa.array(here)) for name, column in columns.items()}
@@ -79,15 +78,15 @@ def test_counted_items_lose_no_weight(kind: str) -> None:
         builder.update(batch)
         states.append(builder.state())
     apart, together = states
-    assert not any(each.counts for each in apart.interleaved.keyed.segments)
+    assert not any(each.counts for each in apart.keyed.segments)
     assert all(each.counts for each in together.keyed.segments)
     assert apart.total() == together
     assert computed(apart.total(), METRICS) == computed(together, METRICS)
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
-def test_slices_in_several_layouts_lose_no_weight(kind: str) -> None:
-    """Batches with missing scores are not interleaved; slices beyond those that stand apart have composite keys."""
+def test_slices_with_missing_scores_lose_no_weight(kind: str) -> None:
+    """The weights of missing scores are summed exactly, by slice and over all."""
     rng, rows, inner = np.random.default_rng(0), 4 * ROWS, ScoreSpec("score", kind, weighted=True, nan="half")
     score, group = rng.integers(0, 2, rows).astype(kind), rng.integers(0, 300, rows)
     score[: rows // 2][rng.random(rows // 2) < 0.3] = np.nan
@@ -101,9 +100,6 @@ def test_slices_in_several_layouts_lose_no_weight(kind: str) -> None:
         return builder.state()
 
     grouped = folded(GroupedSpec(inner, By(("group",))), group >= 0, 4)
-    assert grouped.interleaved is not None
-    assert grouped.apart
-    assert len(grouped.composite.table)
     for number in range(0, 300, 30):
         alone = folded(inner, group == number, 1)
         assert computed(grouped.only((number,)), [*METRICS, Agc()]) == computed(alone, [*METRICS, Agc()])
@@ -111,16 +107,6 @@ def test_slices_in_several_layouts_lose_no_weight(kind: str) -> None:
         np.testing.assert_array_equal(grouped.without((number,)).nan_weights, rest.nan_weights)
     whole = folded(inner, group >= 0, 3)
     assert computed(grouped.total(), [*METRICS, Agc()]) == computed(whole, [*METRICS, Agc()])
-
-
-def test_the_pieces_of_a_slice_are_joined_unless_their_sum_needs_more_than_two_floats() -> None:
-    """A slice has one segment, or as many as all rows have."""
-    inner, segments = ScoreSpec("score", "f4", weighted=True), {}
-    for spread in WEIGHTS:
-        grouped = _folded(GroupedSpec(inner, By(("group",))), *_rows("f4", spread, 4), Budget())
-        segments[spread] = {len(state.keyed.segments) for state in grouped.several(grouped.groups())}
-    assert segments["ordinary"] == {1}
-    assert min(segments["beyond two floats"]) > 1
 
 
 def test_weighted_slices_are_spilled(tmp_path: Any) -> None:

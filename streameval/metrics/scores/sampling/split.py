@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics.resampled import Exact
     from streameval.results import Scalar
-    from streameval.states.grouped.state import Grouped
+    from streameval.states.grouped.groups import Grouped
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 

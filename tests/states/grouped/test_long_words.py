@@ -1,4 +1,4 @@
-"""Long words of interleaved scores: keys come back, and are in the order of the words of their bucket."""
+"""Long words of tagged scores: keys come back, and are in the order of the words of their bucket."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streameval.budget import Budget
 from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
-from streameval.states.grouped.interleaved_scores import InterleavedBuilder
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
+from streameval.states.grouped.state import GroupedSpec
+from streameval.states.grouped.tag_words import bases, tag_words
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.long_words import bases, near_buckets
 from streameval.states.scores.types import rank_keys
 
 
@@ -38,13 +38,20 @@ def bounds(kind: str) -> np.ndarray:
     return np.abs(near).astype(np.uint64) if kind == "u8" else np.concatenate((near, -near))
 
 
+def tagged(kind: str, keys: np.ndarray) -> Any:
+    """Keys as long words; None if one does not fit."""
+    spec = ScoreSpec("s", kind)
+    codes = spec.packing.bucket(keys).astype(np.uint32) << np.uint32(1)
+    return tag_words(spec)["keyed"][0].tagged(keys, np.empty((keys.size, 0), np.uint64), codes, np.zeros_like(keys))
+
+
 @pytest.mark.parametrize("kind", ["f8", "i8", "u8"])
 def test_words_have_room_for_usual_scores(kind: str) -> None:
     """Distances are small enough wherever scores are said to fit, and bases ascend."""
     scores = bounds(kind)
     keys = np.sort(rank_keys(scores, kind))
-    buckets = near_buckets(ScoreSpec("s", kind), keys)
-    assert buckets is not None
+    assert tagged(kind, keys) is not None
+    buckets = ScoreSpec("s", kind).packing.bucket(keys)
     far = keys - bases(kind)[buckets]
     assert far.max() < 1 << DISTANCE_BITS
     inside = buckets[1:] == buckets[:-1]
@@ -67,7 +74,7 @@ def test_words_have_room_for_usual_scores(kind: str) -> None:
 def test_other_scores_are_refused(kind: str, score: Any) -> None:
     """One is enough."""
     scores = np.array([0, score, 1], kind)
-    assert near_buckets(ScoreSpec("s", kind), rank_keys(scores, kind)) is None
+    assert tagged(kind, rank_keys(scores, kind)) is None
     if kind == "f8":
         assert not fit_f8(read_only(scores.view(np.uint64)))
 
@@ -87,23 +94,23 @@ def test_words_are_sorted_stably_within_buckets(top: int, low: int) -> None:
     assert np.array_equal(words, np.concatenate(wanted))
 
 
+def folded(scores: np.ndarray, groups: np.ndarray, budget: Budget) -> Any:
+    """The state of some scores by group."""
+    builder = GroupedSpec(ScoreSpec("s", "f8"), By(("g",))).builder(budget, 1 << 16)
+    builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"s": pa.array(scores), "g": pa.array(groups)}))
+    return builder.state()
+
+
 def test_a_merge_gives_new_groups_new_codes() -> None:
-    """What `fits` accepts has room for its codes, and neither input is changed: it is a task's result."""
-
-    def interleaved(first: int, groups: int) -> Any:
-        builder = InterleavedBuilder(ScoreSpec("s", "f8"), Budget(1 << 26), 1 << 16)
-        columns = {"s": pa.array(np.full(groups, 0.5)), "g": pa.array(np.arange(first, first + groups))}
-        batch = Batch(np.zeros(groups, np.uint8), None, columns)
-        assert builder.update(batch, key.split(batch))
-        return builder.interleaved()
-
-    key = By(("g",))
-    one, other = interleaved(0, 20_000), interleaved(20_000, 12_767)
-    assert one.fits(other)
+    """Words are widened if they have no room for these, and neither input is changed: it is a task's result."""
+    one, other, more = (
+        folded(np.full(groups, 0.5), np.arange(first, first + groups), Budget(1 << 26))
+        for first, groups in ((0, 20_000), (20_000, 12_767), (40_000, 2))
+    )
     both = one.merge(other)
-    assert [state.totals().rows for state in both.alone().values()] == [1] * 32_767
+    assert [state.totals().rows for state in both.several(both.groups())] == [1] * 32_767
     assert (len(one.group_codes), len(other.group_codes)) == (20_000, 12_767)
-    assert [both.fits(interleaved(40_000, more)) for more in (1, 2)] == [True, False]
+    assert [state.keyed.layout.tag for state in (both, both.merge(more))] == [15, 32]
 
 
 def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
@@ -111,13 +118,11 @@ def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
     rng, rows = np.random.default_rng(0), 400_000
     scores = 1 - 10 ** -rng.uniform(6, 12, rows)
     scores[:2] = 0.9962, 0.998
-    key, budget = By(("g",)), Budget(1 << 24)
-    builder = InterleavedBuilder(ScoreSpec("s", "f8"), budget, 1 << 16)
-    batch = Batch(np.zeros(rows, np.uint8), None, {"s": pa.array(scores), "g": pa.array(np.arange(rows) % 5)})
-    assert builder.update(batch, key.split(batch))
-    keyed = builder.interleaved().keyed
+    budget = Budget(1 << 24)
+    state = folded(scores, np.arange(rows) % 5, budget)
+    keyed, words = state.keyed, state.words("keyed")
     most = keyed.most(budget)
-    parts = [part for span in keyed.intervals(most) for part in sorted_rows(keyed, "f8", *span, budget)]
+    parts = [part for span in keyed.intervals(most) for part in sorted_rows(keyed, words, "f8", *span, budget)]
     sizes = [part.words.size for part in parts if isinstance(part, SortedRows)]
     assert sum(sizes) == rows > 4 * most
     assert max(sizes) <= most
