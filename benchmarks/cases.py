@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -12,11 +11,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from data import KEEP, data_options
+from data import data_options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
 FILES_OF_WARM_UP = 2
 
@@ -38,22 +37,21 @@ def case_options(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--case", help="run this case alone and print JSON")
-    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
     parser.add_argument("--only", nargs="*", help="run only these cases")
     return parser
 
 
-def repeated(call: Callable[[list[str]], Any], files: list[str], times: int) -> tuple[dict[str, Any], Any]:
-    """Time a call in this process after a warm-up on the first files: all seconds and the peak in MiB; its value."""
+def repeated(call: Callable[[list[str]], Any], files: list[str], times: int) -> dict[str, Any]:
+    """Time a call in this process after a warm-up on the first files: all seconds, and the peak in MiB."""
     call(files[:FILES_OF_WARM_UP])
     subprocess.run([sys.executable, "-c", _TOUCH], check=True)
     _wait_for_processors()
-    seconds, value = [], None
+    seconds = []
     for _ in range(times):
         start = time.perf_counter()
-        value = call(files)
+        call(files)
         seconds.append(time.perf_counter() - start)
-    return {"all": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}, value
+    return {"all": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}
 
 
 def _wait_for_processors() -> None:
@@ -73,35 +71,28 @@ def _wait_for_processors() -> None:
             found = found + 1 if seconds(map) > 1.5 * seconds(pool.map) else 0
 
 
-def measured(
-    cases: Iterable[str], given: argparse.Namespace, *, once: Collection[str] = (), fresh: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """The output of each case with ``--case``, with the times and ratios of all rounds together.
+def measured(cases: Iterable[str], given: argparse.Namespace, flags: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """The output of each case with ``--case``, with the times of all rounds together.
 
     Parameters
     ----------
     cases : names of the cases
     given : options of the command
-    once : cases that run in the first round only
-    fresh : cases in which the C library returns freed memory, its default
+    flags : more options for each case
     """
     found: dict[str, dict[str, Any]] = {}
-    flags = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
+    own = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
     for number in range(given.rounds):
         for case in cases:
-            if number and case in once:
-                continue
-            environment = os.environ | ({} if given.fresh_memory or case in fresh else KEEP)
-            command = [sys.executable, sys.argv[0], *flags, "--case", case]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            command = [sys.executable, sys.argv[0], *own, *flags, "--case", case]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 # a killed case prints no reason
                 reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
                 print(f"{case} failed: {reason}", file=sys.stderr)
                 continue
-            result, before = json.loads(done.stdout), found.get(case, {})
-            lists = {name: before.get(name, []) + result.get(name, []) for name in ("all", "ratios")}
-            peak = max(before.get("peak", 0), result.get("peak", 0))
-            found[case] = result | lists | {"seconds": min(lists["all"]), "peak": peak}
+            result, before = json.loads(done.stdout), found.get(case, {"all": [], "peak": 0})
+            seconds, peak = before["all"] + result["all"], max(before["peak"], result["peak"])
+            found[case] = {"all": seconds, "seconds": min(seconds), "peak": peak}
             print(f"round {number + 1}: {case} {min(result['all']):.2f} s", file=sys.stderr, flush=True)
     return found

@@ -1,10 +1,10 @@
-"""How often sampling intervals hold the truth, by simulation.
+"""How right intervals and bounds are: how often sampling intervals hold the truth, by simulation.
 
     python benchmarks/interval_coverage.py --out FILE                           # every cell; goes on where it stopped
     python benchmarks/interval_coverage.py --out FILE --only 'scores zipf 100'  # cells by name: kind, design and units
     python benchmarks/interval_coverage.py --out FILE --trials 0 --truth 0      # print what is there
 
-A *cell* is a kind of input, a design and a number of effective units (`clustered.py`). A trial draws new units, folds
+A *cell* is a kind of input, a design and a number of effective units. A trial draws new units, folds
 them in memory into the states that `evaluate` folds, and takes values, intervals and differences from the functions
 that `evaluate` takes them from; there are no files and no scheduler. The truth is the mean of the metric over
 independent samples of the same size. Results are appended to `--out` as they come, some trials a line; trial i of a
@@ -27,14 +27,15 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from clustered import drawn
+from data import DEFAULT, make
 
+from streameval import evaluate
 from streameval.engine.threads import ThreadEngine
 from streameval.evaluation.drawing import curves_of, with_bands
 from streameval.evaluation.families import FAMILIES, finalize
@@ -51,11 +52,10 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.quantile_sketch import QuantileSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from clustered import Columns
 
     from streameval.metrics.estimates import Estimate
     from streameval.results import Curve
@@ -76,6 +76,66 @@ WANTED = {
 
 
 WANTED["curves"] = WANTED["scores"][:1]
+
+MOST, EXPONENT = 200, 2.2  # rows of a unit, and the exponent of their distribution
+PREVALENCE = 0.3
+SHARED = 0.9  # share of a score's variance that the rows of a unit have in common
+SEPARATION = 1.5
+
+Columns = dict[str, np.ndarray]
+
+
+@cache
+def chances() -> tuple[np.ndarray, float]:
+    """Distribution of the unit sizes 1 … `MOST`, and E[s]²/E[s²]."""
+    sizes = np.arange(1, MOST + 1.0)
+    chance = sizes**-EXPONENT / np.sum(sizes**-EXPONENT)
+    return chance, float((chance @ sizes) ** 2 / (chance @ sizes**2))
+
+
+def drawn(kind: str, design: str, units: int, rng: np.random.Generator) -> Columns:
+    """Columns of a sample; `label` is one of them."""
+    equal = chances()[1] if design == "zipf" else 1.0
+    rarer = 1.0 if kind == "classes" else PREVALENCE
+    count = round(units / equal / rarer)
+    sizes = np.full(count, 1 if design == "rows" else 5)
+    if design == "zipf":
+        sizes = rng.choice(MOST, count, p=chances()[0]) + 1
+    return {"scores": _scores, "clusters": _clusters, "classes": _classes}[kind](sizes, rng)
+
+
+def _scores(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
+    unit = np.repeat(np.arange(sizes.size), sizes)
+    label = rng.random(sizes.size) < PREVALENCE
+    common = rng.normal(size=sizes.size)
+    made = {"unit": _named(unit, rng), "label": label[unit].astype(np.uint8)}
+    for name in ("v1", "v2"):
+        own = SEPARATION * label + math.sqrt(SHARED / 2) * (common + rng.normal(size=sizes.size))
+        made[name] = own[unit] + math.sqrt(1 - SHARED) * rng.normal(size=unit.size)
+    return made
+
+
+def _clusters(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
+    rate = np.clip(PREVALENCE * (0.7 + 0.3 * np.log2(sizes)), 0, 0.95)
+    pure = rng.random(sizes.size) < rate
+    cluster = np.repeat(np.arange(sizes.size), sizes)
+    label = np.where(rng.random(cluster.size) < 0.1, rng.random(cluster.size) < PREVALENCE, pure[cluster])
+    return {"cluster": _named(cluster, rng), "label": label.astype(np.uint8)}
+
+
+def _classes(sizes: np.ndarray, rng: np.random.Generator) -> Columns:
+    count = sizes.size
+    merged = rng.random(count) < 0.3
+    home = np.where(merged, count + rng.integers(0, max(1, count // 10), count), np.arange(count))
+    unit = np.repeat(np.arange(count), sizes)
+    astray = rng.random(unit.size) < 0.1
+    cluster = np.where(astray, 2 * count + unit, home[unit])
+    return {"unit": _named(unit, rng), "cluster": cluster, "label": np.ones(unit.size, np.uint8)}
+
+
+def _named(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Ids that differ between samples, so that their blocks do."""
+    return unit + (int(rng.integers(1 << 40)) << 20)
 
 
 class Serial(ThreadEngine):
@@ -274,6 +334,51 @@ def cells() -> Iterator[Cell]:
                     yield Cell(kind, design, units)
 
 
+def tell_bounds(rows: int) -> None:
+    """Print the half-widths of certain intervals, of six scores in one pass."""
+    scores, metrics = (
+        ["uniform", "beta", "rare", "saturated", "logit", "cents"],
+        [*COMPARED, "pr_auc", "max_informedness"],
+    )
+    found = evaluate(make(DEFAULT, rows, 20), score=scores, approx=True)
+    print(f"{found.rows:,} rows; half-widths\n\n| scores | {' | '.join(metrics)} |\n|---|{'---|' * len(metrics)}")
+    for score in scores:
+        intervals = [found.interval(metric, score) for metric in metrics]
+        print(f"| {score} | {' | '.join(f'{(upper - lower) / 2:.1e}' for lower, upper in intervals)} |")
+
+
+QUANTILES = np.array([0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999])
+DRAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "uniform": lambda rng, n: rng.random(n),
+    "normal": lambda rng, n: rng.normal(size=n),
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "lognormal": lambda rng, n: rng.lognormal(0.0, 2.0, n),
+    "beta": lambda rng, n: rng.beta(0.3, 3.0, n),
+    "10 atoms": lambda rng, n: rng.integers(0, 10, n) / 10,
+    "1000 atoms": lambda rng, n: rng.integers(0, 1000, n) / 1000,
+    "half zero": lambda rng, n: rng.random(n) * (rng.random(n) < 0.5),
+}
+
+
+def tell_sketches(rows: int) -> None:
+    """Print the worst rank error of sketches, folded at once and merged from a thousand parts."""
+    rng = np.random.default_rng(0)
+    print("| numbers | one fold | 1,000 merges |\n|---|---|---|")
+    for kind, draw in DRAWS.items():
+        values = draw(rng, rows)
+        merged = reduce(QuantileSketch.merge, map(QuantileSketch.from_values, np.array_split(values, 1000)))
+        errors = [_rank_error(sketch, values) for sketch in (QuantileSketch.from_values(values), merged)]
+        print(f"| {kind} | {' | '.join(f'{100 * error:.2f} %' for error in errors)} |", flush=True)
+
+
+def _rank_error(sketch: QuantileSketch, values: np.ndarray) -> float:
+    """An atom covers a range of ranks."""
+    ordered, found = np.sort(values), np.asarray(sketch.quantile(QUANTILES))
+    low, high = (np.searchsorted(ordered, found, side) / values.size for side in ("left", "right"))
+    outside = np.maximum(0, np.maximum(low - QUANTILES, QUANTILES - high))
+    return float((outside / np.minimum(QUANTILES, 1 - QUANTILES)).max())
+
+
 def main() -> None:
     """Simulate, and print the table a cell at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -282,7 +387,13 @@ def main() -> None:
     parser.add_argument("--rowwise", type=int, default=2_000, help="trials that also take each row as a unit")
     parser.add_argument("--only", nargs="*", default=["*"], metavar="GLOB", help="cells, such as 'scores zipf *'")
     parser.add_argument("--out", type=Path, help="file that keeps what has been simulated, from which a run goes on")
+    parser.add_argument("--approx", action="store_true", help="print half-widths of certain intervals instead")
+    parser.add_argument("--sketch", action="store_true", help="print rank errors of quantile sketches instead")
+    parser.add_argument("--rows", type=int, default=100_000_000, help="of these; 10⁶ are enough for sketches")
     given = parser.parse_args()
+    if given.approx or given.sketch:
+        (tell_bounds if given.approx else tell_sketches)(given.rows)
+        return
     heads = "design, effective units, metric, trials, truth, coverage, row-wise, rejected, row-wise, stderr, null"
     print(f"| {heads.replace(', ', ' | ')} |\n|{'---|' * 11}", flush=True)
     for cell in cells():

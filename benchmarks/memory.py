@@ -1,7 +1,7 @@
 """Peak memory, whether budgets hold, and files left behind by a kill.
 
-    python benchmarks/memory.py            # makes the data of evaluate.py first
-    python benchmarks/memory.py --rows 10_000_000 --budget 128MiB --budget 512MiB    # on the shapes of shapes.py
+    python benchmarks/memory.py            # makes the data of data.py first
+    python benchmarks/memory.py --rows 10_000_000 --budget 128MiB --budget 512MiB    # on its shapes
 
 Each case runs in a separate process. Without budgets, it runs on hard links to the files, repeated to give the number
 of rows; the peak is the process's maximum resident size, which includes Python and its libraries. With budgets, the
@@ -23,8 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data import data_options, make
-from shapes import make_shape
+from data import data_options, make, make_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

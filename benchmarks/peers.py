@@ -1,15 +1,20 @@
-"""streameval compared with polars, DuckDB and chdb on kind and unkind data, in processes without special settings.
+"""streameval compared with polars, DuckDB and chdb, and other works with the one they extend, on kind and unkind data.
 
     python benchmarks/peers.py --rows 20000000                      # every shape; makes the data in /var/tmp first
     python benchmarks/peers.py --rows 100000000 --only 'AUL zipf1.2' 'pairs hot'
+    python benchmarks/peers.py --rows 20000000 --only 'together *'  # one call, and scores, AUL, pairs alone
+    python benchmarks/peers.py --rows 20000000 --only '* float32' --threads 1
 
-Each row of the table is a task (AUC, AUL, pairs) on a shape of `shapes.py`. Each case runs in a separate process: a
-warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best call counts. Before the calls, 1 GiB
-of memory is touched and both processors are awaited, since a virtual machine may lend either only on demand. Peers
-answer the same question by the fastest query known, with all threads: for AUC the cumulated counts of every score; for
-AUL the table size -> (clusters, positives); for pairs the count of every (campaign, cluster), without any metric.
-*Scan* decodes and sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra
-``bench``; absent peers, and those that run out of memory, are reported.
+Each row of the table is a work (AUC, AUL, pairs) on a shape of `data.py`, in processes without special settings. Each
+case runs in a separate process: a warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best
+call counts. Before the calls, 1 GiB of memory is touched and both processors are awaited, since a virtual machine may
+lend either only on demand. Peers answer the same question by the fastest query known, with all threads: for AUC the
+cumulated counts of every score; for AUL the table size -> (clusters, positives); for pairs the count of every
+(campaign, cluster), without any metric. *Scan* decodes and sums every value of the same columns by the faster of two
+pyarrow readers. Peers need the extra ``bench``; absent peers, and those that run out of memory, are reported.
+
+Other works (`MORE`), such as weights, calibration, slices, sampling intervals and attribution, are run if `--only`
+names them; each is compared with the works that it extends.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases import case_options, measured, repeated
-from shapes import IDS, SCORES, make_shape
+from data import IDS, SCORES, make_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +34,35 @@ if TYPE_CHECKING:
 
 COLUMNS = {"AUC": ["label", "score"], "AUL": ["label", "cluster"], "pairs": ["campaign", "cluster"]}
 PEERS = ("polars", "DuckDB", "chdb")
+RANKING = ["roc_auc", "average_precision"]
 PAIR_METRICS = ["adjusted_rand_index", "v_measure", "bcubed_fscore", "adjusted_mutual_info"]
+POINTS = [
+    *(f"fpr={x}" for x in (1e-4, 0.01, 0.1)),
+    *(f"recall={x}" for x in (0.5, 0.8, 0.9)),
+    "precision=0.9",
+    "k=1000",
+]
+SCORE: dict[str, Any] = {"score": "score", "metrics": RANKING}
+AUL: dict[str, Any] = {"cluster": "cluster", "metrics": "aul"}
+PAIRS: dict[str, Any] = {"cluster": "cluster", "classes": "campaign"}
+WORKS: dict[str, dict[str, Any]] = {"AUC": SCORE, "AUL": AUL, "pairs": PAIRS | {"metrics": PAIR_METRICS}}
+MORE: dict[str, tuple[str, dict[str, Any]]] = {  # the works that each is compared with, and its options
+    "all metrics": ("AUC", {"score": "score"}),
+    "approx": ("AUC", SCORE | {"metrics": "roc_auc", "approx": True}),
+    "approx AGC": ("AUC", {"score": "score", "metrics": "agc_approx*", "approx_agc": True, "sample": 0.1}),
+    "weights": ("AUC", SCORE | {"weight": "weight"}),
+    "calibration": ("AUC", SCORE | {"metrics": [*RANKING, "calibration"]}),
+    "points": ("AUC", SCORE | {"at": POINTS}),
+    "60 slices": ("AUC", SCORE | {"by": "country"}),
+    "intervals by row": ("AUC", SCORE | {"ci": 0.95}),
+    "intervals by unit": ("AUC", SCORE | {"unit": "campaign"}),
+    "AUL with intervals": ("AUL", AUL | {"ci": 0.95}),
+    "impure clusters": ("AUL", {"cluster": "cluster", "label": "label", "attribute": True}),
+    "all pairs": ("pairs", PAIRS),
+    "pairs with intervals": ("pairs", PAIRS | {"metrics": PAIR_METRICS, "ci": 0.95}),
+    "merges": ("pairs", PAIRS | {"attribute": True}),
+    "together": ("AUC + AUL + pairs", SCORE | PAIRS | {"metrics": [*RANKING, "aul", *PAIR_METRICS]}),
+}
 
 
 def total(batch: pa.RecordBatch) -> None:
@@ -65,16 +98,13 @@ def scan_files(files: list[str], columns: list[str], threads: int = 2) -> None:
     dask.compute(*(read(file) for file in files), scheduler="threads", num_workers=threads)
 
 
-def ours(files: list[str], work: str, **options: Any) -> Any:
+def ours(files: list[str], work: str, **options: Any) -> None:
     """A call of streameval."""
-    from streameval import evaluate
+    from streameval import attribute, evaluate
 
-    asked: dict[str, Any] = {
-        "AUC": {"score": "score", "metrics": ["roc_auc", "average_precision"]},
-        "AUL": {"cluster": "cluster", "metrics": "aul"},
-        "pairs": {"cluster": "cluster", "classes": "campaign", "metrics": PAIR_METRICS},
-    }
-    return [result.value for result in evaluate(files, **asked[work], **options).results]
+    asked = WORKS[work] if work in WORKS else MORE[work][1]
+    verb = attribute if asked.get("attribute") else evaluate
+    verb(files, **{name: value for name, value in asked.items() if name != "attribute"}, **options)
 
 
 def polars(files: list[str], work: str) -> Any:
@@ -119,18 +149,19 @@ def chdb(files: list[str], work: str) -> Any:
 
 def cases_of(work: str, shape: str) -> list[str]:
     """Who does a work on a shape."""
-    return [f"{work} {shape}: {who}" for who in ("ours", "ours, 512MiB", "scan", "scan by files", *PEERS)]
+    others = ("ours, 512MiB", "scan", "scan by files", *PEERS) if work in WORKS else ()
+    return [f"{work} on {shape}: {who}" for who in ("ours", *others)]
 
 
-def runner(case: str) -> tuple[str, Callable[[list[str]], Any]]:
+def runner(case: str, threads: int) -> tuple[str, Callable[[list[str]], Any]]:
     """The shape of a case, and the call."""
     name, who = case.split(": ")
-    work, shape = name.split(" ")
+    work, shape = name.split(" on ")
     calls: dict[str, Callable[[list[str]], Any]] = {
-        "ours": lambda files: ours(files, work),
-        "ours, 512MiB": lambda files: ours(files, work, memory="512MiB"),
+        "ours": lambda files: ours(files, work, threads=threads),
+        "ours, 512MiB": lambda files: ours(files, work, threads=threads, memory="512MiB"),
         "scan": lambda files: scan(files, COLUMNS[work]),
-        "scan by files": lambda files: scan_files(files, COLUMNS[work]),
+        "scan by files": lambda files: scan_files(files, COLUMNS[work], threads),
         "polars": lambda files: polars(files, work),
         "DuckDB": lambda files: duckdb(files, work),
         "chdb": lambda files: chdb(files, work),
@@ -138,34 +169,63 @@ def runner(case: str) -> tuple[str, Callable[[list[str]], Any]]:
     return shape, calls[who]
 
 
+def shapes_of(work: str) -> list[str]:
+    """The shapes that have the columns of a work."""
+    base, options = MORE.get(work, (work, {}))
+    if base == "AUC" and options.get("unit") != "campaign":
+        return [*SCORES] if work in WORKS or "weight" in options else [*SCORES, *IDS]
+    return [*IDS]
+
+
 def main() -> None:
-    """Run every case in its own process and print the table."""
-    given = case_options(__doc__).parse_args()
+    """Run every case in its own process and print the tables."""
+    parser = case_options(__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
     if given.case:
-        shape, call = runner(given.case)
+        shape, call = runner(given.case, given.threads)
         files = make_shape(shape, given.data, given.rows, given.files)
-        print(json.dumps(repeated(call, files, given.repeat)[0]))
+        print(json.dumps(repeated(call, files, given.repeat)))
         return
-    given.fresh_memory = True  # no settings
-    works = [("AUC", shape) for shape in SCORES] + [(work, shape) for work in ("AUL", "pairs") for shape in IDS]
-    rows = [(w, s) for w, s in works if not given.only or any(fnmatchcase(f"{w} {s}", p) for p in given.only)]
-    found = measured([case for work, shape in rows for case in cases_of(work, shape)], given)
+    rows = [(work, shape) for work in (*WORKS, *MORE) for shape in shapes_of(work)]
+    rows = [r for r in rows if any(fnmatchcase(" ".join(r), p) for p in given.only or [f"{work} *" for work in WORKS])]
+    bases = {(base, shape) for work, shape in rows if work in MORE for base in MORE[work][0].split(" + ")}
+    cases = [case for work, shape in rows for case in cases_of(work, shape)]
+    cases += [case for base in sorted(bases - {*rows}) for case in cases_of(*base)[:1]]
+    found = measured(cases, given, flags=[f"--threads={given.threads}"])
     print(f"{given.rows:,} rows, {given.files} files; best of {given.rounds} rounds of {given.repeat}\n")
+    tell_peers([row for row in rows if row[0] in WORKS], found)
+    tell_more([row for row in rows if row[0] in MORE], found)
+
+
+def tell_peers(rows: list[tuple[str, str]], found: dict[str, dict[str, Any]]) -> None:
+    """Print the works that peers do as well."""
     heads = ("work", "shape", "ours, s", "512 MiB, s", "peak, MiB", "scan, s", "× scan", *PEERS, "best peer ÷ ours")
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}" if rows else "")
     for work, shape in rows:
-        here = {who: found.get(f"{work} {shape}: {who}") for who in ("ours", "ours, 512MiB", *PEERS)}
-        scans = [found[case]["seconds"] for case in cases_of(work, shape)[2:4] if case in found]
-        peers = [here[who]["seconds"] for who in PEERS if here[who]]
-        us, small = here["ours"], here["ours, 512MiB"]
-        told = [f"{here[who]['seconds']:.2f}" if here[who] else "failed" for who in PEERS]
+        us, small, *others = (found.get(case) for case in cases_of(work, shape))
+        scans, peers = [one["seconds"] for one in others[:2] if one], others[2:]
         if us and small and scans:
-            cells = [
-                *(f"{us['seconds']:.2f}", f"{small['seconds']:.2f}", f"{us['peak']:,.0f}", f"{min(scans):.2f}"),
-                f"{us['seconds'] / min(scans):.2f}",
-                *told,
-                f"{min(peers) / us['seconds']:.2f}" if peers else "",
-            ]
+            cells = [f"{us['seconds']:.2f}", f"{small['seconds']:.2f}", f"{us['peak']:,.0f}", f"{min(scans):.2f}"]
+            cells += [f"{us['seconds'] / min(scans):.2f}"]
+            cells += [f"{peer['seconds']:.2f}" if peer else "failed" for peer in peers]
+            best = min((peer["seconds"] for peer in peers if peer), default=None)
+            cells += [f"{best / us['seconds']:.2f}" if best else ""]
+            print(f"| {work} | {shape} | {' | '.join(cells)} |")
+
+
+def tell_more(rows: list[tuple[str, str]], found: dict[str, dict[str, Any]]) -> None:
+    """Print the other works beside those that they extend."""
+    print(
+        "\n| work | shape | seconds | peak, MiB | ÷ | ratio | memory |\n|---|---|---|---|---|---|---|" if rows else ""
+    )
+    for work, shape in rows:
+        base = MORE[work][0]
+        us, *bases = (found.get(f"{name} on {shape}: ours") for name in (work, *base.split(" + ")))
+        if us and all(bases):
+            times = us["seconds"] / sum(one["seconds"] for one in bases if one)
+            memory = us["peak"] / max(one["peak"] for one in bases if one)
+            cells = (f"{us['seconds']:.2f}", f"{us['peak']:,.0f}", base, f"{times:.2f}", f"{memory:.2f}")
             print(f"| {work} | {shape} | {' | '.join(cells)} |")
 
 

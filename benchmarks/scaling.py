@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py                        # 10⁶ … 10⁹ rows; simulates 24 GB in /var/tmp first
     python benchmarks/scaling.py --most 100000000       # stop at 10⁸
-    python benchmarks/scaling.py --shape zipf1.2        # clusters of a shape of shapes.py: 25 GB
+    python benchmarks/scaling.py --shape zipf1.2        # clusters of a shape of data.py: 25 GB
 
 Exact AUC, AP and AUL of simulated messages in one call, `approx` AUC beside it, and the bare scan of the same columns
 by the same workers. Each is warmed up on the smallest data; peak memory is the high-water mark of a worker process.
@@ -30,8 +30,8 @@ import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from data import IDS, make_shape
 from distributed import Client, LocalCluster
-from shapes import IDS, make_shape
 
 from streameval import Store, evaluate
 from streameval.engine.cluster.engine import FOLDS_PER_GB
