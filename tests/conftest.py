@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, settings
 
 LONG = """
     laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options cut_bins
-    store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks plots gain store
+    store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks curves gain store
     store_upkeep sampled workers store_laws memory contingency bad_input quantiles long_words store_add
 """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
     "laws": "laws store_laws jackknife estimates fold",
-    "api": "public_api imports contributing cli_options evaluate accumulator page terminal plots arrays_ranking",
+    "api": "public_api imports contributing cli_options evaluate accumulator page terminal curves arrays_ranking",
 }
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any
@@ -39,10 +40,9 @@ def number(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def arguments(case: dict[str, Any], kind: str) -> dict[str, Any]:
+def arguments(case: dict[str, Any]) -> dict[str, Any]:
     """Labels, scores and weights of a golden case, as keyword arguments."""
-    given = {name: number(value) for name, value in case["input"].items() if name != "kind"}
-    return given if case["input"]["kind"] == kind else {}
+    return {name: number(value) for name, value in case["input"].items() if name != "kind"}
 
 
 def wanted(case: dict[str, Any], key: str) -> Any:
@@ -75,99 +75,65 @@ def largest_gap(**given: Any) -> float:
     return float(np.max(tpr - fpr))
 
 
-NUMBERS: dict[str, Callable[..., Any]] = {
+GOLDEN: dict[str, Callable[..., Any]] = {
     "escherba/auc_score": of_curve(RocCurve.auc_score),
     "escherba/max_informedness": of_curve(RocCurve.max_informedness),
     "escherba/optimal_cutoff_fpr_tpr": of_curve(lambda curve: curve.optimal_cutoff(lambda fpr, tpr: tpr - fpr)[0]),
+    "escherba/dist_auc": dist_auc,
     "sklearn/roc_auc_score": roc_auc_score,
     "sklearn/average_precision_score": average_precision_score,
     "sklearn/pr_curve_trapezoid_area": pr_area,
     "sklearn/max_tpr_minus_fpr": largest_gap,
+    "sklearn/roc_curve/all_points": partial(roc_curve, drop_intermediate=False),
+    "sklearn/roc_curve/drop_intermediate": roc_curve,
+    "sklearn/precision_recall_curve": precision_recall_curve,
+    **{
+        f"sklearn/{function.__name__}/average={average or 'none'}": partial(function, average=average)
+        for function in (roc_auc_score, average_precision_score)
+        for average in ("micro", "macro", "weighted", "samples", None)
+    },
 }
-CURVES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "sklearn/roc_curve/all_points": (
-        lambda **given: roc_curve(**given, drop_intermediate=False),
-        ("fpr", "tpr", "thresholds"),
-    ),
-    "sklearn/roc_curve/drop_intermediate": (roc_curve, ("fpr", "tpr", "thresholds")),
-    "sklearn/precision_recall_curve": (precision_recall_curve, ("precision", "recall", "thresholds")),
-}
+ROC, PR = ("fpr", "tpr", "thresholds"), ("precision", "recall", "thresholds")
 
 
-def pairs(kind: str, keys: Any) -> list[Any]:
-    """Every golden case with each of the keys it has."""
-    return [
+@pytest.mark.parametrize(
+    ("case", "key"),
+    [
         pytest.param(case, key, id=f"{case['id']}-{key}")
         for case in CASES
-        if case["input"]["kind"] == kind
-        for key in keys
+        for key in GOLDEN
         if wanted(case, key) is not None
-    ]
-
-
-@pytest.mark.parametrize(("case", "key"), pairs("binary", NUMBERS))
-def test_golden_numbers(case: dict[str, Any], key: str) -> None:
-    """Every number of the reference systems, and an error where they raise; infinities are values here."""
-    given, expected = arguments(case, "binary"), wanted(case, key)
-    if case["id"] == "empty":
+    ],
+)
+def test_golden_values(case: dict[str, Any], key: str) -> None:
+    """Every number and point of the reference systems, and an error where they raise; infinities are values here."""
+    given_case, expected, curve = arguments(case), wanted(case, key), "curve" in key and "area" not in key
+    if case["id"] == "empty" or (key.endswith("dist_auc") and isinstance(expected, dict)):
         with pytest.raises(MissingInputError, match="is empty"):
-            NUMBERS[key](**given)
-    elif case["id"] == "inf_score":
-        near(NUMBERS[key](**given), NUMBERS[key](**{**given, "y_score": [0.1, 9.0, 0.3, 0.2]}))
-    else:
-        near(NUMBERS[key](**given), expected)
-
-
-@pytest.mark.parametrize(("case", "key"), pairs("binary", CURVES))
-def test_golden_curves(case: dict[str, Any], key: str) -> None:
-    """Every point of the reference curves."""
-    function, columns = CURVES[key]
-    expected, given = wanted(case, key), arguments(case, "binary")
-    if case["id"] == "empty":
-        with pytest.raises(MissingInputError, match="is empty"):
-            function(**given)
-    elif case["id"] == "inf_score":
-        assert np.inf in function(**given)[2][-2:].tolist() + function(**given)[2][:2].tolist()
-    else:
-        for name, column in zip(columns, function(**given), strict=True):
-            near(column, expected[name])
-
-
-@pytest.mark.parametrize(("case", "key"), pairs("binary", ["escherba/roc_curve"]))
-def test_golden_roc_points(case: dict[str, Any], key: str) -> None:
-    """The reference's own ROC points, but for its start: here every curve starts at the origin."""
-    if "error" in wanted(case, key):
+            GOLDEN[key](**given_case)
         return
-    given, expected = arguments(case, "binary"), {name: number(column) for name, column in wanted(case, key).items()}
-    curve = RocCurve.from_labels(given["y_true"], given["y_score"])
-    skip = int(expected["thresholds"][0] > max(given["y_score"]))
+    found = GOLDEN[key](**given_case)
+    if case["id"] != "inf_score":
+        columns = [expected[name] for name in (PR if "precision" in key else ROC)] if curve else [expected]
+        for column, values in zip(found if curve else [found], columns, strict=True):
+            near(column, values)
+    elif curve:
+        assert np.inf in [*found[2][-2:], *found[2][:2]]
+    else:
+        near(found, GOLDEN[key](**given_case | {"y_score": [0.1, 9.0, 0.3, 0.2]}))
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if "fpr" in (wanted(c, "escherba/roc_curve") or ())], ids=lambda case: case["id"]
+)
+def test_golden_roc_points(case: dict[str, Any]) -> None:
+    """The reference's own ROC points, but for its start: here every curve starts at the origin."""
+    given_case, expected = arguments(case), {k: number(v) for k, v in wanted(case, "escherba/roc_curve").items()}
+    curve = RocCurve.from_labels(given_case["y_true"], given_case["y_score"])
+    skip = int(expected["thresholds"][0] > max(given_case["y_score"]))
     assert curve.thresholds is not None
     for column, name in ((curve.fprs, "fpr"), (curve.tprs, "tpr"), (curve.thresholds, "thresholds")):
         near(column[1:], expected[name][skip:])
-
-
-@pytest.mark.parametrize("average", ["micro", "macro", "weighted", "samples", None])
-@pytest.mark.parametrize("name", ["average_precision_score", "roc_auc_score"])
-def test_golden_multilabel(name: str, average: str | None) -> None:
-    """Every average of a matrix of labels."""
-    function: Callable[..., Any] = {"average_precision_score": average_precision_score, "roc_auc_score": roc_auc_score}[
-        name
-    ]
-    for case in CASES:
-        if case["input"]["kind"] == "multilabel":
-            expected = wanted(case, f"sklearn/{name}/average={average or 'none'}")
-            near(function(**arguments(case, "multilabel"), average=average), expected)
-
-
-@pytest.mark.parametrize(("case", "key"), pairs("dist_auc", ["escherba/dist_auc"]))
-def test_golden_dist_auc(case: dict[str, Any], key: str) -> None:
-    """Two samples with missing scores; an empty side is an error."""
-    given, expected = arguments(case, "dist_auc"), wanted(case, key)
-    if isinstance(expected, dict):
-        with pytest.raises(MissingInputError, match="is empty"):
-            dist_auc(**given)
-    else:
-        near(dist_auc(**given), expected)
 
 
 @st.composite
@@ -278,21 +244,10 @@ def test_standard_error_is_that_of_the_draws() -> None:
     assert all(np.isnan(auc_by_sampling([0, 0], [1, 2], 5)))
 
 
-@pytest.mark.parametrize(
-    "container",
-    [
-        list,
-        tuple,
-        np.array,
-        pd.Series,
-        pa.array,
-        lambda x: pd.Series(x, dtype="Float64"),
-        lambda x: [Decimal(str(v)) for v in x],
-    ],
-)
-def test_containers(container: Callable[[list[Any]], Any]) -> None:
-    """Lists, tuples, numpy, pandas and Arrow columns, nullable ones and decimals give the same values."""
-    assert roc_auc_score(container(LABELS), container(SCORES), container([1.0] * 4)) == 0.75
+@pytest.mark.parametrize("wrap", [pd.Series, pa.array, lambda x: [Decimal(str(v)) for v in x]])
+def test_containers_of_labels_scores_and_weights(wrap: Callable[[list[Any]], Any]) -> None:
+    """Columns and decimals give the same value."""
+    assert roc_auc_score(wrap(LABELS), wrap(SCORES), wrap([1.0] * 4)) == 0.75
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "u8", "f2", ">f4", "f4", "g"])
@@ -303,16 +258,7 @@ def test_score_types(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "pos_label"),
-    [
-        ([-1, -1, 1, 1], None),
-        ([False, False, True, True], None),
-        ([0, 0, 2, 2], None),
-        ([1, 1, 2, 2], 2),
-        ([3, 7, 5, 5], 5),
-        (["ham", "ham", "spam", "spam"], "spam"),
-        (pd.Series(["ham", "ham", "spam", "spam"], dtype="category"), "spam"),
-        (pd.Series(["ham", "ham", "spam", "spam"], dtype=object), "spam"),
-    ],
+    [([-1, -1, 1, 1], None), ([False, False, True, True], None), ([0, 0, 2, 2], None), ([3, 7, 5, 5], 5)],
 )
 def test_label_values(labels: Any, pos_label: Any) -> None:
     """Numbers above zero are positive, or whatever is named."""
