@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from streameval.plots.labels import Place
     from streameval.results import Band
@@ -153,95 +152,85 @@ def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
     return x[kept], y[kept]
 
 
-class Drawing:
-    """A curve plot that is drawn step by step: `curve`, `reference`, `finish`.
+def _draw(
+    look: AxesText,
+    points: Sequence[Array],
+    style: Style,
+    area: tuple[float | None, str | None],
+    *,
+    random: Points | None,
+    best: Points | None,
+    random_name: str = "random",
+    thresholds: tuple[Array, Array, Array] | None = None,
+) -> Axes:
+    """Draw a curve, and once for all curves on the axes the random and the best line.
 
     Parameters
     ----------
-    look : AxesText
+    look : texts and layout
     points : x and y of the curve, float64 arrays of shape (n_points,); points that are not finite are left out
-    style : Style
+    style : see `Style`
+    area : the area, and its name if it is not that of the whole curve
+    random, best : the ends of the lines
+    random_name : of the random line, for the legend
+    thresholds : x, y and threshold of points, to be written where there is room
     """
-
-    def __init__(self, look: AxesText, points: Sequence[Array], style: Style) -> None:
-        self.look, self.style = look, style
-        self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
-        save_to, ax = style.get("save_to"), style.get("ax")
-        self.path = checked_path(save_to)
-        self.x, self.y = _visible(points[0], points[1], self.limit)
-        self.ax = new_axes() if ax is None else ax
-        self.earlier = len(curves_on(self.ax))
-
-    @property
-    def figure(self) -> Figure:
-        """The figure that holds the axes."""
-        return figure_of(self.ax)
-
-    def curve(self, area: float | None, name: str | None = None) -> None:
-        """Draw the curve, shaded if requested; `name` names the area if it is not that of the whole curve."""
-        line = color(self.earlier)
-        look: dict[str, Any] = {"color": line, "linestyle": dash(self.earlier), "marker": self.style.get("marker")}
-        label = self._entry(area, name)
-        self.ax.plot(self.x, self.y, **look, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3)
-        if self.style.get("fill"):
-            self.ax.fill_between(self.x, self.y, color=line, alpha=0.12, linewidth=0)
-        band = self.style.get("band")
-        if band is not None:
-            self._shade(band, line)
-
-    def _shade(self, band: Band, color: str) -> None:
-        """Shade a band where it has intervals; the legend describes them, or states that there are none."""
-        shown = band.x <= self.limit
-        ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
-        few = band.effective_units is not None and band.effective_units < FEW_UNITS
-        units = f" ({band.effective_units:.0f} effective units)" if few else ""
-        told = f"{level} at each point, by {band.unit}{units}"
-        if np.isnan(ends).all():
-            told, color = f"no {level} intervals by {band.unit}{units}", "none"
-        self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
-
-    def _entry(self, area: float | None, name: str | None) -> str:
-        """The curve's entry in the legend: the score and the area."""
-        of = self.style.get("of")
-        if area is None:
-            return of or "curve"
-        name = name or (self.look.area if self.limit == 1 else f"full {self.look.area}")
-        sign = "=" if self.style.get("exact", True) else "≈"
-        number = f"{name} {sign} {area:.4f}" if np.isfinite(area) else f"{name} not defined"
-        return f"{of} ({number})" if of else number
-
-    def reference(self, random: Points | None, best: Points | None, name: str = "random") -> None:
-        """Draw the random and the best line, once for all curves on these axes, and set the frame."""
-        if not self.earlier:
-            if random:
-                self.ax.plot(*random, **REFERENCE, label=name, zorder=2)
-            if best:
-                self.ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
-        self._frame(float(np.interp(self.limit, *best)) if best and self.look.zoom else 1.0)
-
-    def _frame(self, best: float) -> None:
-        """Limits, labels, grid, title."""
-        highest = max(best, float(self.y[self.x <= self.limit].max(initial=0.0)))
-        if self.earlier:
-            highest = max(highest, self.ax.get_ylim()[1])
-        self.ax.set(xlim=(0, self.limit), ylim=(0, highest or 1))
-        self.ax.set(xlabel=self.look.x, ylabel=self.look.y, title=self.look.title)
-        self.ax.set_aspect("equal" if self.limit == 1 else "auto")
-        self.ax.locator_params(nbins=5)
-        plain_frame(self.ax)
-        if self.limit == 1 and highest <= 1:
-            for line in self.ax.get_lines():
-                line.set_clip_on(False)  # lines on the frame are drawn whole
-
-    def finish(self, thresholds: tuple[Array, Array, Array] | None = None) -> Axes:
-        """Add the legend, write thresholds (x, y, threshold) where there is room, and save."""
-        if self.style.get("legend", True):
-            if thresholds is not None:
-                mark(curves_on(self.ax)[-1], thresholds)
-            arrange(self.figure, self.ax, self.limit, self.look.legend)
-        return finish(self.ax, self.path)
+    limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
+    path = checked_path(style.get("save_to"))
+    x, y = _visible(points[0], points[1], limit)
+    ax = style.get("ax") or new_axes()
+    earlier = len(curves_on(ax))
+    line, entry = color(earlier), _entry(look, style, limit, *area)
+    shape: dict[str, Any] = {"linestyle": dash(earlier), "marker": style.get("marker"), "markersize": 4}
+    ax.plot(x, y, color=line, **shape, linewidth=1.8, label=entry, gid=CURVE, zorder=3)
+    if style.get("fill"):
+        ax.fill_between(x, y, color=line, alpha=0.12, linewidth=0)
+    if (band := style.get("band")) is not None:
+        _shade(ax, band, limit, line)
+    if not earlier and random:
+        ax.plot(*random, **REFERENCE, label=random_name, zorder=2)
+    if not earlier and best:
+        ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
+    highest = max(float(np.interp(limit, *best)) if best and look.zoom else 1.0, y[x <= limit].max(initial=0.0))
+    highest = float(max(highest, ax.get_ylim()[1]) if earlier else highest)
+    ax.set(xlim=(0, limit), ylim=(0, highest or 1), xlabel=look.x, ylabel=look.y, title=look.title)
+    ax.set_aspect("equal" if limit == 1 else "auto")
+    ax.locator_params(nbins=5)
+    plain_frame(ax)
+    if limit == 1 and highest <= 1:
+        for drawn in ax.get_lines():
+            drawn.set_clip_on(False)  # lines on the frame are drawn whole
+    if style.get("legend", True):
+        if thresholds is not None:
+            mark(curves_on(ax)[-1], thresholds)
+        arrange(figure_of(ax), ax, limit, look.legend)
+    return finish(ax, path)
 
 
+def _entry(look: AxesText, style: Style, limit: float, area: float | None, name: str | None) -> str:
+    """The curve's entry in the legend: the score and the area."""
+    of = style.get("of")
+    if area is None:
+        return of or "curve"
+    name = name or (look.area if limit == 1 else f"full {look.area}")
+    sign = "=" if style.get("exact", True) else "≈"
+    number = f"{name} {sign} {area:.4f}" if np.isfinite(area) else f"{name} not defined"
+    return f"{of} ({number})" if of else number
+
+
+def _shade(ax: Axes, band: Band, limit: float, color: str) -> None:
+    """Shade a band where it has intervals; the legend describes them, or states that there are none."""
+    shown = band.x <= limit
+    ends, level = (band.lower[shown], band.upper[shown]), f"{band.level:.0%}"
+    few = band.effective_units is not None and band.effective_units < FEW_UNITS
+    units = f" ({band.effective_units:.0f} effective units)" if few else ""
+    label = f"{level} at each point, by {band.unit}{units}"
+    if np.isnan(ends).all():
+        label, color = f"no {level} intervals by {band.unit}{units}", "none"
+    ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=label)
+
+
+_DIAGONAL = ([0, 1], [0, 1])
 _ROC = AxesText("ROC curve", "False positive rate", "True positive rate", "AUC")
 _PR = AxesText("Precision-recall curve", "Recall", "Precision", "area", "lower left")
 _GAIN = AxesText("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)
@@ -279,10 +268,8 @@ def plot_roc(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['AUC = 0.7500', 'random', 'best possible']
     """
-    drawing = Drawing(_ROC, vectors(fpr=fpr, tpr=tpr), style)
-    drawing.curve(area)
-    drawing.reference(([0, 1], [0, 1]), ([0, 0, 1], [0, 1, 1]))
-    return drawing.finish()
+    best = [0, 0, 1], [0, 1, 1]
+    return _draw(_ROC, vectors(fpr=fpr, tpr=tpr), style, (area, None), random=_DIAGONAL, best=best)
 
 
 def plot_precision_recall(
@@ -321,22 +308,18 @@ def plot_precision_recall(
     """
     share("balance", balance)
     xs, ys = vectors(recall=recall, precision=precision)
-    drawing = Drawing(_PR, (xs, ys), style)
-    drawing.curve(area)
-    if balance is None:
-        drawing.reference(None, None)
-    else:
-        drawing.reference(
-            ([0, 1], [balance, balance]), ([0, 1, 1], [1, 1, balance]), f"random (positives: {balance:.4g})"
-        )
-    if thresholds is None:
-        return drawing.finish()
-    (named,) = vectors(thresholds=thresholds)
-    if named.size not in {xs.size, xs.size - 1}:
-        values, points = plural(named.size, "value"), plural(xs.size, "point")
-        msg = f"thresholds has {values} for {points}; give one for each, or for each but the last"
-        raise DataError(msg)
-    return drawing.finish((xs[: named.size], ys[: named.size], named))
+    lines: dict[str, Any] = {"random": None, "best": None}
+    if balance is not None:
+        lines = {"random": ([0, 1], [balance, balance]), "best": ([0, 1, 1], [1, 1, balance])}
+        lines["random_name"] = f"random (positives: {balance:.4g})"
+    if thresholds is not None:
+        (named,) = vectors(thresholds=thresholds)
+        if named.size not in {xs.size, xs.size - 1}:
+            values, points = plural(named.size, "value"), plural(xs.size, "point")
+            msg = f"thresholds has {values} for {points}; give one for each, or for each but the last"
+            raise DataError(msg)
+        lines["thresholds"] = xs[: named.size], ys[: named.size], named
+    return _draw(_PR, (xs, ys), style, (area, None), **lines)
 
 
 def plot_gain(
@@ -376,10 +359,9 @@ def plot_gain(
     xs, ys = vectors(top=top, tpr=tpr)
     if xs.size and xs[0] > 0:
         xs, ys = np.concatenate(([0.0], xs)), np.concatenate(([0.0], ys))
-    drawing = Drawing(_GAIN, (xs, ys), style)
-    drawing.curve(*((area, None) if agc is None else (agc, "AGC")))
-    drawing.reference(([0, 1], [0, 1]), None if balance is None else ([0, balance, 1], [0, 1, 1]))
-    return drawing.finish()
+    best = None if balance is None else ([0, balance, 1], [0, 1, 1])
+    named = (area, None) if agc is None else (agc, "AGC")
+    return _draw(_GAIN, (xs, ys), style, named, random=_DIAGONAL, best=best)
 
 
 def plot_lift(
@@ -410,10 +392,8 @@ def plot_lift(
     >>> plot_lift([0, 0.6, 0.6, 1], [0.5, 0.5, 0.75, 0.75], 0.6).get_title()
     'Lift curve'
     """
-    drawing = Drawing(_LIFT, vectors(x=x, y=y), style)
-    drawing.curve(area)
-    drawing.reference(([0, 1], [0, 1]), ([0, 1], [1, 1]), "no clustering")
-    return drawing.finish()
+    lines: dict[str, Any] = {"random": _DIAGONAL, "best": ([0, 1], [1, 1]), "random_name": "no clustering"}
+    return _draw(_LIFT, vectors(x=x, y=y), style, (area, None), **lines)
 
 
 def plot_curve(
@@ -455,36 +435,35 @@ def plot_curve(
     'score (AUC = 0.5000)'
     """
     _refuse_others(curve)
-    given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
-    given["legend"], given["band"] = legend, curve.band
+    style: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
+    style["legend"], style["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":
         msg = f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out"
         raise OptionError(msg)
     if truncate is not None and truncate > 1 and curve.rows and curve.name in {"gain", "lift"}:
         if curve.weighted:
-            msg = (
-                f"truncate={truncate!r} is a number of points, but x of a weighted curve is a share of weight: give one"
-            )
+            remedy = "but x of a weighted curve is a share of weight: give one"
+            msg = f"truncate={truncate!r} is a number of points, {remedy}"
             raise OptionError(msg)
         truncate = min(truncate / curve.rows, 1.0)
-    given["truncate"] = truncate
+    style["truncate"] = truncate
     balance = curve.positives / curve.rows if curve.rows else None
     if curve.name == "roc":
-        return plot_roc(curve.x, curve.y, curve.area, **given)
+        return plot_roc(curve.x, curve.y, curve.area, **style)
     if curve.name == "precision_recall":
-        return plot_precision_recall(curve.x, curve.y, curve.thresholds, curve.area, balance=balance, **given)
+        return plot_precision_recall(curve.x, curve.y, curve.thresholds, curve.area, balance=balance, **style)
     if curve.name == "gain":
-        return plot_gain(curve.x, curve.y, curve.area, balance=balance, agc=agc, **given)
+        return plot_gain(curve.x, curve.y, curve.area, balance=balance, agc=agc, **style)
     if curve.name == "lift":
-        return plot_lift(curve.x, curve.y, curve.area, **given)
+        return plot_lift(curve.x, curve.y, curve.area, **style)
     own = {"reliability": "plot_reliability", "corp": "plot_corp", "purity": "plot_purity_by_size"}.get(curve.name)
     remedy = f"draw it with {own}" if own else "there are roc, precision_recall, gain and lift"
     msg = f"plot_curve does not draw a curve named {curve.name!r}; {remedy}"
     raise OptionError(msg)
 
 
-def _refuse_others(given: object) -> None:
+def _refuse_others(curve: object) -> None:
     """Raise `OptionError` for what is not a curve."""
-    if not isinstance(given, Curve):
-        msg = f"plot_curve draws one Curve of an evaluation, not {type(given).__name__}; draw several on one ax"
+    if not isinstance(curve, Curve):
+        msg = f"plot_curve draws one Curve of an evaluation, not {type(curve).__name__}; draw several on one ax"
         raise OptionError(msg)

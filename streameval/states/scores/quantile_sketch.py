@@ -14,9 +14,9 @@ atom and `cdf` at its value are exact. Up to 1,000 equally frequent values are a
 
 Error: **there is no guarantee.** Measured on five continuous distributions with 10⁶ rows, folded at once and merged
 from 1,000 parts, the rank of an estimated quantile was off by at most 0.6 % of min(q, 1 − q) for q = 0.001 … 0.999;
-with 10 and with 1,000 distinct values the quantiles were exact (``benchmarks/interval_coverage.py --sketch``). Rare values between atoms
-are spread evenly between the means of their centroids. Digests describe distributions and choose bin edges; where the
-count between two edges matters, it is counted exactly elsewhere.
+with 10 and with 1,000 distinct values the quantiles were exact (``benchmarks/interval_coverage.py --sketch``). Rare
+values between atoms are spread evenly between the means of their centroids. Digests describe distributions and choose
+bin edges; where the count between two edges matters, it is counted exactly elsewhere.
 
 NaN, nulls and infinities are counted separately. Infinities take part as the lowest and highest numbers; NaN and nulls
 do not. Weights are ignored: every row counts once. The result depends on how rows are divided into batches and on the
