@@ -50,11 +50,11 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
 from streameval.forks import new_lock
 from streameval.options import honoured, recorded, refuse
+from streameval.saving import make_folder
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles, content_of, sealed, unsealed
-from streameval.unfinished import make_folder
 
 if TYPE_CHECKING:
     import os

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streameval.errors import OptionError, StreamevalError, masked
-from streameval.unfinished import delete_all
+from streameval.saving import delete_all
 from streameval.wording import visible, visible_lines
 
 if TYPE_CHECKING:

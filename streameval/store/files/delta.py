@@ -2,7 +2,7 @@
 
 This module writes the data files, so that they are named and verified like all published files; deltalake only makes
 the commit. A commit is based on the version that was read and is refused if there is a newer one. On a local disk, it
-counts once its file and the directories above are on the disk (`streameval.unfinished.sync`); an object store keeps
+counts once its file and the directories above are on the disk (`streameval.saving.sync`); an object store keeps
 what it has accepted. A checkpoint is derived: if it cannot be written, the commit stands.
 
 A power cut may leave the newest commits empty or cut off. None of them was acknowledged. They are named in a warning
@@ -31,10 +31,10 @@ from pyarrow import fs
 
 from streameval.errors import StoreError
 from streameval.forks import import_deltalake
+from streameval.saving import sync
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.store.files.location import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
-from streameval.unfinished import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

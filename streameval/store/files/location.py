@@ -25,9 +25,9 @@ from urllib.request import Request, urlopen
 from pyarrow import fs
 
 from streameval.errors import OptionError, StoreError
+from streameval.saving import make_folder, publish, unfinished
 from streameval.scan.files.tables import misread
 from streameval.scan.files.uris import Uri, local_path, shown
-from streameval.unfinished import make_folder, publish, unfinished
 from streameval.wording import few
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval.errors import FormatError, SpillError, StoreError
+from streameval.saving import make_folder, publish, unfinished
 from streameval.scan import READ_ERRORS, reason, remedied
 from streameval.states import codec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.unfinished import make_folder, publish, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence

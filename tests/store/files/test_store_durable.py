@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from streameval import Accumulator, Store, unfinished
+from streameval import Accumulator, Store, saving
 from streameval.errors import OptionError, StoreError
 from streameval.store.files import delta
 from streameval.store.files.delta import LOG, commit_numbers
@@ -150,7 +150,7 @@ def test_a_commit_whose_answer_is_lost_stands(store, data, monkeypatch):
 def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypatch):
     """Each rename and each commit follows the sync of its content, and is followed by that of its directory."""
     steps: list[tuple[str, str]] = []
-    sync, write, replace = unfinished.sync, delta._write, Path.replace
+    sync, write, replace = saving.sync, delta._write, Path.replace
 
     def watch(path: Any) -> None:
         steps.append(("sync", str(path)))
@@ -167,7 +167,7 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
         write(location, *rest)
         steps.append(("commit", location.path))
 
-    monkeypatch.setattr(unfinished, "sync", watch)
+    monkeypatch.setattr(saving, "sync", watch)
     monkeypatch.setattr(delta, "sync", watch)
     monkeypatch.setattr(delta, "_write", commit)
     monkeypatch.setattr(Path, "replace", rename)
