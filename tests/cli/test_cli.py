@@ -1,8 +1,9 @@
-"""What goes to stdout and to stderr, and exit statuses."""
+"""What commands write to stdout and to stderr, their exit statuses, columns to choose from, and quantiles by class."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from nightly import DATA
 
 from streameval import Store, cli, evaluate, quantile_sketch
 from streameval.cli import main
 from streameval.cli import store as store_commands
+from streameval.errors import LabelError, OptionError
+from streameval.evaluation.quantile_sketch import sketches_by_label
+from streameval.evaluation.source import suggestion
 from streameval.metrics.catalogue import entries
+from streameval.plots.comparisons import plot_quantiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,3 +209,123 @@ def test_means_over_groups_tell_the_deciles(data: Path, tmp_path: Path) -> None:
     assert len(values) == 11
     plain = run(*words, "--json", "-").stdout
     assert "group_deciles" not in plain
+
+
+def test_columns_are_listed_with_a_command_to_copy() -> None:
+    """Types, nulls and ranges are those of the data, and the command runs."""
+    done = run("evaluate", DATA, "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    table = pa.concat_tables(pq.read_table(path, partitioning=None) for path in sorted(DATA.rglob("*.parquet")))
+    facts = {one["column"]: one for one in told["columns"]}
+    assert list(facts) == table.column_names
+    assert {one["rows"] for one in told["columns"]} == {len(table)}
+    assert {one["nulls"] for one in told["columns"]} == {0}
+    assert (facts["label"]["type"], facts["label"]["low"], facts["label"]["high"]) == ("int8", 0, 1)
+    assert facts["length"]["high"] == max(table["length"].to_pylist())
+    words = shlex.split(told["next"])
+    assert words[:2] == ["streameval", "evaluate"]
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--score"] == ["score_lr", "score_nb", "score_q"]
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--cluster"] == ["cluster_loose", "cluster_tight"]
+    assert run(*words[1:], "--quiet").exit_code == 0
+    shown = run("evaluate", DATA)
+    assert shown.stdout.splitlines()[0].split() == ["column", "type", "nulls", "low", "high"]
+    assert f"next: {told['next']}" in shown.stdout
+
+
+def test_files_that_differ_are_told_apart(tmp_path: Path) -> None:
+    """Types that differ are all named; a column of some files counts their rows; a damaged footer is named."""
+    pq.write_table(pa.table({"label": [True, None], "a": [1, 2]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"label": [True, False], "a": [1.5, 2.5], "b": ["x", "y"]}), tmp_path / "2.parquet")
+    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)
+    facts = {one["column"]: one for one in told["columns"]}
+    assert (facts["a"]["type"], facts["a"]["low"]) == ("int64 or double", None)
+    assert (facts["label"]["nulls"], facts["b"]["rows"], facts["b"]["high"]) == (1, 2, "y")
+    (tmp_path / "3.parquet").write_bytes(b"nothing")
+    done = run("evaluate", tmp_path)
+    assert (done.exit_code, "3.parquet: cannot be read" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_command_leaves_out_nulls_that_the_footers_tell_of(tmp_path: Path) -> None:
+    """It runs where labels, scores and ids have nulls; columns without any have no policy."""
+    columns = {"label": [0, 1, None, 1, 0], "score_a": [0.1, 0.2, 0.3, None, 0.4], "score_b": [0.1, 0.2, 0.3, 0.5, 0.4]}
+    pq.write_table(pa.table({**columns, "cluster": [1, None, 2, 2, 3]}), tmp_path / "a.parquet")
+    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)["next"]
+    assert told.endswith("--unlabelled drop --nan score_a=drop --nulls cluster=drop")
+    done = run(*shlex.split(told)[1:], "--json", "-")
+    assert (done.exit_code, len(json.loads(done.stdout)["dropped"])) == (0, 3), done.stderr
+
+
+@pytest.mark.parametrize("asked", [("--metric", "agc"), ("--rule", "rows > 0"), ("--plan",), ("--out", "a.json")])
+def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
+    """Columns are listed, but status 2 says that what was asked for is missing."""
+    monkeypatch.chdir(tmp_path)
+    done = run("evaluate", DATA, *asked)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "nothing to evaluate" in done.stderr
+    assert "score_lr" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_to_copy_holds_no_credentials() -> None:
+    """It is printed, and so ends in logs."""
+    told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"], [])
+    assert told == "streameval evaluate s3://bucket/scores local/file.parquet --label LABEL --score SCORE"
+
+
+LABELS: dict[str, tuple[Any, Any, Any]] = {  # labels, which are positive, pos_label
+    "numbers": ([0, 1, 1, 0, None, 1], [False, True, True, False, None, True], None),
+    "booleans": ([False, True, True, False, None, True], [False, True, True, False, None, True], None),
+    "signs": ([-1.0, 1.0, 1.0, -1.0, float("nan"), 1.0], [False, True, True, False, None, True], None),
+    "texts": (["ham", "spam", "spam", "ham", None, "spam"], [False, True, True, False, None, True], "spam"),
+    "chosen": ([1, 2, 2, 1, None, 2], [False, True, True, False, None, True], "2"),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_each_class_has_its_rows(kind: str, tmp_path: Path) -> None:
+    """Negatives and positives of any type of label; rows without a label are in neither."""
+    labels, positive, pos_label = LABELS[kind]
+    score = np.arange(6) / 10
+    pq.write_table(pa.table({"y": labels, "s": score}), tmp_path / "a.parquet")
+    more = ["--pos-label", pos_label] if pos_label else []
+    done = run("sketch", str(tmp_path / "a.parquet"), "--column", "s", "--by-label", "--label", "y", *more,
+               "--quantile", "0", "--quantile", "1", "--json", "-")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    whole, negative, positive_facts = json.loads(done.stdout)
+    assert whole["count"] == 6
+    assert "class" not in whole
+    for facts, side in ((negative, False), (positive_facts, True)):
+        mine = [s for s, p in zip(score.tolist(), positive, strict=True) if p is side]
+        assert facts["class"] == ("positive" if side else "negative")
+        assert facts["count"] == len(mine)
+        assert [q["value"] for q in facts["quantiles"]] == [min(mine), max(mine)]
+
+
+def test_labels_that_are_not_two_classes_are_refused(tmp_path: Path) -> None:
+    """Never a guess; and options that do nothing are refused."""
+    for labels, text in (([0, 1, 2], "1"), ([1, 2, 2], "1 and 2"), (["a", "b", "b"], "label")):
+        with pytest.raises(LabelError, match=text):
+            sketches_by_label(pa.table({"label": labels, "s": [0.1, 0.2, 0.3]}), "s")
+    with pytest.raises(LabelError, match="has the label 'c'"):
+        sketches_by_label(pa.table({"label": ["a", "b"], "s": [0.1, 0.2]}), "s", pos_label="c")
+    pq.write_table(pa.table({"label": [0, 1], "s": [0.1, 0.2]}), tmp_path / "a.parquet")
+    done = run("sketch", str(tmp_path / "a.parquet"), "--column", "s", "--label", "label")
+    assert done.exit_code == 2
+    assert "--by-label" in done.output
+
+
+def test_a_picture_of_the_distributions(tmp_path: Path) -> None:
+    """One line for all rows and one for each class; refused before anything is read where it cannot be written."""
+    pq.write_table(pa.table({"label": [0, 1, 1], "s": [0.1, 0.2, 0.3]}), tmp_path / "a.parquet")
+    data = str(tmp_path / "a.parquet")
+    done = run("sketch", data, "--column", "s", "--by-label", "--plot", str(tmp_path / "a.svg"))
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+    assert run("sketch", data, "--column", "s", "--plot", str(tmp_path / "none" / "a.svg")).exit_code == 1
+    assert run("sketch", data, "--column", "s", "--plot", str(tmp_path / "a.jpg")).exit_code != 0
+    axes = plot_quantiles({"a": ([0, 0.5, 1], [-np.inf, 1.0, 2.0]), "b": ([0.5], [np.nan])})
+    assert len(axes.get_lines()) == 1
+    assert np.asarray(axes.get_lines()[0].get_xdata()).tolist() == [1.0, 2.0]
+    with pytest.raises(OptionError, match="nothing to draw"):
+        plot_quantiles({"a": ([0.5], [np.nan])})

@@ -1,4 +1,4 @@
-"""Google's storage: a store that does not answer is said within seconds, where its client tries for minutes."""
+"""URIs of storage: Google's is given up within seconds, where its client tries for minutes."""
 
 from __future__ import annotations
 
