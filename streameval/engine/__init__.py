@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
-    from streameval.states.contingency.counts import ContingencyCounts
-    from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Watcher
+    from streameval.states.rounds import FirstRound
 
-
-Watched = TypeVar("Watched", bound="Watcher")
+T = TypeVar("T")
 
 Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
 
@@ -86,15 +83,8 @@ class Engine(Protocol):
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""
 
-    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table.
-
-        If `assignment_cells` is given, the summary has the optimal assignment of clusters to classes, exact for
-        connected components of at most that number of cells and bounded for larger ones.
-        """
-
-    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and pass its clusters and classes to watchers, which `watch` creates."""
+    def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
+        """Do the rounds that begin with rows of a state; `finish` takes the values of each round."""
 
     def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state as `streameval.states.codec.dump`, part by part in parallel; any engine gives the same."""

@@ -15,32 +15,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
 from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks, tasks_per_thread
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
 from streameval.forks import compute
-from streameval.metrics.contingency.assignment import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember
 from streameval.options.kinds import whole
 from streameval.states import codec
+from streameval.states.rounds import run
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
-    from streameval.engine import Job, Watched
+    from streameval.engine import Job
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
-    from streameval.states.contingency.counts import ContingencyCounts
-    from streameval.states.contingency.summary import Summary
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from streameval.states.rounds import FirstRound
 
     T = TypeVar("T")
     R = TypeVar("R")
@@ -215,16 +210,10 @@ class ThreadEngine:
         """Compute a Dask object on this thread."""
         return delayed.compute(scheduler="synchronous")
 
-    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; see `streameval.engine.Engine.summary`."""
-        if assignment_cells is None:
-            return state.summary(self.budget, self.each)
-        summary, core = state.summary_and_core(self.budget, self.each)
-        return replace(summary, matching=matching(core, assignment_cells))
-
-    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and pass its clusters and classes to watchers, one for each shard."""
-        return state.watched(self.budget, watch, self.each)
+    def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
+        """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""
+        pa.default_memory_pool().release_unused()  # memory left over from reading
+        return finish(run(first, self.budget, self.each))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items; cancelling the run ends the map before the next item."""

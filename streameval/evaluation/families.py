@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.errors import OptionError, WeightError
 from streameval.evaluation.family import Counted, Family, KeyTypes, MetricRequest, Sharded, scalar, totals
+from streameval.evaluation.sharing import summarize_table, watch_table
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, SweptTable, WithoutClasses, WithoutRows
 from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.group_means import group_means
@@ -154,10 +154,8 @@ class Contingency(Sharded):
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
         """The summary of the table, with its replicates if each block of classes is left out."""
-        summary, (first, *others) = engine.watched(state, ClassBlocks)
-        replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
-        engine.budget.release_spares()
-        return SweptTable(state, summary if limit is None else engine.summary(state, limit), replicates)
+        summary, blocks = watch_table(engine, state, ClassBlocks, _assignment_cells(wanted.metrics))
+        return SweptTable(state, summary, blocks.replicates(summary))
 
     def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
         """The tables of some slices; small ones come summarised."""
@@ -174,9 +172,9 @@ class Contingency(Sharded):
         """Finalize one table after the other: two passes summarise it, and metrics read only the summary."""
         results = []
         for state, metrics in jobs:
-            summary = state.summarised(partial(engine.summary, assignment_cells=_assignment_cells(metrics)))
+            cells = _assignment_cells(metrics)
+            summary = state.summarised(lambda table, cells=cells: summarize_table(engine, table, cells))
             results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
-            engine.budget.release_spares()
         return results
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:

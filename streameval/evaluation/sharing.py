@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
+from streameval.metrics.contingency.assignment import summarize_rounds
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
+from streameval.states.contingency.rounds import ByCluster
 from streameval.states.labelled import LabelledSpec, size_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.request import Request
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
+
+    W = TypeVar("W", bound=Watcher)
 
 
 class AllRows(NamedTuple):
@@ -60,10 +68,27 @@ def from_one_sweep(engine: Engine, states: Mapping[Any, Any]) -> dict[Any, AllRo
     found = {spec: AllRows(state, state) for spec, state in states.items()}
     labelled = [spec for spec in states if isinstance(spec, LabelledSpec)]
     for spec in labelled:
-        summary = engine.summary(states[spec], None)
+        summary = summarize_table(engine, states[spec])
         sizes = size_table(summary)
         found[spec] = AllRows(states[spec], SummarisedCounts(states[spec], summary))
         found[spec.derived] = AllRows(replace(states[spec.derived], table=sizes), SizeState(sizes))
-    if labelled:
-        engine.budget.release_spares()
     return found
+
+
+def summarize_table(engine: Engine, table: ContingencyCounts, assignment_cells: int | None = None) -> Summary:
+    """Summarise a contingency table.
+
+    If `assignment_cells` is given, the summary has the optimal assignment of clusters to classes, exact for connected
+    components of at most that number of cells and bounded for larger ones.
+    """
+    first = ByCluster(table, matched=assignment_cells is not None)
+    return engine.rounds(first, partial(summarize_rounds, assignment_cells=assignment_cells))[0]
+
+
+def watch_table(
+    engine: Engine, table: ContingencyCounts, watch: Callable[[], W], assignment_cells: int | None = None
+) -> tuple[Summary, W]:
+    """As `summarize_table`; also returns the watcher of all clusters and classes; `watch` creates its parts."""
+    first = ByCluster(table, watch, matched=assignment_cells is not None)
+    summary, watcher = engine.rounds(first, partial(summarize_rounds, assignment_cells=assignment_cells))
+    return summary, cast("W", watcher)

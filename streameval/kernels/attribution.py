@@ -1,7 +1,4 @@
-"""Count pairs of rows within groups, to attribute a loss to single clusters and classes.
-
-A group of b rows has b·(b − 1)/2 pairs, which fits into 64 bits for fewer than 2³² rows.
-"""
+"""Find the rows of a few clusters and classes, and the largest cells of each."""
 
 from __future__ import annotations
 
@@ -14,96 +11,6 @@ _MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
 _SPARSE = 9  # the table has 2⁹ entries for each word, within the limits below
 _FEWEST, _MOST = ID_BUCKETS.bit_length() - 1, 16  # log2 of its least and its largest size
-
-
-@inlined
-def _pairs(n):
-    """Number of pairs of n rows; the product n·(n − 1) itself may exceed 63 bits."""
-    return (n // 2) * (n - 1) if n % 2 == 0 else n * ((n - 1) // 2)
-
-
-@jit
-def add_parts(numbers, rows, parts, agreeing):
-    """Add cells of `rows` rows to their groups: one cell to `parts`, and the pairs within the cell to `agreeing`."""
-    for i in range(numbers.size):
-        parts[numbers[i]] += 1
-        agreeing[numbers[i]] += _pairs(rows[i])
-
-
-@jit
-def add_strays(owners, rows, firsts, slots, which, parts, agreeing):
-    """Count the cells of each cluster that has cells of several classes, and the pairs within these cells.
-
-    Parameters
-    ----------
-    owners, rows : int64 arrays of shape (n_strays,)
-        The cluster and the rows of each cell, except the first cell of each cluster.
-    firsts : int64 array of shape (n_clusters,), rows of the first cell of each cluster
-    slots : int32 array of shape (n_clusters,), zeros
-    which, parts, agreeing : int64 arrays of shape (n_strays,)
-        Outputs: the clusters in order of appearance, the number of their cells, and the pairs within these cells.
-
-    Returns
-    -------
-    int64, the number of clusters found
-    """
-    found = 0
-    for i in range(owners.size):
-        k = owners[i]
-        if slots[k] == 0:
-            which[found], parts[found], agreeing[found] = k, 1, _pairs(firsts[k])
-            found += 1
-            slots[k] = found
-        m = slots[k] - 1
-        parts[m] += 1
-        agreeing[m] += _pairs(rows[i])
-    return found
-
-
-@jit
-def add_cells(numbers, rows, sizes, times, sums):
-    """Add cells to their classes.
-
-    Cell i has ``rows[i]`` rows of class ``numbers[i]`` in a cluster of ``sizes[i]`` rows, and stands for ``times[i]``
-    equal cells (1 if `times` is empty). ``sums[k]`` of class k has four columns: the number of cells, the pairs within
-    them, and the rows of, and the pairs within, those cells that are a whole cluster.
-    """
-    for i in range(numbers.size):
-        k, t = numbers[i], times[i] if times.size else 1
-        n = _pairs(rows[i]) * t
-        sums[k, 0] += t
-        sums[k, 1] += n
-        if rows[i] == sizes[i]:
-            sums[k, 2] += t * rows[i]
-            sums[k, 3] += n
-
-
-@jit
-def split_classes(sums, totals, which, parts, missed, joined):
-    """Find the classes that have several cells, and count their pairs.
-
-    Parameters
-    ----------
-    sums : int64 array of shape (n_classes, 4), the sums of `add_cells`
-    totals : int64 array of shape (n_classes,), rows of each class
-    which, parts, missed, joined : int64 arrays of shape (n_classes,)
-        Outputs: the classes, their numbers of cells, the pairs of rows in different cells, and the pairs of rows in
-        different cells that are both whole clusters.
-
-    Returns
-    -------
-    found, unchanged : int64, the number of classes with several cells, and the rows of classes that are one cluster
-    """
-    found, unchanged = 0, 0
-    for k in range(totals.size):
-        if sums[k, 0] == 1:
-            unchanged += totals[k] if sums[k, 2] == totals[k] else 0
-        elif sums[k, 0] > 1:
-            which[found], parts[found] = k, sums[k, 0]
-            missed[found] = _pairs(totals[k]) - sums[k, 1]
-            joined[found] = _pairs(sums[k, 2]) - sums[k, 3]
-            found += 1
-    return found, unchanged
 
 
 def mark_table(words: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit, step
+from streameval.kernels.jit import inlined, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
@@ -18,7 +18,6 @@ LONELY = 2  # singletons are removed first if they were at least 1/2 of the item
 _SLOTS = 8  # for each row of the largest bucket, at least
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
-_HALF = np.uint64(32)
 
 
 class Addresses(NamedTuple):
@@ -85,8 +84,9 @@ def separate(rows, b, further, last, label, marks, shift, found, words, rest, co
     Returns as well the number of positives among the singletons of this bucket, if first words have a `label`
     (`streameval.kernels.contingency.clusters.cluster_cells`).
 
-    `marks` counts the rows of each slot; a row alone in its slot is a singleton. No branch depends on the data. For the
-    other parameters see `shared_rows`; `found` and `alone` rows are already in the outputs.
+    `marks` counts the rows of each slot; a row alone in its slot is a singleton, which finds nine of ten. No branch
+    depends on the data. Keys have ``len(further)`` further words; `lone` takes the last ``len(last)`` of these for
+    singletons. `found` and `alone` rows are already in the outputs, which have room for all rows and one more.
     """
     columns, wanted, positive = len(further), len(last), np.uint64(0)
     for r in range(rows.starts.shape[0]):
@@ -114,52 +114,3 @@ def separate(rows, b, further, last, label, marks, shift, found, words, rest, co
             if len(label):
                 positive += ((word & label[0]) >> label[1]) & (np.uint64(1) - again)
     return found, alone, positive
-
-
-@jit
-def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, lone):
-    """Collect the rows of label 0 whose key may occur more than once, bucket by bucket; returns how many there are.
-
-    `rows` and `others` are `Addresses`: a key occurs again if another row, or one of `others`, has it. Keys have
-    ``len(further)`` further words; items of a segment without counts have one row each. The outputs have room for all
-    rows and one more; the rows of bucket b begin at ``kept[b]``.
-
-    Nine of ten singletons are found and left out (`separate`); `lone` takes the last ``len(last)`` further words of
-    these.
-    """
-    found, alone = np.uint64(0), np.uint64(0)
-    for b in range(kept.size - 1):
-        kept[b] = found
-        shift = clear_marks(marks, size_of(rows, b))
-        mark_others(others, b, marks, shift)
-        found, alone, _ = separate(rows, b, further, last, (), marks, shift, found, words, rest, counts, alone, lone)
-    kept[kept.size - 1] = found
-    return np.int64(found)
-
-
-@jit
-def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
-    """Write the cells of clusters of several rows; returns how many. The outputs have room for all cells and one more.
-
-    The words of the class are followed by count and size, in one word if `packed`, and, if `more` has room, by the
-    words of the cluster: the row's first word, in `owners`, and its further words before `column`.
-    """
-    at = np.uint64(0)
-    columns = rest.shape[1] - column - 1
-    after = columns + (1 if packed else 2)
-    for k in range(counts.size):
-        i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
-        words[at] = rest[i, column]
-        for m in range(columns):
-            more[at, m] = rest[i, column + 1 + m]
-        if packed:
-            more[at, columns] = (n << _HALF) | c
-        else:
-            more[at, columns] = n
-            more[at, columns + 1] = c
-        if more.shape[1] > after:
-            more[at, after] = owners[i]
-            for m in range(column):
-                more[at, after + 1 + m] = rest[i, m]
-        at += np.uint64(sizes[k] != 1)
-    return np.int64(at)

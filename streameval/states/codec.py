@@ -42,7 +42,7 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
-from streameval.states.mapping import one_by_one
+from streameval.states.rounds import one_by_one
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.blocks import BlockSpec
@@ -54,8 +54,8 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streameval.states.mapping import Mapper
     from streameval.states.protocol import State, StoredSpec
+    from streameval.states.rounds import Mapper
 
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec

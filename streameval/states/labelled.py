@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.builder import ContingencyBuilder
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
-from streameval.states.contingency.pass_by_cluster import by_cluster
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.tags import by_label, plain
 from streameval.states.protocol import PlainState
@@ -34,13 +33,9 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.clusters.size_blocks import SizeChanges
     from streameval.states.contingency.cells import ShardRows
-    from streameval.states.contingency.matching_core import CoreCells
-    from streameval.states.contingency.pass_by_cluster import ClassParts
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
-    from streameval.states.mapping import Mapper
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
@@ -54,6 +49,8 @@ class LabelledSpec(ContingencySpec):
     >>> LabelledSpec("campaign", "cluster").derived
     ClusterSpec(column='cluster', type='signed', scope='global', nulls='error', unlabelled=False)
     """
+
+    labelled: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: ContingencySpec) -> LabelledSpec:
@@ -102,18 +99,6 @@ class LabelledCounts(ContingencyCounts):
     def total(self, budget: Budget | None = None) -> LabelledClusters:
         """The clusters of its rows, without copying them."""
         return LabelledClusters(self)
-
-    def first(
-        self, shard: Interval, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None
-    ) -> tuple[Summary, ClassParts]:
-        """First pass over one shard; the positives of clusters are counted if cells carry no ids of clusters."""
-        if owner or watcher is not None:
-            return self.plain.first(shard, budget, owner=owner, watcher=watcher)
-        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, labelled=True)
-
-    def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
-        """As of the table without labels."""
-        return self.plain.summary_and_core(budget, each)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Cells of the table without labels."""

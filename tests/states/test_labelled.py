@@ -16,12 +16,14 @@ from streameval.errors import NullError
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency import cells, pass_by_cluster
 from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
 from streameval.states.labelled import LabelledCounts, LabelledSpec, size_table
 from streameval.states.protocol import Batch
+from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +83,8 @@ def same(one: SizeTable, other: SizeTable) -> bool:
 def check_same(states: tuple[LabelledCounts, ContingencyCounts, ClusterCounts], budget: Budget) -> None:
     """Whatever is computed from a table with labels is what the other two states give."""
     labelled, table, clusters = states
-    summary = labelled.summary(budget)
-    assert replace(summary, positives=Sizes.of(np.zeros(0, np.int64))) == table.summary(budget)
+    summary = summarize_state(labelled, budget)
+    assert replace(summary, positives=Sizes.of(np.zeros(0, np.int64))) == summarize_state(table, budget)
     expected = whole(clusters, budget)
     derived = labelled.total(budget)
     assert same(size_table(summary), expected)
@@ -164,24 +166,28 @@ def test_ranges_give_the_same() -> None:
     outline, summaries, tables = outline_only(labelled), [], []
     for interval, shards in balanced(outline, buckets(outline), 3):
         here = restored(outline, joined([ranged(labelled.runs(), interval)]))
-        summaries += [here.first(shard, budget)[0] for shard in shards]
+        summaries += [ByCluster(here).visit(shard, budget)[0].summary for shard in shards]
         tables += [part for shard in shards for part in here.total(budget).parts(shard, budget)]
     merged = summaries[0].merge(*summaries[1:])
     expected = whole(clusters, budget)
     assert same(size_table(merged), expected)
     assert same(SizeTable.union(tables), expected)
-    assert merged.clusters == table.summary(budget).clusters
+    assert merged.clusters == summarize_state(table, budget).clusters
 
 
 def test_watchers_and_the_matching_see_plain_cells() -> None:
     """Ids of clusters are restored for whatever reads them, as are those of the clusters alone."""
     budget = Budget(1 << 30)
     labelled, table, clusters = three(spec_of(("int64", "int64")), rows_of(3000), 500, budget)
-    (one, seen), (other, due) = (each.watched(budget, ClassBlocks) for each in (labelled, table))
+    (one, seen, mine), (other, due, theirs) = (
+        add_up(run(ByCluster(each, ClassBlocks, matched=True), budget)) for each in (labelled, table)
+    )
     assert one == other
-    first, second = (found[0].merge(found[1:]).replicates(one) for found in (seen, due))
-    assert np.array_equal(first.rows, second.rows)
-    mine, theirs = (each.summary_and_core(budget)[1] for each in (labelled, table))
+    assert isinstance(seen, ClassBlocks)
+    assert isinstance(due, ClassBlocks)
+    assert np.array_equal(seen.replicates(one).rows, due.replicates(one).rows)
+    assert mine is not None
+    assert theirs is not None
     assert mine.settled == theirs.settled
     derived = labelled.total()
     for shard in clusters.shards():
@@ -205,4 +211,4 @@ def test_tables_with_labels_are_not_those_without() -> None:
     spec = spec_of(("int64", "int64"))
     assert spec != spec.plain
     assert LabelledSpec.of(spec.plain) == spec
-    assert spec.empty().summary(Budget()).positives.count == 0
+    assert summarize_state(spec.empty(), Budget()).positives.count == 0

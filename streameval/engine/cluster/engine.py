@@ -18,7 +18,7 @@ from streameval.budget import parse_bytes
 from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.folds import MOST_TASKS, count_tasks, exchange, folds, tree
-from streameval.engine.cluster.tables import Table, count_table_tasks
+from streameval.engine.cluster.rounds import count_table_tasks, rounds
 from streameval.engine.fold import (
     TASKS,
     Folded,
@@ -44,14 +44,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.budget import Budget
-    from streameval.engine import Job, Watched
+    from streameval.engine import Job
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
-    from streameval.states.contingency.counts import ContingencyCounts
-    from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.layout import Interval
+    from streameval.states.rounds import FirstRound
 
     T = TypeVar("T")
 
@@ -348,24 +347,13 @@ class ClusterEngine:
         """Compute a Dask object on the workers."""
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
-    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """Summarise a contingency table; see `streameval.engine.Engine.summary`."""
-        ranges = self._where(state)
+    def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
+        """Do the rounds that begin with rows of a state; see `streameval.engine.Engine.rounds`."""
+        ranges = self._where(first)
         if ranges is None:
-            return self.local.summary(state, assignment_cells)
-        return ranges.compute(lambda: self._table(state, ranges).summary(assignment_cells))
-
-    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
-        """Summarise a contingency table, and pass its clusters and classes to watchers, one for each range."""
-        ranges = self._where(state)
-        if ranges is None:
-            return self.local.watched(state, watch)
-        return ranges.compute(lambda: self._table(state, ranges).watched(watch))
-
-    def _table(self, state: ContingencyCounts, ranges: Ranges) -> Table:
-        """The contingency table whose rows are on the workers."""
-        shards = ranges.shards[state.spec]
-        return Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
+            return self.local.rounds(first, finish)
+        shards, resources = ranges.shards[first.holder], self._resources(1)
+        return ranges.compute(lambda: rounds(self.connection, first, ranges.futures, shards, resources, finish))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items on threads of this process."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.evaluation.costs.tables import SHOWN, ImpureTable, PairTables, Shown
+from streameval.evaluation.sharing import watch_table
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts
 from streameval.states.values import ValuesSpec
@@ -57,8 +58,7 @@ class Sweep:
     def _pairs(self, state: Any, classes: Ids) -> PairTables:
         """The worst merges and splits of a table."""
         signed = self.clusters.signed, classes.signed
-        summary, seen = self.engine.watched(state, partial(PairCosts, self.options["top"], signed))
-        costs = seen[0].merge(seen[1:])
+        summary, costs = watch_table(self.engine, state, partial(PairCosts, self.options["top"], signed))
         merges, splits = costs.merges.ranked(), costs.splits.ranked()
         members = Members.none(), Members.none()
         if len(merges[0]) or len(splits[0]):

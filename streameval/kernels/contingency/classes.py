@@ -5,8 +5,6 @@ cache. A hash table numbers the classes. At the end of the bucket their sizes ar
 class size r, cluster size c and count n: most cells of a large table are small, so that few such triples occur. Cells
 that are not small are listed. If the bucket before had many classes of one row, these are removed first, by a test that
 costs less than the table.
-
-`streameval.kernels.contingency.grouping.group_classes` groups cells that were gathered, and tells the class of each.
 """
 
 from __future__ import annotations

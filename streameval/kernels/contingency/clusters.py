@@ -6,9 +6,6 @@ cluster are counted with the cluster; rows of other classes, its *strays*, are m
 If the bucket before had many singletons, they are removed first, by a test that costs less than the table.
 
 Where first words have the labels of their rows, the positives of each cluster are counted with its rows.
-
-`streameval.kernels.contingency.grouping.group_clusters` does the same for rows that were gathered, and also tells which
-row a cell has.
 """
 
 from __future__ import annotations

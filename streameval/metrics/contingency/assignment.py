@@ -31,19 +31,23 @@ References: Crouse (2016), *On implementing 2D rectangular assignment algorithms
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.kernels.contingency.matching import components, greedy_matching, settled_cells, solve_small, solve_whole
+from streameval.states.contingency.rounds import add_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from streameval.states.contingency.matching_core import CoreCells
+    from streameval.states.contingency.rounds import Visit
+    from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
 
     Number = int | float | Fraction
 
@@ -65,10 +69,17 @@ class Matching(NamedTuple):
     upper: Number
 
 
-def matching(core: CoreCells, assignment_cells: int) -> Matching:
-    """The best matching of a table out of core, from the cells that decide it."""
-    found = best_matching(core.classes, core.clusters, core.counts, assignment_cells)
-    return Matching(found.lower + core.settled, found.upper + core.settled)
+def summarize_rounds(rounds: Sequence[Sequence[Visit]], assignment_cells: int | None) -> tuple[Summary, Watcher | None]:
+    """The summary of a table out of core and its watcher, from the visits of all rounds.
+
+    Unless `assignment_cells` is None, the summary has the best matching.
+    """
+    summary, watcher, core = add_up(rounds)
+    if assignment_cells is None or core is None:
+        return summary, watcher
+    best = best_matching(core.classes, core.clusters, core.counts, assignment_cells)
+    matching = Matching(best.lower + core.settled, best.upper + core.settled)
+    return replace(summary, matching=matching), watcher
 
 
 class _Cells(NamedTuple):

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.kernels.attribution import keep_largest, positions
 from streameval.metrics.contingency.null_models import CountedStatistics
 from streameval.metrics.protocol import Metric
 from streameval.metrics.worst import Worst
-from streameval.states.contingency.cells import numbered
-from streameval.states.contingency.watch import ClassPairs, ClusterPairs
+from streameval.states.contingency.cells import Margins, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,10 +33,11 @@ if TYPE_CHECKING:
     from streameval.states.contingency.cells import ShardRows
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Ids
+    from streameval.states.contingency.watch import CellsOfClasses, Ids
     from streameval.typing import Array
 
 _SIGN = np.uint64(1 << 63)
+_MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 
 
 class PairCosts:
@@ -60,36 +60,63 @@ class PairCosts:
         Rows of clusters that consist of one whole class.
     """
 
-    every = False
-
     def __init__(self, top: int, signed: tuple[bool, bool]) -> None:
         self.merges, self.splits = (Worst(top, signed=each) for each in signed)
         self.merged = self.split = self.unchanged_rows = 0
+        self._impure: Margins | None = None  # open clusters, with their cells as totals and their sizes as maxima
+        self._agreeing = np.empty(0, np.int64)
 
-    def of_clusters(self) -> ClusterPairs:
+    def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
-        return ClusterPairs(self)
+        impure = np.flatnonzero(rows < sizes)
+        rows = rows[impure]
+        self._add_impure(clusters[impure], np.ones_like(rows), _count_pairs(rows), sizes[impure])
 
-    def of_classes(self, ids: Ids, totals: Array, maxima: Array, singles: Array) -> ClassPairs:
+    def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
-        return ClassPairs(self, ids, totals, singles)
+        several = sizes > 1
+        self.unchanged_rows += int(rows[~several].sum())
+        rows = rows[several]
+        self._add_impure(clusters[several], rows, np.zeros_like(rows), sizes[several])
 
-    def alone(self, rows: int) -> None:
+    def _add_impure(self, clusters: Array, cells: Array, agreeing: Array, sizes: Array) -> None:
+        if self._impure is None:
+            self._impure = Margins(clusters.shape[1] - 1)
+        numbers = self._impure.add(clusters[:, 0], clusters[:, 1:], cells, sizes)
+        more = np.zeros(self._impure.totals.size - self._agreeing.size, np.int64)
+        self._agreeing = np.concatenate((self._agreeing, more))
+        np.add.at(self._agreeing, numbers, agreeing)
+
+    def close_clusters(self) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
-        self.unchanged(rows)
+        if self._impure is not None:
+            rows = self._impure.maxima
+            self.merged += rows.size
+            _add(self.merges, self._impure.ids, pairs_within(rows) - self._agreeing, rows, self._impure.totals)
+        self._impure, self._agreeing = None, self._agreeing[:0]
 
-    def clusters(self, ids: Ids, rows: Array, parts: Array, false_pairs: Array) -> None:
-        """See `streameval.states.contingency.watch.PairWatcher`."""
-        self.merged += rows.size
-        _add(self.merges, ids, false_pairs, rows, parts)
+    def add_classes(
+        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
+    ) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        parts, pure = singles.copy(), singles.copy()  # cells, and rows of those that are whole clusters
+        agreeing, joined = np.zeros((2, totals.size), np.int64)  # pairs within all cells, and within those
+        for numbers, rows, sizes, counts in cells:
+            times = counts if counts.size else np.ones_like(rows)
+            within, whole = _count_pairs(rows) * times, np.flatnonzero(rows == sizes)
+            np.add.at(parts, numbers, times)
+            np.add.at(agreeing, numbers, within)
+            np.add.at(pure, numbers[whole], (rows * times)[whole])
+            np.add.at(joined, numbers[whole], within[whole])
+        self.unchanged_rows += int(totals[(parts == 1) & (pure == totals)].sum())
+        which = np.flatnonzero(parts > 1)
+        rows = totals[which]
+        self.split += which.size
+        missed, joined = pairs_within(rows) - agreeing[which], _count_pairs(pure[which]) - joined[which]
+        _add(self.splits, lambda some: ids(which[some]), missed, rows, parts[which], joined)
 
-    def classes(self, ids: Ids, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
-        """See `streameval.states.contingency.watch.PairWatcher`."""
-        self.split += rows.size
-        _add(self.splits, ids, missed_pairs, rows, parts, joined_pairs)
-
-    def unchanged(self, rows: int) -> None:
-        """See `streameval.states.contingency.watch.PairWatcher`."""
+    def add_alone(self, rows: int) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
         self.unchanged_rows += rows
 
     def merge(self, others: Iterable[PairCosts]) -> PairCosts:
@@ -101,6 +128,32 @@ class PairCosts:
         found.merged, found.split = sum(part.merged for part in parts), sum(part.split for part in parts)
         found.unchanged_rows = sum(part.unchanged_rows for part in parts)
         return found
+
+
+def pairs_within(rows: Array) -> Array:
+    """Number of pairs within groups of the given sizes, as int64.
+
+    Raises
+    ------
+    DataError
+        If a group has 2³² rows or more, whose pairs exceed 64 bits.
+
+    Examples
+    --------
+    >>> pairs_within(np.array([1, 2, 4]))
+    array([0, 1, 6])
+    """
+    if rows.size and int(rows.max()) >= _MOST:
+        most = f"{int(rows.max()):,} rows"
+        msg = f"a cluster or class has {most}; attribution takes those of fewer than 2³² rows: leave it out with where"
+        raise DataError(msg)
+    return _count_pairs(rows)
+
+
+def _count_pairs(rows: Array) -> Array:
+    """The same for cells; n·(n − 1) may exceed 63 bits, unlike half of it."""
+    pairs: Array = (rows - (rows % 2 == 0)) * (rows // 2)
+    return pairs
 
 
 def _add(worst: Worst, ids: Ids, costs: Array, *columns: Array) -> None:

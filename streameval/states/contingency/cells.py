@@ -1,9 +1,9 @@
-"""Cells between the two passes over a contingency table, rows chosen for a pass, and numbered keys."""
+"""Keys of cells, numbered keys, and rows that are read in pieces."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from streameval.kernels.contingency.grouping import add_margins, number_keys
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.kernels.singletons import marks_for, shared_rows
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout, Side, cut
+from streameval.states.keyed.layout import Interval, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,71 +36,6 @@ class Keys(NamedTuple):
     class_: int
 
 
-@dataclass(frozen=True)
-class ClassCells:
-    """Cells by class, handed from the first pass to the second.
-
-    Attributes
-    ----------
-    rows : KeyedCounts
-        Singleton cells (n = c = 1); the words are the class.
-    others : KeyedCounts
-        All other cells, with n and c after the words of the class, in one word if both are below
-        2³²; then `owner` words of the cluster.
-    owner : int
-        Number of words of the cluster that cells carry.
-    """
-
-    rows: KeyedCounts
-    others: KeyedCounts
-    owner: int = 0
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"rows": self.rows, "others": self.others}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> ClassCells:
-        """The same cells in other keyed counts."""
-        return replace(self, **runs)
-
-    @property
-    def packed(self) -> bool:
-        """Whether n and c share a word."""
-        return self.others.layout.words - self.rows.layout.words - self.owner == 1
-
-    def counts(self, rest: Array) -> tuple[Array, Array]:
-        """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
-        at = self.rows.layout.words - 1
-        word = rest[:, at]
-        n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if self.packed else (word, rest[:, at + 1])
-        return n.astype(np.int64), c.astype(np.int64)
-
-    def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
-        """Sizes and largest cells of the classes of some rows and cells, and each class's number of singleton cells."""
-        margins = Margins(self.rows.layout.words - 1)
-        for words, rest, counts, _ in rows:
-            ones = np.ones(words.size, np.int64)
-            margins.add(words, rest, counts if counts.size else ones, ones - 1)
-        singles = margins.totals.copy()
-        np.minimum(singles, 1, out=margins.maxima)
-        for words, rest, counts, _ in others:
-            n = self.counts(rest)[0]
-            margins.add(words, rest, n * counts if counts.size else n, n)
-        singles = np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64)))
-        return margins, singles
-
-    def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
-        """Intervals of classes that the second pass can take independently, of all buckets or of those in `within`."""
-        start, stop = within or (0, self.rows.layout.buckets)
-        sizes = self.sizes()[start:stop]
-        room = parted(int(sizes.sum()), interval_items(budget), budget.threads)
-        return [(start + a, start + b) for a, b in cut(sizes, room)]
-
-    def sizes(self) -> Array:
-        """Items of each bucket, as an int64 array."""
-        return self.rows.items[0::2] + self.others.items[0::2]
-
-
 def interval_items(budget: Budget) -> int:
     """Items of an interval that fit into a budget; intervals with four times as many are streamed."""
     least, most = ITEMS
@@ -120,9 +54,31 @@ def parted(items: int, room: int, threads: int) -> int:
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:
-    """Layouts of `ClassCells` of a table of `rows` rows; the last `owner` words are those of the cluster."""
+    """Layouts of cells by class of a table of `rows` rows; the last `owner` words are those of the cluster."""
     words = keys.class_
     return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2) + owner)
+
+
+def core_layouts(keys: Keys) -> tuple[Layout, Layout]:
+    """Layouts of cells by cluster: words of both sides and the count; words of the cluster and the count."""
+    return Layout(ID_BUCKETS, 64, sum(keys) + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
+
+
+def sizes_of_cells(rest: Array, at: int, *, packed: bool) -> tuple[Array, Array]:
+    """Count n and cluster size c of cells, whose further words have them from column `at` on; int64 arrays."""
+    word = rest[:, at]
+    n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if packed else (word, rest[:, at + 1])
+    return n.astype(np.int64), c.astype(np.int64)
+
+
+def pieces(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
+    """Items of one label in an interval; the items of a bucket too large for memory come in several pieces."""
+    start, stop = interval
+    if stop - start == 1 and keyed.items_in(start, stop).sum() > 4 * interval_items(budget):
+        yield from keyed.pieces(start, label)
+    else:
+        side = keyed.gather(start, stop)[label]
+        yield side.words, side.rest, side.counts, side.weights
 
 
 class Margins:
@@ -219,35 +175,94 @@ class ShardRows:
         return np.column_stack((unmix(words), rest[:, :column])), np.ascontiguousarray(rest[:, column:]), counts
 
 
-def without_singletons(
-    keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None, wanted: int = 0
-) -> tuple[Side, Array]:
-    """Rows of label 0 in an interval of buckets, without most of the rows whose key occurs only once.
+@dataclass(frozen=True)
+class ClassCells:
+    """Cells by class, handed from the first round to the second.
 
-    Parameters
+    Attributes
     ----------
-    keyed : KeyedCounts
-        Keys of mixed ids (`streameval.states.keyed.ids`).
-    interval : (int, int)
-        Rows whose key occurs there are kept; only first words are compared.
-    others : KeyedCounts, optional
-        Keys that occur there are kept; only first words are compared.
-    wanted : int
-        How many of the last further words of the removed rows to return.
-
-    Returns
-    -------
-    Side, uint64 array of shape (n_singletons, wanted)
-        The remaining rows, and words of the removed singletons.
+    rows : KeyedCounts
+        Singleton cells (n = c = 1); the words are the class.
+    others : KeyedCounts
+        All other cells, with n and c after the words of the class, in one word if both are below 2³²; then `owner`
+        words of the cluster.
+    single : KeyedCounts
+        For the assignment, the clusters with rows without a class, with the largest such cell, 1.
+    owner : int
+        Number of words of the cluster that cells carry.
     """
-    places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
-    sizes = np.diff(places.at.starts).sum(axis=0)[::2]
-    size = int(sizes.sum())
-    marks = marks_for(int(sizes.max(initial=0)))
-    starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
-    rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
-    counts = np.empty((size + 1) * bool(places.at.counts.any()), np.int64)
-    lone = np.empty((size + 1, wanted), np.uint64)
-    further = tuple(range(rest.shape[1])), tuple(range(wanted))
-    left = shared_rows(places.at, marked.at, *further, marks, starts, words, rest, counts, lone)
-    return Side(starts, words[:left], rest[:left], counts[:left], NO_WEIGHTS), lone[: size - left]
+
+    rows: KeyedCounts
+    others: KeyedCounts
+    single: KeyedCounts
+    owner: int = 0
+
+    @property
+    def keys(self) -> Keys:
+        """Words of both ids, if cells carry those of their cluster."""
+        return Keys(self.owner, self.rows.layout.words)
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The keyed counts, which grow with the rows."""
+        return {"rows": self.rows, "others": self.others, "single": self.single}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The same cells in other keyed counts."""
+        fields: dict[str, Any] = dict(runs)
+        return replace(self, **fields)
+
+    @property
+    def packed(self) -> bool:
+        """Whether n and c share a word."""
+        return self.others.layout.words - self.rows.layout.words - self.owner == 1
+
+    def counts(self, rest: Array) -> tuple[Array, Array]:
+        """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
+        return sizes_of_cells(rest, self.rows.layout.words - 1, packed=self.packed)
+
+    def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
+        """Sizes and largest cells of the classes of some rows and cells, and each class's number of singleton cells."""
+        margins = Margins(self.rows.layout.words - 1)
+        for words, rest, counts, _ in rows:
+            ones = np.ones(words.size, np.int64)
+            margins.add(words, rest, counts if counts.size else ones, ones - 1)
+        singles = margins.totals.copy()
+        np.minimum(singles, 1, out=margins.maxima)
+        for words, rest, counts, _ in others:
+            n = self.counts(rest)[0]
+            margins.add(words, rest, n * counts if counts.size else n, n)
+        singles = np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64)))
+        return margins, singles
+
+    def sizes(self) -> Array:
+        """Items of each bucket, as an int64 array."""
+        return self.rows.items[0::2] + self.others.items[0::2]
+
+
+@dataclass(frozen=True)
+class SharedCells:
+    """The cells that the classes leave to the optimal assignment, by cluster.
+
+    Attributes
+    ----------
+    several, single : KeyedCounts
+        Shared cells of classes with several cells, and of classes with one cell.
+    """
+
+    several: KeyedCounts
+    single: KeyedCounts
+
+    @property
+    def keys(self) -> Keys:
+        """Words of both ids."""
+        cluster = self.single.layout.words - 1
+        return Keys(cluster, self.several.layout.words - 1 - cluster)
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The keyed counts, which grow with the rows."""
+        return {"several": self.several, "single": self.single}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The same cells in other keyed counts."""
+        fields: dict[str, Any] = dict(runs)
+        return replace(self, **fields)

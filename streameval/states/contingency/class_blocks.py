@@ -3,7 +3,7 @@
 The keyed hash of `streameval.states.grouped.keys` assigns each class to a block by its id. Leaving out a block removes
 the cells, sizes and largest cells of its classes and shrinks every cluster with rows in it: a cluster of c rows with d
 rows in the block moves from size c to size c − d, or vanishes if d = c, and its Σ n² loses the part of the block's
-cells. Other clusters do not change. So each cell is needed only once: `ClassBlocks` watches the two passes
+cells. Other clusters do not change. So each cell is needed only once: `ClassBlocks` watches the rounds
 (`streameval.states.contingency.watch`) and adds up these changes by block and size, as integers.
 
 `ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
@@ -33,14 +33,15 @@ from streameval.kernels.blocks.changes import (
     squared,
 )
 from streameval.states.blocks import BLOCKS, BlockSums, Tally, blocks_of
+from streameval.states.contingency.cells import Margins
 from streameval.states.contingency.size_counts import Sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from streameval.states.contingency.size_counts import Number
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Ids
+    from streameval.states.contingency.watch import CellsOfClasses, Ids
     from streameval.typing import Array
 
 _WORD = 32  # bits of the low word of Σ n²
@@ -74,25 +75,74 @@ class ClassBlocks:
     blocks : number of blocks
     """
 
-    every = True
-
     def __init__(self, blocks: int = BLOCKS) -> None:
         self.blocks = blocks
         self.cells, self.classes, self.clusters = BlockSums.empty(1), BlockSums.empty(3), BlockSums.empty(3)
         self.counts = _Counts(*np.zeros((5, blocks), np.int64))
+        self._open: _OpenClusters | None = None
 
-    def of_clusters(self) -> _ClusterBlocks:
+    def _opened(self, clusters: Array) -> _OpenClusters:
+        if self._open is None:
+            self._open = _OpenClusters(Margins(clusters.shape[1] - 1), self.blocks)
+        return self._open
+
+    def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
-        return _ClusterBlocks(self)
+        if not rows.size:
+            return
+        blocks, whole = blocks_of(np.ascontiguousarray(classes), self.blocks), rows == sizes
+        pure, impure = np.flatnonzero(whole), np.flatnonzero(~whole)
+        own = rows[pure]
+        self._remove_blocks(np.arange(own.size + 1), blocks[pure], squared(own), own, own)  # complete: not looked up
+        if impure.size:
+            found, words, rows = self._opened(clusters), clusters[impure], rows[impure]
+            numbers = found.margins.add(words[:, 0], words[:, 1:], np.zeros_like(rows), sizes[impure])
+            found.add(numbers, blocks[impure], squared(rows), rows)
 
-    def of_classes(self, ids: Ids, totals: Array, maxima: Array, singles: Array) -> _ClassCells:
+    def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        self._opened(clusters).margins.add(clusters[:, 0], clusters[:, 1:], rows, sizes)
+
+    def close_clusters(self) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        found, self._open = self._open, None
+        if found is None:
+            return
+        sizes, classless = found.margins.maxima, found.margins.totals
+        if classless.any():
+            which = np.flatnonzero(classless)
+            words = np.ascontiguousarray(found.margins.ids(which)[:, 0])
+            owners, blocks, rows = lone_blocks(words, classless[which], self.blocks)
+            owners, none = which[owners], np.zeros(rows.size, np.int64)
+            np.add.at(self.counts.classless, blocks, rows)
+            np.add.at(self.counts.alone, blocks, rows * (sizes[owners] == 1))
+            found.add(owners, blocks, np.column_stack((rows, none, rows)), np.ones(rows.size, np.int64))
+        self._remove_blocks(*found.by_cluster(), sizes)
+
+    def _remove_blocks(self, bounds: Array, blocks: Array, sums: Array, largest: Array, sizes: Array) -> None:
+        """Add what changes without each block, given the entries of whole clusters (see `_OpenClusters`)."""
+        changes = Tally(self.blocks, 3)
+        room = 2 * changes.room(sizes, np.diff(bounds))
+        changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 2), room)
+        self.clusters = self.clusters.merge(changes.result())
+        shared_maxima(bounds, blocks, largest, sizes, 2, self.counts.lost_maxima)
+
+    def add_classes(
+        self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
+    ) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
         blocks = blocks_of(np.ascontiguousarray(ids(np.arange(totals.size))[:, 0]), self.blocks)
         np.add.at(self.counts.row_maxima, blocks, maxima)
         np.add.at(self.counts.singles, blocks, singles)
-        return _ClassCells(self, blocks, totals, singles)
+        squares = np.column_stack((np.zeros(singles.size, np.int64), singles))
+        counted, classes = Tally(self.blocks, 1), Tally(self.blocks, 3)
+        for numbers, rows, _, times in cells:
+            given = numbers, rows, times, blocks
+            counted.add(lambda *into, given=given: add_cells(*given, *into, squares), counted.room(rows))
+        classes.add(partial(add_classes, blocks, totals, squares), classes.room(totals))
+        self.classes, self.cells = self.classes.merge(classes.result()), self.cells.merge(counted.result())
 
-    def alone(self, rows: int) -> None:
+    def add_alone(self, rows: int) -> None:
         """See `streameval.states.contingency.watch.Watcher`."""
         found = np.zeros(self.blocks, np.int64)
         spread_rows(np.uint64(0), rows, found)
@@ -130,88 +180,32 @@ class ClassBlocks:
         )
 
 
-class _ClusterBlocks:
-    """A `streameval.states.contingency.watch.ClusterWatch`: adds up the cells of each cluster and block."""
+@dataclass
+class _OpenClusters:
+    """The cells, by cluster and block, of clusters that are not complete yet.
 
-    def __init__(self, watcher: ClassBlocks) -> None:
-        self._watcher, self._blocks = watcher, watcher.blocks
-        self._at, self._largest = np.empty((2, 0), np.int64)
-        self._sums = np.empty((0, 3), np.int64)  # rows, Σ n² in two words
-        self._bounds: Array | None = None
-        self._alone = np.empty(0, np.int64)
+    Attributes
+    ----------
+    margins : the clusters, with their rows without a class as totals and their sizes as maxima
+    blocks : number of blocks
+    entries : number of each cluster, blocks, sums (rows, and Σ n² in two words), and largest cells
+    """
 
-    def _take(self, clusters: int, numbers: Array, blocks: Array, sums: Array, largest: Array) -> None:
-        """Add cells to the sums so far."""
-        cells: tuple[Array, ...] = numbers, blocks, sums, largest
-        if self._bounds is not None:
-            before = np.repeat(np.arange(self._bounds.size - 1), np.diff(self._bounds))
-            given = zip((before, self._at, self._sums, self._largest), cells, strict=True)
-            cells = tuple(np.concatenate(pair) for pair in given)
-        self._bounds, self._at, self._sums, self._largest = group_blocks(*cells, clusters, self._blocks)
+    margins: Margins
+    blocks: int
+    entries: tuple[Array, ...] = ()
 
-    def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
-        """See `streameval.states.contingency.watch.ClusterWatch`."""
-        if numbers.size:
-            self._take(clusters, numbers, blocks_of(classes, self._blocks), squared(rows), rows)
+    def add(self, *cells: Array) -> None:
+        """Add cells to the entries."""
+        if self.entries:
+            cells = tuple(np.concatenate(pair) for pair in zip(self.entries, cells, strict=True))
+        bounds, *others = group_blocks(*cells, self.margins.totals.size, self.blocks)
+        self.entries = np.repeat(np.arange(bounds.size - 1), np.diff(bounds)), *others
 
-    def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
-        """See `streameval.states.contingency.watch.ClusterWatch`."""
-        self._alone = np.concatenate((self._alone, np.zeros(clusters - self._alone.size, np.int64)))
-        np.add.at(self._alone, numbers, rows)
-
-    def close(self, ids: Ids, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.ClusterWatch`."""
-        if self._alone.any():
-            self._add_classless(ids, sizes)
-        if self._bounds is None:
-            return
-        bounds = np.append(self._bounds, np.full(sizes.size + 1 - self._bounds.size, self._bounds[-1]))
-        changes = Tally(self._blocks, 3)
-        room = 2 * changes.room(sizes, np.diff(bounds))
-        changes.add(partial(add_clusters, bounds, self._at, self._sums, sizes, 2), room)
-        self._watcher.clusters = self._watcher.clusters.merge(changes.result())
-        shared_maxima(bounds, self._at, self._largest, sizes, 2, self._watcher.counts.lost_maxima)
-
-    def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.ClusterWatch`."""
-        self.add(sizes.size, np.concatenate((np.arange(sizes.size), owners)), classes(), rows)
-        self.close(ids, sizes)
-
-    def _add_classless(self, ids: Ids, sizes: Array) -> None:
-        """Add the rows without a class, each to its own block."""
-        which, counts = np.flatnonzero(self._alone), self._watcher.counts
-        words = np.ascontiguousarray(ids(which)[:, 0])
-        owners, blocks, rows = lone_blocks(words, self._alone[which], self._blocks)
-        owners, none = which[owners], np.zeros(rows.size, np.int64)
-        np.add.at(counts.classless, blocks, rows)
-        np.add.at(counts.alone, blocks, rows * (sizes[owners] == 1))
-        self._take(sizes.size, owners, blocks, np.column_stack((rows, none, rows)), np.ones(rows.size, np.int64))
-
-
-class _ClassCells:
-    """A `streameval.states.contingency.watch.ClassWatch`: adds up classes, and their cells, by block."""
-
-    def __init__(self, watcher: ClassBlocks, blocks: Array, totals: Array, singles: Array) -> None:
-        self._watcher, self._blocks, self._totals = watcher, blocks, totals
-        self._squares = np.column_stack((np.zeros(singles.size, np.int64), singles))
-        self._cells = Tally(watcher.blocks, 1)
-
-    def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
-        """See `streameval.states.contingency.watch.ClassWatch`."""
-        given = numbers, rows, times, self._blocks
-
-        def adds(count: int, table: Array, keys: Array, large: Array) -> int:
-            listed: int = add_cells(*given, count, table, keys, large, self._squares)
-            return listed
-
-        self._cells.add(adds, self._cells.room(rows))
-
-    def close(self) -> None:
-        """See `streameval.states.contingency.watch.ClassWatch`."""
-        watcher, classes = self._watcher, Tally(self._watcher.blocks, 3)
-        classes.add(partial(add_classes, self._blocks, self._totals, self._squares), classes.room(self._totals))
-        watcher.classes = watcher.classes.merge(classes.result())
-        watcher.cells = watcher.cells.merge(self._cells.result())
+    def by_cluster(self) -> tuple[Array, Array, Array, Array]:
+        """The first entry of each cluster, and the blocks, sums and largest cells of all."""
+        numbers, blocks, sums, largest = self.entries
+        return np.searchsorted(numbers, np.arange(self.margins.totals.size + 1)), blocks, sums, largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,12 +229,14 @@ class ClassReplicates:
     >>> import pyarrow as pa
     >>> from streameval.budget import Budget
     >>> from streameval.states.contingency.counts import ContingencySpec
+    >>> from streameval.states.contingency.rounds import ByCluster, add_up
     >>> from streameval.states.protocol import Batch
+    >>> from streameval.states.rounds import run
     >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
     >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
     >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
-    >>> summary, seen = builder.state().watched(Budget(), partial(ClassBlocks, 4))
-    >>> replicates = seen[0].merge(seen[1:]).replicates(summary)
+    >>> summary, blocks, _ = add_up(run(ByCluster(builder.state(), partial(ClassBlocks, 4)), Budget()))
+    >>> replicates = blocks.replicates(summary)
     >>> replicates.rows, replicates.without(1).shape  # without campaign 7 one class is left, in one cluster
     (array([1., 3., 0., 0.]), (1, 1))
     """

@@ -4,7 +4,7 @@ A row is a key of two ids: the words of its cluster, which decide the bucket, th
 `streameval.states.keyed.ids`). Rows are partitioned by cluster in their original order and spill like every other state
 when the budget is exceeded. A row takes 16 bytes for integer ids, and 8 more for each id that is hashed or belongs to
 its partition; repeated rows of a large cell become one item with a count.
-`streameval.states.contingency.pass_by_cluster` turns them into the `Summary` from which the metrics are computed.
+`streameval.states.contingency.rounds` turns them into the `Summary` from which the metrics are computed.
 
 Nulls that count as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
 counted by class alone, in `without_cluster`; rows without a class keep their cluster and have label 1. The state
@@ -16,37 +16,29 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.builder import ContingencyBuilder
-from streameval.states.contingency.cells import ClassCells, Keys, ShardRows, class_layouts
-from streameval.states.contingency.matching_core import CoreCells, core_cells
-from streameval.states.contingency.pass_by_class import by_class, without_cluster
-from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
-from streameval.states.contingency.watch import unwatched
+from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.mapping import one_by_one
 from streameval.states.protocol import PlainSpec, PlainState, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    import pyarrow as pa
+
     from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
-    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
-    from streameval.states.mapping import Mapper
     from streameval.typing import Array
-
-AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
 
 @dataclass(frozen=True)
@@ -70,6 +62,7 @@ class ContingencySpec(PlainSpec):
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
     unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
+    labelled: ClassVar[bool] = False  # whether first words have the labels of their rows as tags
 
     classes: str
     cluster: str
@@ -165,12 +158,14 @@ class ContingencyCounts(PlainState):
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> from streameval.budget import Budget
+    >>> from streameval.states.contingency.rounds import summarize_state
     >>> from streameval.states.protocol import Batch
     >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
     >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
     >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
-    >>> summary = builder.state().summary(Budget())
+    >>> summary = summarize_state(builder.state(), Budget())
     >>> summary.shape, list(summary.cells.pairs())
     ((2, 2), [(1, 2), (2, 1)])
     """
@@ -215,81 +210,13 @@ class ContingencyCounts(PlainState):
         return Totals(neg, pos, float(neg), float(pos))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals of clusters that the first pass can take independently."""
-        return cluster_shards(self.cells, self.cells.holding(budget))
-
-    def first(
-        self, shard: Interval, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None
-    ) -> tuple[Summary, ClassParts]:
-        """First pass over one shard: the partial summary of its clusters, and its cells by class without singletons."""
-        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
-
-    def classes(self, found: Iterable[ClassParts], *, owner: bool = False, rows: int | None = None) -> ClassCells:
-        """All rows by class, with the cells that the first pass found; `rows` is given if the table lacks its rows."""
-        words = self.spec.keys.cluster * owner
-        layouts = class_layouts(self.spec.keys, self.cell_rows if rows is None else rows, words)
-        parts = tuple(found)
-        singles = sum((part.singles.segments for part in parts), self.without_cluster.segments)
-        others = sum((part.others.segments for part in parts), ())
-        return ClassCells(KeyedCounts(layouts[0], singles), KeyedCounts(layouts[1], others), words)
-
-    def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
-        """Both passes; `each` maps a function over shards, sequentially by default.
-
-        The result has the same bits for any shards, in any order.
-        """
-        return self._passes(budget, each or one_by_one)[0]
-
-    def watched(
-        self, budget: Budget, watch: Callable[[], AnyWatcher], each: Mapper | None = None
-    ) -> tuple[Summary, list[AnyWatcher]]:
-        """As `summary`; also returns the watchers, which `watch` creates for every shard of both passes."""
-        seen: list[AnyWatcher] = []
-
-        def made() -> AnyWatcher:
-            seen.append(watch())
-            return seen[-1]
-
-        summary, _ = self._passes(budget, each or one_by_one, watch=made)
-        self.watch_alone(made())
-        return summary, seen
-
-    def watch_alone(self, watcher: Watcher) -> None:
-        """Pass the rows with neither a class nor a cluster to a watcher."""
-        watcher.alone(int(self.without_cluster.rows[1::2].sum()))
-
-    def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
-        """`summary`, and the cells that the optimal assignment needs, see `matching_core.core_cells`."""
-        each = each or one_by_one
-        summary, classes = self._passes(budget, each, owner=True)
-        return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
-
-    def settling(self, core: CoreCells) -> CoreCells:
-        """The core with the rows that have neither a class nor a cluster, which are part of every assignment."""
-        return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
-
-    def _passes(
-        self, budget: Budget, each: Mapper, *, owner: bool = False, watch: Callable[[], Watcher | None] = unwatched
-    ) -> tuple[Summary, ClassCells]:
-        pa.default_memory_pool().release_unused()  # memory left over from reading
-
-        def one(shard: Interval) -> tuple[Summary, ClassParts]:
-            return self.first(shard, budget, owner=owner, watcher=watch())
-
-        first = each(one, self.shards(budget), "clusters")
-        classes = self.classes((part for _, part in first), owner=owner)
-        found = [summary for summary, _ in first]
-        del first
-        budget.release_spares()
-        found += each(lambda shard: by_class(classes, shard, budget, watch()), classes.intervals(budget), "classes")
-        rows = self.without_cluster.rows
-        alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
-        return alone.merge(*found), classes
+        """Intervals of clusters."""
+        return self.cells.intervals()
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Cells of a shard, by cluster and class, a bounded number at a time.
 
-        Metrics need both passes and read the `summary` instead.
+        Metrics need both rounds and read the `summary` instead.
         """
         return self.cells.grouped(shard, budget)
 

@@ -6,8 +6,7 @@ the largest of these clusters can be optimal for it. Call this cell the *own* ce
 at most as many rows are then not needed. The same holds for classes with rows in one cluster only. The cells are
 therefore visited three times, each time in bounded memory:
 
-1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`; its cells carry the words of their
-   cluster.
+1. *By cluster* (`streameval.states.contingency.pass_by_cluster`), which hands on cells with the words of their cluster.
 2. *By class*: each class keeps its own cell and the shared cells that are larger. A class without such shared cells is
    settled.
 3. *By cluster* again, for the remaining cells; the cell of a class with one cell is the own cell of its cluster.
@@ -19,26 +18,21 @@ their numbers, nor the bounds of an unsolved assignment depend on the partitioni
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.keys import ID_BUCKETS
-from streameval.states.contingency.cells import Margins, interval_items
-from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.contingency.cells import Margins, pieces
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout, cut
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.contingency.cells import ClassCells, Keys
-    from streameval.states.keyed.layout import Columns, Interval
-    from streameval.states.mapping import Mapper
+    from streameval.states.contingency.cells import ClassCells, SharedCells
+    from streameval.states.keyed.builder import SegmentBuilder
+    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 
@@ -73,154 +67,61 @@ class Cells(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The total that a visit has settled, and the remaining lines with their own and shared cells."""
+    """The total that a visit has settled, and the remaining lines with their own cells."""
 
     settled: int
     words: Array
     own: Array
 
-
-@dataclass(frozen=True)
-class CellsLeft:
-    """The cells that remain after the visit by class, by cluster.
-
-    Attributes
-    ----------
-    several, single : KeyedCounts
-        Shared cells of classes with several cells, and of classes with one cell.
-    settled : list of Lines
-        Results for the classes.
-    """
-
-    several: KeyedCounts
-    single: KeyedCounts
-    settled: list[Lines]
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """The keyed counts, which grow with the rows."""
-        return {"several": self.several, "single": self.single}
-
-    def with_runs(self, runs: Mapping[str, Any]) -> CellsLeft:
-        """The same cells in other keyed counts."""
-        return replace(self, **runs)
+    @classmethod
+    def none(cls, settled: int = 0) -> Lines:
+        """No lines remain."""
+        return cls(settled, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
 
 
-Core = tuple[Lines, list[Cells]]  # the result of the visit by cluster for an interval
-
-
-def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
-    """The core of a table.
-
-    Parameters
-    ----------
-    cells : ClassCells
-        Cells of the first pass, with the words of their clusters.
-    lone : KeyedCounts
-        Rows by cluster; each row of label 1 is a singleton class.
-    keys : Keys
-    budget : Budget
-        Owns the memory of cells between visits.
-    each : callable
-        Maps a function over intervals.
-    """
-    left = core_of_classes(cells, keys, budget, each)
-    return core_of_table([left.settled], [core_of_clusters(left, lone, keys, budget, each)], keys)
-
-
-def core_of_classes(
-    cells: ClassCells, keys: Keys, budget: Budget, each: Mapper, within: Interval | None = None
-) -> CellsLeft:
-    """The cells that remain after the visit by class, of all classes or of those in the buckets `within`."""
-    found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
-    several, single = (
-        KeyedCounts(layout, tuple(segment for _, keyed in found for segment in keyed[i].segments))
-        for i, layout in enumerate(_layouts(keys))
-    )
-    return CellsLeft(several, single, [lines for lines, _ in found])
-
-
-def core_of_clusters(left: CellsLeft, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
-    """The cells that remain after the visit by cluster; `left` may hold some clusters only, but all cells of these."""
-    sizes = left.several.items[0::2] + left.single.items[0::2]
-    if lone.rows[1::2].any():
-        sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
-    visit = partial(_visit_clusters, left.several, left.single, lone, keys, budget)
-    return list(each(visit, cut(sizes, interval_items(budget)), "matching-clusters"))
-
-
-def core_of_table(classes: Sequence[Sequence[Lines]], clusters: Sequence[Sequence[Core]], keys: Keys) -> CoreCells:
-    """The core from the results of both visits to all parts."""
-    kept = [core for part in clusters for core in part]
-    cells = _joined([cells for _, cells in kept], keys)
-    return _numbered([lines for part in classes for lines in part], [lines for lines, _ in kept], cells)
-
-
-def _layouts(keys: Keys) -> tuple[Layout, Layout]:
-    """Layouts of cells by cluster: words of both sides and the count; words of the cluster and the count."""
-    return Layout(ID_BUCKETS, 64, keys.cluster + keys.class_ + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
-
-
-def _visit_classes(
-    cells: ClassCells, keys: Keys, budget: Budget, interval: Interval
-) -> tuple[Lines, list[KeyedCounts]]:
-    """Visit by class; returns shared cells by cluster, separately for classes with several cells and with one cell."""
-    builders = [SegmentBuilder.fitting(layout, budget, SLAB) for layout in _layouts(keys)]
-
-    margins, singles = cells.margins(*(_chunks(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
+def visit_classes(
+    cells: ClassCells, interval: Interval, budget: Budget, several: SegmentBuilder, single: SegmentBuilder
+) -> Lines:
+    """Visit by class; the builders take shared cells by cluster, of classes with several cells and with one cell."""
+    keys = cells.keys
+    margins, singles = cells.margins(*(pieces(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
     lone = margins.words(singles > 0)
 
     def parts() -> Iterator[Cells]:
         yield _own(lone, np.ones(lone.shape[0], np.int64), keys.cluster)
-        for words, rest, _, _ in _chunks(cells.others, 0, interval, budget):
+        for words, rest, _, _ in pieces(cells.others, 0, interval, budget):
             n, c = cells.counts(rest)
-            yield Cells(_line(words, rest[:, : keys.class_ - 1]), rest[:, -keys.cluster :], n, n < c)
+            yield Cells(np.column_stack((words, rest[:, : keys.class_ - 1])), rest[:, -keys.cluster :], n, n < c)
 
     def keep(part: Cells, alone: Array) -> None:
-        for builder, some in zip(builders, (part.at(~alone), part.at(alone)), strict=True):
+        for builder, some in ((several, part.at(~alone)), (single, part.at(alone))):
             columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
             words = some.other[:, 0]
-            rest = np.hstack(columns if builder is builders[0] else columns[::2])
+            rest = np.hstack(columns if builder is several else columns[::2])
             builder.add_items(words, id_codes(words), rest, NO_COUNTS, NO_WEIGHTS)
 
-    return _undominated(parts, keep), [KeyedCounts.built(builder) for builder in builders]
+    return _undominated(parts, keep)
 
 
-def _visit_clusters(
-    several: KeyedCounts, single: KeyedCounts, lone: KeyedCounts, keys: Keys, budget: Budget, interval: Interval
-) -> tuple[Lines, list[Cells]]:
+def visit_clusters(cells: SharedCells, interval: Interval, budget: Budget) -> tuple[Lines, list[Cells]]:
     """Visit by cluster; returns the remaining cells."""
-    kept: list[Cells] = []
+    keys = cells.keys
+    core = [_own(np.empty((0, keys.cluster), np.uint64), NO_COUNTS, keys.class_)]
 
     def parts() -> Iterator[Cells]:
-        for words, rest, _, _ in _chunks(several, 0, interval, budget):
+        for words, rest, _, _ in pieces(cells.several, 0, interval, budget):
             counts, shared = rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
-            yield Cells(_line(words, rest[:, : keys.cluster - 1]), rest[:, keys.cluster - 1 : -1], counts, shared)
-        for words, rest, _, _ in _chunks(single, 0, interval, budget):
-            yield _own(_line(words, rest[:, :-1]), rest[:, -1].astype(np.int64), keys.class_)
-        if lone.rows[1::2].any():
-            for words, rest, _, _ in _chunks(lone, 1, interval, budget):
-                yield _own(_line(words, rest[:, : keys.cluster - 1]), np.ones(words.size, np.int64), keys.class_)
+            line = np.column_stack((words, rest[:, : keys.cluster - 1]))
+            yield Cells(line, rest[:, keys.cluster - 1 : -1], counts, shared)
+        for words, rest, _, _ in pieces(cells.single, 0, interval, budget):
+            yield _own(np.column_stack((words, rest[:, :-1])), rest[:, -1].astype(np.int64), keys.class_)
 
-    return _undominated(parts, lambda part, _: kept.append(part)), kept
-
-
-def _line(words: Array, rest: Array) -> Array:
-    return np.column_stack((words, rest))
+    return _undominated(parts, lambda part, _: core.append(part)), core
 
 
 def _own(line: Array, counts: Array, columns: int) -> Cells:
     """Cells of lines that no other line shares."""
     return Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
-
-
-def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
-    """Items of one label in an interval; the items of a bucket too large for memory come in several chunks."""
-    start, stop = interval
-    if stop - start == 1 and keyed.items_in(start, stop).sum() > 4 * interval_items(budget):
-        yield from keyed.pieces(start, label)
-    else:
-        side = keyed.gather(start, stop)[label]
-        yield side.words, side.rest, side.counts, side.weights
 
 
 def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
@@ -240,7 +141,7 @@ def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Ar
             part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), np.where(part.shared, 0, part.counts)
         )
     if lines is None:
-        return Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+        return Lines.none()
     shares, own = lines.totals, lines.maxima
     exceeded = np.zeros(own.size, np.bool_)
     for part in parts():
@@ -255,15 +156,12 @@ def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Ar
     return Lines(settled, lines.words(exceeded), own[exceeded])
 
 
-def _joined(parts: list[list[Cells]], keys: Keys) -> Cells:
-    """All cells of the core, by cluster."""
-    none = _own(np.empty((0, keys.cluster), np.uint64), np.empty(0, np.int64), keys.class_)
-    columns = zip(none, *(part for several in parts for part in several), strict=True)
-    return Cells(*(np.concatenate(column) for column in columns))
+def core_cells(classes: Sequence[Lines], clusters: Sequence[Lines], parts: Sequence[Cells]) -> CoreCells:
+    """The core of a table, from what the visits to its classes and to its clusters left.
 
-
-def _numbered(classes: Sequence[Lines], clusters: Sequence[Lines], cells: Cells) -> CoreCells:
-    """Number both sides by id; an own cell gets a number beyond all others on the other side."""
+    Both sides are numbered by id; an own cell gets a number beyond all others on the other side.
+    """
+    cells = Cells(*map(np.concatenate, zip(*parts, strict=True)))
     sides = []
     for shared, lines in ((cells.other, classes), (cells.line, clusters)):
         own = [part.words for part in lines if part.own.size]

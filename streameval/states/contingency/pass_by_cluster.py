@@ -1,142 +1,210 @@
-"""From (cluster, class) cells to their summary, in two passes of bounded memory.
+"""The first round over (cluster, class) cells, by cluster; see `streameval.states.contingency.rounds` for all of them.
 
-Some sums, such as chi-square, need both margins of a cell: the size of its class and the size of its cluster. Neither
-all classes nor all clusters may fit into memory. So the cells are visited twice:
+Clusters are visited bucket by bucket. One bucket holds all rows of a cluster, so its size c, largest cell and counts n
+are known at once. Each cell is handed on as (class, n, c), except singletons, n = c = 1, which are counted by class.
 
-1. *By cluster*, bucket by bucket. One bucket holds all rows of a cluster, so its size c, largest cell and counts n are
-   known at once. Each cell is handed on as (class, n, c), except singletons, n = c = 1, which are counted by class.
-2. *By class*. One bucket again holds all cells of a class. So its size r, its largest cell, its number of singletons
-   and both margins of every cell are known.
+One loop reads rows where they lie in the segments and writes their cells
+(`streameval.kernels.contingency.clusters.cluster_cells`): nothing is sorted, since a hash table that fits into the
+cache numbers the clusters of a bucket. If rows carry their labels (`streameval.states.labelled`), it counts the
+positives of clusters as well.
 
-Neither pass sorts: for each bucket, a hash table that fits into the cache numbers its keys. A bucket too large for
-memory contains a giant cluster or a giant class. In the first pass its rows are distributed over 2,048 parts by a hash
-of the whole key, and the parts are visited twice, first for the sizes of clusters; in the second pass the bucket is
-streamed twice. Memory then holds the distinct clusters, or classes, of that bucket. Equal cells of a giant class are
-stored once with a multiplicity.
-
-Unless a watcher asks for the ids of clusters, or rows lack a class, the first pass reads rows where they lie in the
-segments (`streameval.states.contingency.whole_clusters`); otherwise they are gathered. If rows carry their labels
-(`streameval.states.labelled`), it counts the positives of clusters as well.
-
-The second pass is in `streameval.states.contingency.pass_by_class`; where cells are many and no watcher sees them, they
-are read where they lie as well (`streameval.states.contingency.whole_classes`). Both are pure functions of an interval;
-partial summaries add up to the same bits in any order.
+Two kinds of buckets are visited twice instead, first for the sizes of clusters, then for their cells: those with rows
+without a class, each a singleton class, and those too large for memory, which hold a giant cluster. The rows of the
+latter are distributed over 2,048 parts by a hash of the whole key, so that equal cells stay together; memory then holds
+the distinct clusters of that bucket. Equal cells of a giant class are stored once with a multiplicity.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.grouping import add_margins, group_clusters, tally_small
+from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
+from streameval.kernels.contingency.grouping import add_margins, tally_small
 from streameval.kernels.contingency.tables import slots_for
-from streameval.kernels.keys import unmix
-from streameval.kernels.singletons import emit_others
+from streameval.kernels.singletons import marks_for
 from streameval.states.clusters.tally import by_tables
-from streameval.states.contingency.cells import (
-    Keys,
-    Margins,
-    class_layouts,
-    interval_items,
-    numbered,
-    parted,
-    without_singletons,
-)
+from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, sizes_of_cells
 from streameval.states.contingency.class_sizes import ClassRows, encode
 from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
-from streameval.states.contingency.whole_clusters import whole_clusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, Side, cut
-from streameval.states.keyed.tags import by_label, plain
+from streameval.states.keyed.layout import NO_COUNTS, cut
+from streameval.states.keyed.tags import TAG, by_label, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval.budget import Budget
     from streameval.states.contingency.watch import Watcher
-    from streameval.states.keyed.layout import Interval
+    from streameval.states.keyed.layout import Interval, SegmentAddresses, Side
     from streameval.typing import Array
 
-RUN = 3  # intervals whose cells form one segment; the second pass searches all segments for each interval
-
 _TOGETHER = 1 << 21  # rows whose addresses are looked up together; those of spilled segments are read
-_CACHED = 1 << 18  # rows whose columns the third-level cache holds
+_CELLS = 1 << 19  # rows whose cells are written, or gathered, together
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are rare
 _SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # unlike the kernels' multiplier, so bits differ
 
 
-class ClassParts(NamedTuple):
-    """Cells by class, from some clusters."""
+class ClusterCells(NamedTuple):
+    """Cells of some whole clusters; the arrays are overwritten by the next cells.
 
-    singles: KeyedCounts  # singleton cells (n = c = 1)
-    others: KeyedCounts
+    Attributes
+    ----------
+    words, rest : uint64 arrays, first and further words of the cells of clusters of several rows
+    singles : uint64 array of shape (n_singles, n_class), classes of singleton cells (n = c = 1)
+    large, large_positives : int64 arrays, sizes of clusters that are not counted in the table of sizes, and their
+        positives if rows have labels
+    maxima : sum of the largest cell of each cluster
+    """
 
-
-class _Grouped(NamedTuple):
-    """Rows grouped to cells: the cell of each cluster's first row, then the cells of other classes."""
-
-    clusters: int
-    rows: Array  # a row of each cell
-    owners: Array  # the cluster of each cell
-    counts: Array
-    sizes: Array  # rows of each cluster in this part
-    maxima: Array
-
-    @classmethod
-    def of(cls, side: Side, keys: Keys) -> _Grouped:
-        """Group rows of an interval."""
-        columns, total, width = keys.cluster - 1, side.words.size, sum(keys)
-        first, strays = np.empty((2, total + 1), np.int32)
-        firsts, sizes, owners = np.empty((3, total + 1), np.int64)
-        table = slots_for(side.starts), np.empty((total, width + 2), np.uint64)
-        cuts = np.empty(side.starts.size, np.int64)
-        words = tuple(range(columns)), tuple(range(keys.class_))
-        given = side.starts, side.words, side.rest, side.counts, *words
-        clusters, stray = group_clusters(*given, *table, first, firsts, sizes, strays, owners, cuts)
-        first, firsts, sizes = first[:clusters], firsts[:clusters], sizes[:clusters]
-        if not stray:
-            return cls(clusters, first, NO_COUNTS, firsts, sizes, firsts)
-        strays, owners = strays[:stray], owners[:stray]
-        numbers, found = numbered(cuts, owners.view(np.uint64), side.rest[strays][:, columns:], keys.class_)
-        counts = side.counts[strays] if side.counts.size else np.ones(stray, np.int64)
-        more, ignored, maxima = np.zeros(found.size, np.int64), np.zeros(found.size, np.int64), firsts.copy()
-        add_margins(numbers, counts, counts, more, ignored)
-        owners = owners[found]
-        add_margins(owners, more, more, np.zeros(clusters, np.int64), maxima)
-        return cls(
-            clusters, np.concatenate((first, strays[found])), owners, np.concatenate((firsts, more)), sizes, maxima
-        )
-
-    def sizes_of_cells(self, sizes: Array) -> Array:
-        """Size of the cluster of each cell."""
-        return np.concatenate((sizes, sizes[self.owners])) if self.owners.size else sizes
-
-    def classes(self, side: Side, keys: Keys) -> Array:
-        """First word of the class of each cell."""
-        words: Array = side.rest[self.rows, keys.cluster - 1]
-        return words
-
-    def ids(self, side: Side, keys: Keys, which: Array) -> Array:
-        """Words of the ids of some clusters."""
-        first = self.rows[which]
-        return np.column_stack((unmix(side.words[first]), side.rest[first][:, : keys.cluster - 1]))
+    words: Array
+    rest: Array
+    singles: Array
+    large: Array
+    large_positives: Array
+    maxima: int
 
 
-class FirstPass:
-    """The first pass over some intervals of clusters; owned by one task.
+def whole_clusters(
+    keyed: KeyedCounts,
+    interval: Interval,
+    keys: Keys,
+    further: int,
+    sizes: Array,
+    budget: Budget,
+    *,
+    packed: bool,
+    positives: Array | None = None,
+) -> Iterator[ClusterCells]:
+    """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
 
     Parameters
     ----------
-    keys, rows, budget, watcher, labelled : see `by_cluster`
-    items : number of items that are expected; more take longer
-    owner : number of words of the cluster that cells carry
+    keyed : KeyedCounts
+        Rows by cluster and class; all of them in the interval have a class.
+    interval : (int, int)
+    keys : Keys
+    further : int
+        Further words of a cell (`streameval.states.contingency.cells.ClassCells`).
+    sizes : int64 array
+        Incremented at the size of each cluster; larger sizes are listed.
+    budget : Budget
+        Lends the arrays.
+    packed : bool
+        Whether n and c share a word.
+    positives : int64 array of the shape of `sizes`, optional
+        If first words have labels (`streameval.states.keyed.tags`), incremented at the size of each cluster by its
+        positives.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.contingency.cells import Keys
+    >>> from streameval.states.contingency.rows import RowBuilder
+    >>> from streameval.states.keyed.counts import KeyedCounts
+    >>> from streameval.states.keyed.layout import Layout
+    >>> rows = RowBuilder(Layout(1 << 11, 64, words=2), Budget(), 8)
+    >>> rows.add([np.array([7, 9, 7, 7], np.uint64), np.array([1, 2, 1, 3], np.uint64)])
+    >>> keyed, sizes = KeyedCounts(rows.layout, rows.finish()), np.zeros(8, np.int64)
+    >>> for cells in whole_clusters(keyed, (0, 1 << 11), Keys(1, 1), 2, sizes, Budget(), packed=False):
+    ...     print(cells.words, cells.rest.tolist(), cells.singles.tolist(), cells.maxima, sizes)
+    [1 3] [[2, 3], [1, 3]] [[2]] 3 [0 1 0 1 0 0 0 0]
+    """
+    items = keyed.items_in(*interval)[0::2]
+    places = keyed.places(*interval)
+    most, labelled = int(items.sum()), positives is not None
+    cuts = [(0, items.size)]
+    if most > _CELLS:
+        cuts = cut(items, _CELLS)
+        most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
+    shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), *[((), np.int64)] * (1 + labelled)
+    with (
+        _bucket_arrays(int(items.max(initial=0)), keys, budget, places, labelled=labelled) as own,
+        budget.borrowed(most, *shapes) as (words, rest, singles, large, *more),
+    ):
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(TAG) if labelled else ()
+        large_positives, positives = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
+        arrays = CellArrays(words, rest, singles, sizes, large, positives, large_positives)
+        for i, j in cuts:
+            counts = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
+            cells, alone, listed, maxima = counts
+            larger = large[:listed], large_positives[:listed]
+            yield ClusterCells(words[:cells], rest[:cells], singles[:alone], *larger, maxima)
+
+
+@contextmanager
+def _bucket_arrays(
+    rows: int, keys: Keys, budget: Budget, places: SegmentAddresses, *, labelled: bool
+) -> Iterator[BucketArrays]:
+    """Arrays for the largest bucket."""
+    width, counted = sum(keys), bool(places.at.counts.any())
+    widths = (width + 2 + labelled,), (keys.class_ + 2,), (), (width - 1,)
+    shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
+    with budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
+        marks = marks_for(rows)
+        slots = slots_for(np.array([0, rows]))
+        yield BucketArrays(slots, clusters, strays, marks, words, rest, counts if counted else counts[:0])
+
+
+class _Part(NamedTuple):
+    """Distinct cells of some clusters, and their rows without a class.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n_cells, n_words), of the cluster, then of the class
+    counts : int64 array of shape (n_cells,)
+    lone : uint64 array of shape (n_lone, n_cluster), clusters of rows without a class
+    lone_counts : int64 array of shape (n_lone,)
+    """
+
+    words: Array
+    counts: Array
+    lone: Array
+    lone_counts: Array
+
+    @classmethod
+    def of(cls, keyed: KeyedCounts, interval: Interval, keys: Keys) -> _Part:
+        """The cells of an interval of buckets."""
+        side, lone = keyed.gather(*interval)
+        numbers, first = numbered(side.starts, side.words, side.rest, sum(keys) - 1)
+        counts, ignored = np.zeros((2, first.size), np.int64)
+        add_margins(numbers, _counts(side), numbers, counts, ignored)
+        words = np.column_stack((side.words[first], side.rest[first]))
+        clusters = np.column_stack((lone.words, lone.rest[:, : keys.cluster - 1]))
+        return cls(words, counts, clusters, _counts(lone))
+
+
+def _counts(side: Side) -> Array:
+    return side.counts if side.counts.size else np.ones(side.words.size, np.int64)
+
+
+class FirstPass:
+    """The first round over some intervals of clusters; owned by one task.
+
+    Parameters
+    ----------
+    keys : Keys
+    rows : int
+        Rows of the whole table.
+    items : int
+        Number of items that are expected; more take longer.
+    budget : Budget
+        Owns the memory of the cells.
+    owner : bool
+        Whether cells carry the words of their cluster.
+    watcher : Watcher, optional
+        Sees the cells of clusters of several rows.
+    labelled : bool
+        Whether first words have the labels of their rows as tags (`streameval.states.keyed.tags`). All rows then have a
+        class, and there is neither an owner nor a watcher.
     """
 
     def __init__(
@@ -145,17 +213,18 @@ class FirstPass:
         rows: int,
         items: int,
         budget: Budget,
-        owner: int = 0,
-        watcher: Watcher | None = None,
         *,
+        owner: bool = False,
+        watcher: Watcher | None = None,
         labelled: bool = False,
     ) -> None:
-        self.keys, self.watcher, self._budget = keys, watcher, budget
-        layout = class_layouts(keys, rows, owner)[1]
-        self._packed = layout == class_layouts(keys, 0, owner)[1]
+        self._keys, self._watcher, self._budget = keys, watcher, budget
+        layouts = class_layouts(keys, rows, keys.cluster * owner)
+        self._sizes_at = class_layouts(keys, rows)[1].words - 1  # further words of a cell without those of its cluster
+        self._packed = self._sizes_at == keys.class_
         capacity = 1 << max(items - 1, 0).bit_length()
-        self._others = SegmentBuilder(layout, budget, capacity)
-        self._singles = ClassRows(class_layouts(keys, rows)[0], budget, capacity)
+        self._others = SegmentBuilder(layouts[1], budget, capacity)
+        self._singles = ClassRows(layouts[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
         self._positives = np.zeros(_SMALL, np.int64) if labelled else None
@@ -165,23 +234,29 @@ class FirstPass:
 
     def take(self, keyed: KeyedCounts, interval: Interval) -> None:
         """Visit the clusters of an interval."""
-        start, items, room = interval[0], _items_of(keyed, interval), interval_items(self._budget)
+        start, room = interval[0], interval_items(self._budget)
+        items = keyed.items_in(*interval).reshape(-1, 2).sum(axis=1)
         for i, j in cut(items, min(room, _TOGETHER)):
+            some = start + i, start + j
             if j - i == 1 and items[i] > 4 * room:
-                rows = self._without_labels(keyed, (start + i, start + j))
-                parts = _spread(rows, start + i, self._budget)
-                _visit(partial(_gathered, parts, parts.intervals(room)), self)
-            elif self.watcher is None and not keyed.items_in(start + i, start + j)[1::2].any():
-                self._take_unwatched(keyed, (start + i, start + j))
+                self._take_giant(keyed, start + i, room)
+            elif keyed.items_in(*some)[1::2].any():
+                for k, m in cut(items[i:j], _CELLS):
+                    part = _Part.of(keyed, (start + i + k, start + i + m), self._keys)
+                    self._take_parts(partial(iter, [part]))
             else:
-                for k, m in cut(items[i:j], _CACHED):
-                    _whole(keyed, (start + i + k, start + i + m), self)
+                self._take_whole(keyed, some)
 
-    def _take_unwatched(self, keyed: KeyedCounts, interval: Interval) -> None:
+    def _take_whole(self, keyed: KeyedCounts, interval: Interval) -> None:
         """Visit whole clusters whose rows all have a class."""
-        given = keyed, interval, self.keys, self._others.layout.words - 1, self._sizes, self._budget
+        further = self._others.layout.words - 1
+        if self._watcher is not None:
+            further = self._sizes_at + self._keys.cluster
+        given = keyed, interval, self._keys, further, self._sizes, self._budget
         for cells in whole_clusters(*given, packed=self._packed, positives=self._positives):
-            encode(self._others, cells.words, cells.rest)
+            self._hand_on(cells.words, cells.rest)
+            if self._watcher is not None:
+                self._watcher.close_clusters()
             if cells.singles.size:
                 self._add_singles(cells.singles)
             if cells.large.size:
@@ -189,164 +264,71 @@ class FirstPass:
                 self._add_large_positives(cells.large, cells.large_positives)
             self._maxima += cells.maxima
 
-    def _without_labels(self, keyed: KeyedCounts, interval: Interval) -> KeyedCounts:
-        """Rows without labels; if they have labels, the positives of the clusters in an interval are counted first."""
-        if self._positives is None:
-            return keyed
-        layout, clusters = replace(keyed.layout, words=self.keys.cluster), np.zeros(_SMALL, np.int64)
-        rows = by_label(keyed, interval, layout, self._budget)
-        for large in by_tables(rows, interval, self._budget, clusters, self._positives):
-            self._add_large_positives(*large)
-        return plain(keyed)
+    def _take_giant(self, keyed: KeyedCounts, bucket: int, room: int) -> None:
+        """Visit the clusters of a bucket too large for memory; if rows have labels, positives are counted first."""
+        if self._positives is not None:
+            interval, layout = (bucket, bucket + 1), replace(keyed.layout, words=self._keys.cluster)
+            rows, clusters = by_label(keyed, interval, layout, self._budget), np.zeros(_SMALL, np.int64)
+            for large in by_tables(rows, interval, self._budget, clusters, self._positives):
+                self._add_large_positives(*large)
+            keyed = plain(keyed)
+        spread = _spread(keyed, bucket, self._budget)
+        self._take_parts(lambda: (_Part.of(spread, some, self._keys) for some in spread.intervals(room)))
+
+    def _take_parts(self, parts: Callable[[], Iterable[_Part]]) -> None:
+        """Visit clusters whose cells lie in several parts: once for the sizes of clusters, once for their cells."""
+        clusters = self._keys.cluster
+        margins = Margins(clusters - 1)
+        for part in parts():
+            margins.add(part.words[:, 0], part.words[:, 1:], part.counts, part.counts)
+            margins.add(part.lone[:, 0], part.lone[:, 1:], part.lone_counts, np.ones_like(part.lone_counts))
+        for part in parts():
+            self._add(part.words, part.counts, margins.totals[margins.number(part.words[:, 0], part.words[:, 1:])])
+            if part.lone_counts.size:
+                sizes = margins.totals[margins.number(part.lone[:, 0], part.lone[:, 1:])]
+                self._lone = self._lone.merge(lone_classes(sizes, part.lone_counts))
+                if self._watcher is not None:
+                    self._watcher.add_classless(part.lone, part.lone_counts, sizes)
+        if tally_small(margins.totals, self._sizes):
+            self._large = np.concatenate((self._large, margins.totals[margins.totals >= _SMALL]))
+        self._maxima += int(margins.maxima.sum())
+        if self._watcher is not None:
+            self._watcher.close_clusters()
+
+    def _add(self, words: Array, counts: Array, sizes: Array) -> None:
+        """Hand cells on, given the words of cluster and class, the rows of each, and the size of its cluster."""
+        several, clusters = sizes > 1, self._keys.cluster
+        self._add_singles(words[~several, clusters:])
+        words, n, c = words[several], counts[several].view(np.uint64), sizes[several].view(np.uint64)
+        both = [(n << np.uint64(32)) | c] if self._packed else [n, c]
+        self._hand_on(words[:, clusters], np.column_stack((words[:, clusters + 1 :], *both, words[:, :clusters])))
+
+    def _hand_on(self, words: Array, rest: Array) -> None:
+        """Hand on the cells of clusters of several rows, and show them to the watcher."""
+        at = self._sizes_at
+        encode(self._others, words, np.ascontiguousarray(rest[:, : self._others.layout.words - 1]))
+        if self._watcher is not None:
+            n, c = sizes_of_cells(rest, at - 1 if self._packed else at - 2, packed=self._packed)
+            self._watcher.add_clusters(rest[:, at:], words, n, c)
+
+    def _add_singles(self, classes: Array) -> None:
+        self._singles.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]))
 
     def _add_large_positives(self, sizes: Array, positives: Array) -> None:
         """Add the positives of large clusters; arrays are empty if rows carry no labels."""
         if positives.size:
             self._large_positives = self._large_positives.merge(Sizes.of(sizes, positives))
 
-    def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
-        """Count and remove the singleton rows that a quick test finds; returns the other rows."""
-        side, lone = without_singletons(keyed, interval, wanted=self.keys.class_)
-        self._sizes[1] += lone.shape[0]
-        self._maxima += lone.shape[0]
-        self._add_singles(lone)
-        return side
-
-    def _add_singles(self, classes: Array) -> None:
-        self._singles.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]))
-
-    def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
-        """Hand cells over by class, given the size of each cell's cluster."""
-        words = np.empty(sizes.size + 1, np.uint64)
-        rest = np.empty((words.size, self._others.layout.words - 1), np.uint64)
-        columns = self.keys.cluster - 1, self._packed
-        others = emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
-        encode(self._others, words[:others], rest[:others])
-        if others < sizes.size:
-            self._add_singles(side.rest[grouped.rows[sizes == 1]][:, self.keys.cluster - 1 :])
-
-    def add_lone(self, sizes: Array, times: Array) -> None:
-        """Add classes of one row, `times` of them in clusters of each size."""
-        self._lone = self._lone.merge(lone_classes(sizes, times))
-
-    def close(self, sizes: Array, maxima: Array) -> None:
-        """Add complete clusters by their sizes and largest cells."""
-        if tally_small(sizes, self._sizes):
-            self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
-        self._maxima += int(maxima.sum())
-
-    def result(self) -> tuple[Summary, ClassParts]:
-        """The partial summary, and the cells by class."""
+    def finish(self) -> tuple[Summary, KeyedCounts, KeyedCounts]:
+        """The partial summary, and the cells by class: singleton cells, and all others."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
-        summary = Summary(clusters=sizes, column_maxima=self._maxima, positives=self._all_positives()).merge(self._lone)
-        return summary, ClassParts(self._singles.finish(), KeyedCounts.built(self._others))
-
-    def _all_positives(self) -> Sizes:
-        """Positives in the clusters of each size; empty if rows carry no labels."""
-        if self._positives is None:
-            return self._large_positives
-        small = np.flatnonzero(self._positives)
-        return Sizes(small, self._positives[small]).merge(self._large_positives)
-
-
-def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
-    """Intervals of clusters for the first pass: as few as many threads allow."""
-    room, items = interval_items(budget), int(keyed.items.sum())
-    return keyed.intervals(min(max(items // 32, parted(items, room, budget.threads)), RUN * room))
-
-
-def by_cluster(
-    keyed: KeyedCounts,
-    keys: Keys,
-    rows: int,
-    interval: Interval,
-    budget: Budget,
-    *,
-    owner: bool = False,
-    watcher: Watcher | None = None,
-    labelled: bool = False,
-) -> tuple[Summary, ClassParts]:
-    """First pass: partial summary of the clusters, and their cells by class.
-
-    Parameters
-    ----------
-    keyed : KeyedCounts
-        Rows by cluster and class; label 1 for rows without a class, each a singleton class.
-    keys : Keys
-    rows : int
-        Rows of the whole table.
-    interval : (int, int)
-        Buckets to take.
-    budget : Budget
-        Owns the memory of the cells.
-    owner : bool
-        Whether cells carry the words of their cluster.
-    watcher : Watcher, optional
-        Sees the cells of clusters, except the singleton rows that a quick test finds.
-    labelled : bool
-        Whether first words have the labels of their rows as tags (`streameval.states.keyed.tags`). All rows then have a
-        class, and there is neither an owner nor a watcher.
-    """
-    items = min(int(_items_of(keyed, interval).sum()), RUN * interval_items(budget))
-    found = FirstPass(keys, rows, items, budget, keys.cluster * owner, watcher, labelled=labelled)
-    found.take(keyed, interval)
-    return found.result()
-
-
-def _items_of(keyed: KeyedCounts, interval: Interval) -> Array:
-    """Items of each bucket of an interval."""
-    items: Array = keyed.items_in(*interval).reshape(-1, 2).sum(axis=1)
-    return items
-
-
-def _gathered(keyed: KeyedCounts, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
-    return (keyed.gather(*part) for part in cuts)
-
-
-def _whole(keyed: KeyedCounts, interval: Interval, found: FirstPass) -> None:
-    """Cells of whole clusters."""
-    start, stop = interval
-    if keyed.items_in(start, stop)[1::2].any():
-        sides = keyed.gather(start, stop)
-        _visit(lambda: iter([sides]), found)
-        return
-    side = found.without_lone(keyed, interval)
-    grouped = _Grouped.of(side, found.keys)
-    found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
-    found.close(grouped.sizes, grouped.maxima)
-    if found.watcher is not None:
-        classes, ids = (partial(each, side, found.keys) for each in (grouped.classes, grouped.ids))
-        found.watcher.of_clusters().whole(grouped.owners, grouped.counts, classes, ids, grouped.sizes)
-
-
-def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: FirstPass) -> None:
-    """Cells of clusters that lie in several parts: one visit for the sizes of clusters, one for the cells."""
-    margins = Margins(found.keys.cluster - 1)
-    seen = None if found.watcher is None else found.watcher.of_clusters()
-    for side, lone in parts():
-        grouped = _Grouped.of(side, found.keys)
-        first = grouped.rows[: grouped.clusters]
-        numbers = margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
-        owners = margins.add(lone.words, lone.rest, _counts(lone), np.ones(lone.words.size, np.int64))
-        if seen is not None:
-            cells = np.concatenate((numbers, numbers[grouped.owners]))
-            seen.add(margins.totals.size, cells, grouped.classes(side, found.keys), grouped.counts)
-            seen.add_alone(margins.totals.size, owners, _counts(lone))
-    for side, lone in parts():
-        grouped = _Grouped.of(side, found.keys)
-        first = grouped.rows[: grouped.clusters]
-        sizes = margins.totals[margins.number(side.words[first], side.rest[first])]
-        found.add(side, grouped, grouped.sizes_of_cells(sizes))
-        if lone.words.size:
-            found.add_lone(margins.totals[margins.number(lone.words, lone.rest)], _counts(lone))
-    found.close(margins.totals, margins.maxima)
-    if seen is not None:
-        seen.close(margins.ids, margins.totals)
-
-
-def _counts(side: Side) -> Array:
-    return side.counts if side.counts.size else np.ones(side.words.size, np.int64)
+        positives = self._large_positives
+        if self._positives is not None:
+            small = np.flatnonzero(self._positives)
+            positives = Sizes(small, self._positives[small]).merge(positives)
+        summary = Summary(clusters=sizes, column_maxima=self._maxima, positives=positives).merge(self._lone)
+        return summary, self._singles.finish(), KeyedCounts.built(self._others)
 
 
 def _spread(keyed: KeyedCounts, bucket: int, budget: Budget) -> KeyedCounts:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.grouped.groups import Grouped
     from streameval.states.keyed.layout import Interval
-    from streameval.states.mapping import Mapper
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
 _CELLS = 1 << 18  # entries of the tables by size, over all groups; clusters too large for them are rare

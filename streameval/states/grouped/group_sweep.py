@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.grouped.tagged import TaggedGroups
     from streameval.states.keyed.layout import Interval
-    from streameval.states.mapping import Mapper
+    from streameval.states.rounds import Mapper
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

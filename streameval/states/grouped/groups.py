@@ -26,8 +26,8 @@ from streameval.kernels.grouped.interleave import ordered
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch, Small, Spec, SplitSpec
+from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.errors import OptionError
     from streameval.states.grouped.keys import Key, Split
-    from streameval.states.mapping import Mapper
     from streameval.states.protocol import Builder, Totals
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
 _CHUNK = 64  # groups of a shard

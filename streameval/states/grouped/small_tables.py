@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.tagged import OrderedGroups, TaggedGroups
-    from streameval.states.mapping import Mapper
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
 _MOST = 1 << 15  # rows of a small table; a larger one takes as long on its own

@@ -37,7 +37,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import SHIFT, id_codes
 from streameval.states.keyed.layout import Layout, Segment
-from streameval.states.mapping import one_by_one
+from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from streameval.states.grouped.keys import Group
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Columns, Interval
-    from streameval.states.mapping import Mapper
     from streameval.states.protocol import SplitSpec
+    from streameval.states.rounds import Mapper
     from streameval.typing import Array
 
     Slab = tuple[Array, Array, Columns]

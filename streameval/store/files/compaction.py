@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
-from streameval.states.mapping import one_by_one
+from streameval.states.rounds import one_by_one
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.files.published import StateFiles, sealed, unsealed
 

@@ -300,7 +300,7 @@ class StateFiles(PublishedFiles):
         ----------
         state : State
         dump : callable
-            Serialises the state, as `streameval.engine.protocol.Engine.dump`.
+            Serialises the state, as `streameval.engine.Engine.dump`.
 
         Raises
         ------

@@ -28,7 +28,7 @@ import pytest
 
 import streameval
 from streameval import attribute, evaluate
-from streameval.engine.cluster import ClusterEngine, engine, tables
+from streameval.engine.cluster import ClusterEngine, engine, rounds
 from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain, run
@@ -310,7 +310,7 @@ def test_tables_make_the_tasks_of_the_plan(
 ) -> None:
     """In two levels, with the best matching or without: the bytes of threads, and no more tasks than planned."""
     monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 6)
-    monkeypatch.setattr(tables, "SPLITS", 10)
+    monkeypatch.setattr(rounds, "SPLITS", 10)
     asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "nulls": "singleton"}
     asked["metrics"] = ["assignment_score", "rand_index"] if matched else "rand_index"
     planned = explain(simulated, client=client, **asked)
@@ -320,7 +320,7 @@ def test_tables_make_the_tasks_of_the_plan(
     made = +done.names
     assert there.to_json() == evaluate(simulated, threads=2, **asked).to_json()
     assert set(made) == set(planned.tasks)
-    exact = {"open", "fold", "clusters", "matching-clusters", "matching"}  # classes may need fewer ranges than clusters
+    exact = {"open", "fold", "clusters", "finish"}  # later rounds may need fewer ranges
     assert all(made[name] == n if name in exact else made[name] <= n for name, n in planned.tasks.items())
 
 
@@ -350,10 +350,12 @@ def test_the_matching_does_not_come_to_the_client(client: Any, monkeypatch: pyte
     asked: dict[str, Any] = {"classes": "campaign", "nulls": "singleton", "metrics": "assignment_score"}
     evaluate(str(REAL), client=client, cluster="cluster_loose", **asked)
     sizes = {type(value).__name__: len(pickle.dumps(value)) for value in received}
-    assert sizes["Matching"] < 1000
-    assert set(sizes) <= {"NoneType", "Folded", "tuple", "Summary", "Matching"}
-    runs = [value for value in received if isinstance(value, tuple) and hasattr(value[-1], "others")]
-    assert all(not cells.rows.segments and not cells.others.segments for _, cells in runs)
+    assert set(sizes) <= {"NoneType", "Folded", "tuple"}
+    handed = [value[1] for value in received if isinstance(value, tuple) and hasattr(value[1], "runs")]
+    assert {type(cells).__name__ for cells in handed} == {"ByClass", "Shared"}
+    assert not any(run.segments for cells in handed for run in cells.runs().values())
+    assert all(not visit.cells for value in received if isinstance(value, tuple) and isinstance(value[0], list)
+               for visit in value[0])  # fmt: skip
 
 
 def test_an_active_client_is_found_and_threads_stay_here(client: Any) -> None:

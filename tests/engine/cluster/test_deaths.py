@@ -115,40 +115,6 @@ def test_rows_that_differ_from_their_outline_are_folded_again(client: Any, data:
                 evaluate(data, client=client, **OPTIONS)
 
 
-def spoil_matching(times: int) -> None:
-    """Make a worker match clusters by a table without rows so many times."""
-    from streameval.engine.cluster import tables
-    from streameval.states.keyed.ranges import ranged
-
-    sound, left = getattr(tables, "sound", tables.match_clusters), [times]
-
-    def match_clusters(ranges: Any, table: Any, *given: Any, **named: Any) -> Any:
-        left[0] -= 1
-        if left[0] >= 0:
-            table = {spec: ranged(rows, (0, 0)) for spec, rows in table.items()}
-        return sound(ranges, table, *given, **named)
-
-    tables.sound, tables.match_clusters = sound, match_clusters  # type: ignore[attr-defined]
-
-
-def test_an_assignment_is_of_the_rows_of_the_outline(client: Any, tmp_path: Path) -> None:
-    """A table that differs from the one whose cells were exchanged is folded again."""
-    rng = np.random.default_rng(4)
-    ids = rng.integers(0, 2_000, (2, 20_000))
-    columns = {"cluster": ids[0], "campaign": pa.array(ids[1], mask=rng.random(20_000) < 0.4)}  # alone if null
-    pq.write_table(pa.table(columns), tmp_path / "data.parquet", row_group_size=2_000)
-    options: dict[str, Any] = {
-        "cluster": "cluster",
-        "classes": "campaign",
-        "metrics": ["assignment_score"],
-        "nulls": "singleton",
-    }
-    client.run(spoil_matching, 1, on_error="ignore")
-    found = evaluate(tmp_path, client=client, **options).to_json()
-    assert found == evaluate(tmp_path, threads=1, **options).to_json()
-    client.run(spoil_matching, 0, on_error="ignore")
-
-
 class Beginning(distributed.SchedulerPlugin):
     """Calls a function once a task of some name begins."""
 

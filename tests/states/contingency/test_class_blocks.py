@@ -20,9 +20,11 @@ from streameval.kernels.blocks.changes import spread_rows, unit_blocks
 from streameval.metrics.contingency.clustering import clustering_metric
 from streameval.states.contingency import cells
 from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.rounds import ByCluster, add_up
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import hash_words, identify
 from streameval.states.protocol import Batch
+from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from streameval.states.contingency.class_blocks import ClassReplicates
@@ -33,8 +35,9 @@ Rows = list[tuple[Any, Any]]
 
 def replicates(state: ContingencyCounts, blocks: int = 4, budget: Budget | None = None) -> ClassReplicates:
     """The replicates of a state."""
-    summary, (first, *others) = state.watched(budget or Budget(1 << 30), partial(ClassBlocks, blocks))
-    return first.merge(others).replicates(summary)
+    summary, watcher, _ = add_up(run(ByCluster(state, partial(ClassBlocks, blocks)), budget or Budget(1 << 30)))
+    assert isinstance(watcher, ClassBlocks)
+    return watcher.replicates(summary)
 
 
 def word(value: int, kind: str) -> np.uint64:
@@ -144,12 +147,10 @@ def test_squares_beyond_64_bits() -> None:
     large, none = 3_000_000_019, np.empty(0, np.int64)
     rows, zeros, words = np.array([large, large]), np.zeros(2, np.int64), np.array([5, 6], np.uint64)
     watcher = ClassBlocks(2)
-    classes = watcher.of_classes(lambda _: words[:1, None], np.array([2 * large]), rows[:1], zeros[:1])
-    classes.add(zeros, rows, rows + 7, none)
-    classes.close()
-    clusters = watcher.of_clusters()
-    clusters.add(1, zeros, words, rows)
-    clusters.close(lambda _: words[:1, None], np.array([2 * large]))
+    total = np.array([2 * large])
+    watcher.add_classes(lambda _: words[:1, None], total, rows[:1], zeros[:1], [(zeros, rows, rows + 7, none)])
+    watcher.add_clusters(np.full((2, 1), 9, np.uint64), words, rows, np.repeat(total, 2))
+    watcher.close_clusters()
     block = int(unit_blocks(words[:1], 2)[0])
     for sums in (watcher.classes.only(block)[1], -watcher.clusters.only(block)[1][-1:]):
         assert (int(sums[0, 1]) << 32) + int(sums[0, 2]) == 2 * large**2

@@ -30,14 +30,18 @@ from streameval.states import codec
 from streameval.states.contingency import cells
 from streameval.states.contingency import class_sizes as class_rows
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
+from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.keyed import counts
 from streameval.states.keyed.ids import id_type, identify
 from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
+from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from streameval.states.contingency.matching_core import CoreCells
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "contingency.json").read_text())
 TYPES = {
@@ -90,6 +94,13 @@ def table_of(
     )
 
 
+def matched(state: ContingencyCounts) -> tuple[Summary, CoreCells]:
+    """The summary, and the cells that decide the assignment."""
+    summary, _, core = add_up(run(ByCluster(state, matched=True), Budget(1 << 30)))
+    assert core is not None
+    return summary, core
+
+
 def truth(rows: Iterable[tuple[Any, Any]]) -> Summary:
     """Summary of (class, cluster) rows, by counting."""
     found = Counter(rows)
@@ -124,7 +135,7 @@ def test_every_id_type_and_policy_gives_the_table_in_memory(kinds: tuple[str, st
         partitions = [rng.randrange(3) for _ in range(rows)]
         state = fold(spec_of(kinds, nulls, scope), table_of(classes, clusters, partitions, kinds))
         want = intended(classes, clusters, partitions, nulls, scope)
-        assert state.summary(Budget(1 << 30)) == want
+        assert summarize_state(state, Budget(1 << 30)) == want
         assert state.totals().rows == want.total
         assert state.dropped_rows.sum() == rows - want.total
 
@@ -161,7 +172,11 @@ def test_states_obey_the_laws(nulls: str, scope: str, tmp_path: Path) -> None:
         file = pq.ParquetFile(tmp_path / "state.parquet")
         loaded = codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(batch_size=5)))
         assert loaded == whole
-        assert loaded.summary(Budget(1 << 30)) == whole.summary(Budget(1 << 30)) == a.merge(b).summary(Budget(1 << 30))
+        assert (
+            summarize_state(loaded, Budget(1 << 30))
+            == summarize_state(whole, Budget(1 << 30))
+            == summarize_state(a.merge(b), Budget(1 << 30))
+        )
 
     check()
 
@@ -187,7 +202,7 @@ def test_giants_are_streamed(shape: str, narrow: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(cells, "NARROW", 1 << 32 if narrow else 1)
     for items in (12, 1 << 20):
         monkeypatch.setattr(cells, "ITEMS", (items, items))
-        assert state.summary(Budget(1 << 30)) == want
+        assert summarize_state(state, Budget(1 << 30)) == want
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "string"])
@@ -199,10 +214,10 @@ def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.Mo
     classes, clusters = (rng.integers(0, size, 4000) for size in (ids, 3000))
     state = fold(spec_of((kind, "int64")), table_of(classes.tolist(), clusters.tolist(), None, (kind, "int64")), 64)
     sizes = Counter(Counter(classes.tolist()).values())
-    assert sorted(state.summary(Budget(1 << 30)).classes.pairs()) == sorted(sizes.items())
-    assert state.summary(Budget(1 << 30)) == truth(zip(classes.tolist(), clusters.tolist(), strict=True))
+    assert sorted(summarize_state(state, Budget(1 << 30)).classes.pairs()) == sorted(sizes.items())
+    assert summarize_state(state, Budget(1 << 30)) == truth(zip(classes.tolist(), clusters.tolist(), strict=True))
     stored = codec.load(list(codec.dump(state)[1]))
-    found, again = (each.summary_and_core(Budget(1 << 30)) for each in (state, stored))
+    found, again = map(matched, (state, stored))
     assert found[0] == again[0]
     assert all(np.array_equal(one, other) for one, other in zip(found[1], again[1], strict=True))
 
@@ -258,7 +273,7 @@ def test_a_giant_bucket_keeps_lone_classes_and_compacted_cells(monkeypatch: pyte
     monkeypatch.setattr(cells, "ITEMS", (12, 12))
     stored = codec.load(list(codec.dump(state)[1]))
     want = intended(classes, clusters, [0] * 9000, "singleton", "global")
-    assert state.summary(Budget(1 << 20)) == want == stored.summary(Budget(1 << 20))
+    assert summarize_state(state, Budget(1 << 20)) == want == summarize_state(stored, Budget(1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -474,7 +489,7 @@ def test_the_core_of_giants_is_streamed(shape: str, monkeypatch: pytest.MonkeyPa
     found = []
     for items in (12, 1 << 20):
         monkeypatch.setattr(cells, "ITEMS", (items, items))
-        found.append(state.summary_and_core(Budget(1 << 30)))
+        found.append(matched(state))
     assert found[0][0] == found[1][0]
     for one, other in zip(found[0][1], found[1][1], strict=True):
         assert np.array_equal(one, other)

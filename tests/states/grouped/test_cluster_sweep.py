@@ -21,8 +21,8 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
-from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
+from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

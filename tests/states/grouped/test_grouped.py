@@ -38,8 +38,8 @@ from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.labels import LabelSpec
-from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
+from streameval.states.rounds import one_by_one
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec

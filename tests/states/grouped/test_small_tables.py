@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from streameval import evaluate
 from streameval.budget import Budget
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
+from streameval.states.contingency.rounds import summarize_state
 from streameval.states.grouped import small_tables, tag_words
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec
-from streameval.states.mapping import one_by_one
 from streameval.states.protocol import Batch
+from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def test_each_table_is_that_of_its_rows(
             alone = fold(inner, own, kinds) if own else inner.empty()
             assert table.totals() == alone.totals()
             assert table.dropped_rows.tolist() == alone.dropped_rows.tolist()
-            assert table.summarised(lambda state: state.summary(BUDGET)) == alone.summary(BUDGET)
+            assert table.summarised(lambda state: summarize_state(state, BUDGET)) == summarize_state(alone, BUDGET)
         found = small_tables.small_tables(grouped, BUDGET, one_by_one)
         assert all(isinstance(table, SummarisedCounts) and table.totals().rows <= most for table in found.values())
 

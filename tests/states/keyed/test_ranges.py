@@ -26,6 +26,7 @@ from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.contingency.rounds import summarize_state
 from streameval.states.keyed import layout
 from streameval.states.keyed.ranges import (
     balanced,
@@ -110,7 +111,7 @@ def test_an_outline_says_where_its_rows_are() -> None:
     builder = ContingencySpec("class", "cluster").builder(Budget(), 8)
     builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
     with pytest.raises(ClusterError, match="are on the workers"):
-        outline_only(builder.state()).summary(Budget())
+        summarize_state(outline_only(builder.state()), Budget())
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +271,7 @@ def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: i
     nbytes = rows * sum(row_bytes(spec.empty()) for spec in plan.specs)
     ranges, tasks = engine.expected(folds, 1, nbytes, [True])
     assert sum(tasks.values()) <= 100_000
-    assert tasks["classes"] == tasks["matching-clusters"] == ranges
+    assert tasks["classes"] == tasks["matching"] == ranges
 
 
 def test_states_that_need_too_many_tasks_are_refused() -> None:

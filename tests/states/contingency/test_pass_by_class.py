@@ -11,9 +11,9 @@ from streameval import budget as memory
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.contingency import pass_by_class
-from streameval.states.contingency import whole_classes as module
-from streameval.states.contingency.cells import ClassCells
-from streameval.states.contingency.pass_by_class import _giant_classes, by_class
+from streameval.states.contingency.cells import Keys, core_layouts
+from streameval.states.contingency.pass_by_class import _visit_classes, by_class
+from streameval.states.contingency.rounds import ByClass
 from streameval.states.contingency.rows import RowBuilder
 from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.counts import KeyedCounts
@@ -34,7 +34,7 @@ def keyed_of(words: np.ndarray, counts: np.ndarray, budget: Budget, segments: in
     return found
 
 
-def cells_of(seed: int, rows: int, others: int, *, words: int, packed: bool, owner: int, lonely: float) -> ClassCells:
+def cells_of(seed: int, rows: int, others: int, *, words: int, packed: bool, owner: int, lonely: float) -> ByClass:
     """Random cells of random classes; some sizes and multiplicities are large."""
     rng, budget = np.random.default_rng(seed), Budget(1 << 30)
     top = np.array([rng.choice([3, 40, 1 << 62]), *[2] * (words - 1)], np.uint64)
@@ -46,9 +46,10 @@ def cells_of(seed: int, rows: int, others: int, *, words: int, packed: bool, own
     counts = [rng.choice([1, 1, 1, 3, 1 << 18], size).astype(np.int64) for size in (rows, others)]
     sizes = (n << np.uint64(32) | c,) if packed else (n, c)
     more = rng.integers(0, 9, (others, owner), np.uint64)
-    return ClassCells(
+    return ByClass(
         keyed_of(classes[:rows], counts[0], budget, 3),
         keyed_of(np.column_stack((classes[rows:], *sizes, more)), counts[1], budget, 2),
+        KeyedCounts(core_layouts(Keys(owner, words))[1]),
         owner,
     )
 
@@ -57,9 +58,8 @@ def cells_of(seed: int, rows: int, others: int, *, words: int, packed: bool, own
 @pytest.mark.parametrize("room", [4, 1 << 17])
 def test_sums_are_those_of_streamed_classes(words: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any words, segments and multiplicities, many and few classes of one row, and sizes beyond the tables."""
-    monkeypatch.setattr(module, "_TOGETHER", room)
-    monkeypatch.setattr(module, "_SIZES", max(room, 16))
-    monkeypatch.setattr(pass_by_class, "_MANY", 0)
+    monkeypatch.setattr(pass_by_class, "_TOGETHER", room)
+    monkeypatch.setattr(pass_by_class, "_SIZES", max(room, 16))
     monkeypatch.setattr(memory, "_FEW", room)
     budget = Budget(1 << 30)
 
@@ -74,7 +74,8 @@ def test_sums_are_those_of_streamed_classes(words: int, room: int, monkeypatch: 
     )
     def check(seed: int, rows: int, others: int, packed: bool, owner: int, lonely: float) -> None:
         cells = cells_of(seed, rows, others, words=words, packed=packed, owner=owner, lonely=lonely)
-        streamed = [_giant_classes(cells, bucket, None) for bucket in np.flatnonzero(cells.sizes()).tolist()]
+        buckets = np.flatnonzero(cells.sizes()).tolist()
+        streamed = [_visit_classes(cells, (b, b + 1), budget, None, giant=True) for b in buckets]
         found = [by_class(cells, interval, budget) for interval in ((0, 700), (700, ID_BUCKETS))]
         assert Summary().merge(*found) == Summary().merge(*streamed)
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from streameval import budget as memory
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.contingency import whole_clusters as module
+from streameval.states.contingency import pass_by_cluster
 from streameval.states.contingency.cells import Keys
+from streameval.states.contingency.pass_by_cluster import whole_clusters
 from streameval.states.contingency.rows import RowBuilder
-from streameval.states.contingency.whole_clusters import whole_clusters
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, Layout
 
@@ -83,7 +83,7 @@ def truth(rows: list[Row], *, owner: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("room", [4, 1 << 18])
 def test_cells_are_those_of_counting(keys: Keys, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of words, segments, items with counts and buckets at a time; arrays are borrowed or new."""
-    monkeypatch.setattr(module, "_CELLS", room)
+    monkeypatch.setattr(pass_by_cluster, "_CELLS", room)
     monkeypatch.setattr(memory, "_FEW", room)
     budget = Budget(1 << 30)
 
