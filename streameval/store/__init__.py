@@ -29,7 +29,7 @@ The modules, from the bottom up:
   ``query`` (night by night), ``planned`` (forecasts), ``info`` and ``vacuum``; ``store`` combines them.
 """
 
-from streameval.store.ingest import Update
+from streameval.store.changing import Update
 from streameval.store.nights.gate import Check
 from streameval.store.nights.history import History
 from streameval.store.store import Store

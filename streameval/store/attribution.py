@@ -20,12 +20,11 @@ from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.run import check_labels
 from streameval.options import recorded
 from streameval.options.kinds import of_column
-from streameval.store.evaluate import evaluate
+from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.diagnosis import DEEP, cost_increases
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
-from streameval.store.source import store_source
 from streameval.wording import plural
 
 if TYPE_CHECKING:

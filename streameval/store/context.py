@@ -15,7 +15,7 @@ from streameval.store.nights.cache import ResultCache
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
 from streameval.store.nights.judgements import Judgements
-from streameval.store.nights.merge import columns_kept, on_worker
+from streameval.store.nights.merge import columns_kept, evaluated, evaluated_on_worker, on_worker
 from streameval.store.nights.nightly import MetricSeries
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class StoreContext:
         workers = self.workers() if self.client is not None else None
         return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
 
+    def evaluated(self, *nights: Any, **options: Any) -> Evaluation:
+        """`streameval.store.nights.merge.evaluated`, on one worker if there is a client, otherwise in this process."""
+        workers = self.workers() if self.client is not None else None
+        return evaluated(*nights, **options) if workers is None else evaluated_on_worker(workers, *nights, **options)
+
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
         """A snapshot of the store, and its configuration.
 
@@ -115,7 +120,7 @@ class StoreContext:
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
         """The cached results of a snapshot."""
         engine = ThreadEngine.start(**{**self.run, "progress": None})
-        return MetricSeries(snapshot, configuration, engine, self.compaction, self.cache())
+        return MetricSeries(snapshot, configuration, engine, self.compaction, self.cache(), self.evaluated)
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
         """Merge the states of nights; see `Compaction.compact`."""
@@ -145,21 +150,11 @@ class StoreContext:
             Results of nights that were just folded, by name.
         """
         snapshot = self.ledger.commit(before, configuration.to_dict(), entries, action)
-        self.derive(before, snapshot, configuration, evaluations or {})
-        return snapshot
-
-    def derive(
-        self,
-        before: Snapshot,
-        snapshot: Snapshot,
-        configuration: Configuration,
-        evaluations: Mapping[str, Evaluation | None],
-    ) -> None:
-        """Update derived data to a new version."""
         nightly = self.nightly(snapshot, configuration)
-        for name, evaluation in evaluations.items():
+        for name, evaluation in (evaluations or {}).items():
             if evaluation is not None:
                 nightly.record(name, evaluation)
         nightly.write(before)
         with suppress(FormatError, StoreError, *READ_ERRORS):
             self.compact(snapshot, configuration, nightly.engine, exact=False)
+        return snapshot

@@ -10,33 +10,111 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
-from streameval.evaluation.request import LEVEL
-from streameval.evaluation.result import CachedEstimates, CachedEvaluation, CachedStates, Evaluation
-from streameval.options import recorded, result_key
+from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.result import Evaluation
+from streameval.evaluation.result.cached import CachedEstimates, CachedEvaluation, CachedStates
+from streameval.options import honoured, recorded, result_key, words
 from streameval.options.kinds import texts
-from streameval.results import REST
+from streameval.results import REST, Source
 from streameval.scan.derived import slicing
 from streameval.store.nights.cache import key_of
-from streameval.store.nights.merge import evaluated, evaluated_on_worker, labels_of, states_of
-from streameval.store.nights.partitions import by_keys, chosen
+from streameval.store.nights.merge import evaluated, labels_of, states_of
+from streameval.store.nights.partitions import by_keys, chosen, newest
 from streameval.store.nights.slices import evaluated_where, kept_key, slices_of
-from streameval.store.page import nights
-from streameval.store.source import store_source
-from streameval.wording import hint
+from streameval.wording import hint, shell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
     from datetime import date
 
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
+    from streameval.report.elements import Section
     from streameval.results import Scalar
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.nightly import MetricSeries
+
+
+def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
+    """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.
+
+    Parameters
+    ----------
+    context : the store
+    as_of, selection : the selection of nights, see `streameval.store.evaluate.evaluate`
+    found : the evaluation of these nights
+    """
+    from streameval.report.nights import Nightly, nights_section  # imported here: only a page needs it
+
+    snapshot, configuration = context.begun(as_of)
+    entries, log = chosen(snapshot.entries, **selection), context.judgements()
+    nightly = context.nightly(snapshot, configuration)
+    meanings = found.meanings()
+    first: dict[str, str] = {}
+    values = [result for result in found.results if result.baseline is None and result.slice is None]
+    for result in values:
+        known = meanings.get(result.metric)
+        if known is not None and known.family in ("score", "cluster", "classes"):
+            first.setdefault(known.family, result.metric)
+    series = [
+        Nightly(
+            metric,
+            {
+                result.of: nightly.nights(entries, metric, result.of)
+                for result in values
+                if result.metric == metric and result.of is not None
+            },
+        )
+        for metric in first.values()
+    ]
+    if as_of is None:
+        nightly.write()
+    last = newest(snapshot.entries)
+    told = [
+        one
+        for entry in entries
+        for one in (log.of(entry) if entry is entries[-1] else log.closing(entry, last) + log.accepted(entry))
+        if one.outcome != "earlier"
+    ]
+    incomplete = [entry.partition for entry in entries if entry.incomplete]
+    failing = log.failing(entries, last)
+    return [nights_section([entry.partition for entry in entries], series, failing, incomplete, told)]
+
+
+def store_source(
+    verb: str,
+    name: str,
+    nights: int,
+    selection: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    given: Container[str],
+) -> Source:
+    """The source of a result of a store.
+
+    Parameters
+    ----------
+    verb : the verb that was run
+    name : name of the store, without credentials
+    nights : number of nights that the result covers
+    selection : the selection of nights
+    plain : all options in plain form
+    given : names of the options that were given; the store's defaults are not repeated
+
+    Examples
+    --------
+    >>> kept = {"metrics": ("roc_auc",), "nan": "drop"}
+    >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"])
+    Source(data=('STORE',), files=0, command='streameval show STORE --last 7 --metric roc_auc', nights=7)
+    """
+    chosen = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
+    own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
+    told = words("show", chosen)
+    command = "" if told is None or own is None else shell(["streameval", verb, name, *told, *own])
+    return Source((name,), 0, command, nights)
 
 
 def evaluate(
@@ -69,12 +147,6 @@ def evaluate(
         source=store_source("show", context.location.name, len(some.entries), told, some.request.options, options),
         _more=None if some.filtered else partial(nights, context, as_of, selection),  # its values cover all rows
     )
-
-
-def evaluator(context: StoreContext) -> Callable[..., Evaluation]:
-    """The function that evaluates partitions, on a worker of the store's client or in this process."""
-    workers = context.workers() if context.client is not None else None
-    return evaluated if workers is None else partial(evaluated_on_worker, workers)
 
 
 def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequence[str]) -> None:
@@ -142,7 +214,7 @@ class _Selected:
         where = self.entries, self.configuration, self._engine, self.context.compaction
         if self._cached and (known := self._nightly.recall(key)) is not None:
             return _recalled(known, self.request, where, self.options)
-        found = (evaluated_where if self.filtered else evaluator(self.context))(*where, **self.options)
+        found = (evaluated_where if self.filtered else self.context.evaluated)(*where, **self.options)
         if self.newest and self._cached:
             self._nightly.keep(key, self.entries, found)
         return found
@@ -150,13 +222,12 @@ class _Selected:
     def against(self, found: Evaluation, span: str) -> list[Scalar]:
         """The results of these nights, `found`, and their differences from the nights of a span of dates."""
         there = _span(self.snapshot, span), self.configuration, self._engine, self.context.compaction
-        return list(with_comparison(evaluator(self.context)(*there, **self.options), found, (span, "these nights")))
+        return list(with_comparison(self.context.evaluated(*there, **self.options), found, (span, "these nights")))
 
     def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
         """The results of groups of nights, with the values of their keys as slices."""
         if not groups:
             return []
-        self._nightly.evaluated = evaluator(self.context)
         rows = self._nightly.grouped([group for _, group in groups], dict(self.options))
         if self.newest and self._cached:
             self._nightly.write(self.snapshot)

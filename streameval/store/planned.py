@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
-from streameval.errors import MissingInputError
+from streameval.errors import MissingInputError, OptionError
+from streameval.options.kinds import texts
 from streameval.store.backfill import Place, due_files, list_added, list_altered
-from streameval.store.ingest import begin_backfill, replaced, sought
-from streameval.store.nights.partitions import chosen
+from streameval.store.changing import begin_backfill, find_changes, find_replaced
+from streameval.store.nights.partitions import chosen, newest
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Reading:
         return "\n".join(map(visible, lines))
 
 
-def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
+def _of_states(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
     """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
@@ -87,10 +88,21 @@ def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Rea
 
 
 FOLDING = ("update", "replace", "add")
+READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 _RUN = ("dry_run", "on_error")  # these do not change what is read
 
 
-def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """Forecast what a verb reads and keeps; see `Store.plan`."""
+    if verb in FOLDING:
+        return _plan_folding(context, verb, asked)
+    if verb not in READING:
+        msg = f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}"
+        raise OptionError(msg)
+    return _plan_reading(context, verb, asked)
+
+
+def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     """Forecast `update`, `replace` or `add` with these arguments.
 
     Raises
@@ -102,11 +114,11 @@ def planned(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Readi
     data, version = options.pop("data", None), options.pop("delta_version", None)
     if verb == "update":
         verify = options.pop("verify", False)
-        _, configuration, found = sought(context, data, options, version)
+        _, configuration, found = find_changes(context, data, options, version)
         due: Sequence[Partition] = [*found.new, *found.changed, *(found.unchanged if verify else ())]
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
     if verb == "replace":
-        _, configuration, due = replaced(context, data, version)
+        _, configuration, due = find_replaced(context, data, version)
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
     since, place = options.pop("since", None), Place(data, version)
     snapshot, before, after = begin_backfill(context, options, place)
@@ -128,3 +140,31 @@ def _reading(context: StoreContext, configuration: Configuration, due: Sequence[
         rows, nbytes = found.rows, found.nbytes
     first, last = (due[i].name if due else "" for i in (0, -1))
     return Reading(len(due), first, last, rows, len(files), nbytes, {}, keeps, tuple(columns))
+
+
+def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """Forecast a verb that reads states, from the ledger."""
+    as_of = asked.get("as_of")
+    snapshot, configuration = context.begun(as_of)
+    names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
+    selection = {name: asked[name] for name in names if asked.get(name)}
+    entries = chosen(snapshot.entries, **selection)
+    if verb == "diagnose" and not selection:
+        log, last = context.judgements(), newest(snapshot.entries)
+        due = {**log.failing(entries, last), **log.undecided(entries, last)}
+        entries = [entry for entry in entries if entry.partition in due]
+    columns: list[str] = []
+    if verb == "show":
+        request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
+        columns = [*request.scores, *request.clusters, *request.sketches]
+    if verb == "history":
+        nightly = context.nightly(snapshot, configuration)
+        metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
+        columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
+    if verb == "attribute":
+        columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
+    kept = {"show": "the results until the next update", "history": "the values of the nights"}
+    keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
+    found = _of_states(entries, columns, keeps)
+    from_ledger = verb == "info" and not asked.get("verify")
+    return replace(found, files=0, bytes=0, columns={}) if from_ledger else found

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
+from streameval.store.changing import Changing
 from streameval.store.context import StoreContext
+from streameval.store.evaluating import Evaluating
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info
+from streameval.store.judging import Judging
 from streameval.store.nights.partitions import chosen
-from streameval.store.verbs.changing import Changing
-from streameval.store.verbs.evaluating import Evaluating
-from streameval.store.verbs.judging import Judging
 
 if TYPE_CHECKING:
     import os

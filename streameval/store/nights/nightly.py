@@ -20,7 +20,7 @@ from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.store.nights.cache import DROPPED, key_of
 from streameval.store.nights.configuration import REPORTED
-from streameval.store.nights.merge import PrefixMerge, evaluated
+from streameval.store.nights.merge import PrefixMerge
 from streameval.store.nights.slices import KeptSlices
 from streameval.wording import canonical, plural, unknown_column
 
@@ -57,17 +57,24 @@ class MetricSeries:
     files : Compaction
         The states of the snapshot.
     cache : ResultCache
+    evaluated : evaluates nights, as `streameval.store.nights.merge.evaluated`
     """
 
     def __init__(
-        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Compaction, cache: ResultCache
+        self,
+        snapshot: Snapshot,
+        configuration: Configuration,
+        engine: Engine,
+        files: Compaction,
+        cache: ResultCache,
+        evaluated: Callable[..., Evaluation],
     ) -> None:
         self.snapshot = snapshot
         self.configuration = configuration
         self.engine = engine
         self.files = files
         self.cache = cache
-        self.evaluated: Callable[..., Evaluation] = evaluated  # may be replaced by `evaluated_on_worker`
+        self.evaluated = evaluated
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:

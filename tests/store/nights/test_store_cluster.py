@@ -27,7 +27,7 @@ from streameval.options.table import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
 from streameval.store import evaluate as evaluating
 from streameval.store.nights import fold as nights
-from streameval.store.nights import nightly
+from streameval.store import context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,7 +191,7 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     for cached in ("history",):
         shutil.rmtree(tmp_path / "store" / cached)
     with monkeypatch.context() as patched:
-        for module in (evaluating, nightly):
+        for module in (evaluating, context):
             patched.setattr(module, "evaluated", None)
         there = Store(tmp_path / "store", client=client)
         found = there.evaluate(metrics="agc")

@@ -1,17 +1,29 @@
-"""Verbs that judge nights by rules."""
+"""The verbs that judge the nights of a store by rules, accept failures, and list what is unusual."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from streameval.store import query
-from streameval.store.verbs import several
+from streameval.errors import OptionError
+from streameval.store.attribution import costs
+from streameval.store.changing import several
+from streameval.store.evaluate import store_source
+from streameval.store.nights.diagnosis import diagnosed, odd, shapes_of, usual_nights
+from streameval.store.nights.gate import Gate, accept, store_rules
+from streameval.store.nights.partitions import chosen, newest
+from streameval.store.nights.slices import slice_facts
+from streameval.store.vacuum import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
+    from streameval.results import Scalar
     from streameval.store.context import StoreContext
+    from streameval.store.files.entries import Entry
     from streameval.store.nights.diagnosis import Diagnosis
     from streameval.store.nights.gate import Check
     from streameval.store.nights.judgements import Judgement
@@ -65,10 +77,26 @@ class Judging:
         StoreError
             If another check was committed meanwhile.
         """
+        read, hours = store_rules(rules), seconds(mature, "mature") / 3600 if mature else 0.0
+        snapshot, configuration = self._context.begun()
         named = several(partition)
-        return query.check(
-            self._context, rules, named, since, again=again, mature=mature, allow_incomplete=allow_incomplete
-        )
+        entries = chosen(snapshot.entries) if snapshot.entries or not named else []
+        if since is not None:
+            chosen(snapshot.entries, since=since)  # raises unless it is a date
+        nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements()
+        gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
+        first = None if since is None else str(since)
+        result = gate.check(read, named, first, again=again, allow_incomplete=allow_incomplete)
+        log.write()
+        nightly.write()
+        options = {"rules": tuple(rule.text for rule in read), "partition": tuple(named), "since": since}
+        source = store_source("check", self._context.location.name, result.nights, {}, options, options)
+        failing = [snapshot.entries[name] for name in result.failing if name in snapshot.entries]
+        unusual: tuple[str, ...] = ()
+        if failing:
+            usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
+            unusual = odd(failing[-1], usual, configuration.readable)
+        return replace(result, source=source, odd=unusual)
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
         """Accept failures of nights that checks have recorded; later failures are not accepted.
@@ -95,8 +123,15 @@ class Judging:
         OptionError
             If `reason` is empty.
         """
-        named, rules = map(several, (partition, rule))
-        return query.accept(self._context, named, rules, reason)
+        if not reason.strip():
+            msg = "say why the failure is accepted (--reason)"
+            raise OptionError(msg)
+        snapshot, _ = self._context.begun()
+        log = self._context.judgements()
+        entries = chosen(snapshot.entries, partition=several(partition))
+        accepted = accept(entries, log, several(rule), reason.strip(), datetime.now(UTC))
+        log.write()
+        return accepted
 
     def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
         """List unusual facts of nights, largest change first, to find the cause of a failed rule.
@@ -120,4 +155,22 @@ class Judging:
         MissingInputError
             If the store lacks one of the nights.
         """
-        return query.diagnose(self._context, several(partition))
+        context = self._context
+        snapshot, configuration = context.begun()
+        entries, log = chosen(snapshot.entries), context.judgements()
+        nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
+        failing, undecided = log.failing(entries, last), log.undecided(entries, last)
+        named = several(partition) or [*failing, *undecided]
+        stored: dict[str, Any] = {"configuration": configuration, "files": context.compaction}
+        shapes, slices = (partial(context.computed, partial(each, **stored)) for each in (shapes_of, slice_facts))
+
+        def metrics(entry: Entry) -> Sequence[Scalar]:
+            return nightly.grouped([[entry]], {})[0] if configuration.options["unit"] else ()
+
+        diagnoses = []
+        for entry in chosen(snapshot.entries, partition=named) if named else []:
+            usual, rules = usual_nights(entry, entries, failing), log.closing(entry, last)
+            diagnosis = diagnosed(entry, usual, configuration.readable, rules, metrics, shapes, slices)
+            rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
+            diagnoses.append(replace(diagnosis, costs=rose))
+        return tuple(diagnoses)

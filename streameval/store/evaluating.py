@@ -1,17 +1,20 @@
-"""Verbs that evaluate the nights of a store."""
+"""The verbs that evaluate the nights of a store, and their forecasts."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
-from streameval.options import refuse
+from streameval.options import honoured, refuse
 from streameval.options.kinds import texts
-from streameval.store import query
 from streameval.store.attribution import ATTRIBUTED, attribute
-from streameval.store.evaluate import evaluate
-from streameval.store.planned import FOLDING, planned
-from streameval.store.verbs import several
+from streameval.store.changing import several
+from streameval.store.evaluate import evaluate, store_source
+from streameval.store.nights.history import Histories, History, Point
+from streameval.store.nights.partitions import chosen, newest
+from streameval.store.nights.slices import slice_histories
+from streameval.store.planned import plan
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +80,7 @@ class Evaluating:
         StoreError, FormatError
             If there is no store, or a file of it is missing or damaged.
         """
-        named = several(partition)
-        selection = {"partition": named, "since": since, "until": until, "last": last, "against": against}
+        selection = {"partition": several(partition), "since": since, "until": until, "last": last, "against": against}
         return evaluate(self._context, as_of, selection, options)
 
     def attribute(
@@ -119,8 +121,7 @@ class Evaluating:
         for name in options:
             if name not in ATTRIBUTED:
                 refuse("attribute", name, ATTRIBUTED, "of a store, ")
-        named = several(partition)
-        selection = {"partition": named, "since": since, "until": until, "last": last}
+        selection = {"partition": several(partition), "since": since, "until": until, "last": last}
         return attribute(self._context, data, as_of, selection, {"cluster": cluster, **options})
 
     def report(
@@ -148,9 +149,7 @@ class Evaluating:
         OptionError
             As `evaluate`.
         """
-        named = several(partition)
-        selection = {"partition": named, "since": since, "until": until, "last": last}
-        return evaluate(self._context, as_of, selection, options).to_html()
+        return self.evaluate(partition, since=since, until=until, last=last, as_of=as_of, **options).to_html()
 
     def history(
         self,
@@ -194,13 +193,37 @@ class Evaluating:
         OptionError
             If there is no such metric or slicing, or the level is not between 0 and 1.
         """
-        selection = {"since": since, "until": until, "last": last}
-        if by or not isinstance(metric, str) or not (of is None or isinstance(of, str)):
-            named = {"metric": metric, "of": of, "by": by or None}
-            metrics, columns, slicings = (texts(name, given) for name, given in named.items())
-            selected = metrics, columns, as_of, selection
-            return query.histories(self._context, *selected, cumulative=cumulative, by=slicings, ci=ci)
-        return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative, ci=ci)
+        level = honoured("history")["ci"].plain(ci)
+        selection: dict[str, Any] = {"since": since, "until": until, "last": last}
+        context = self._context
+        snapshot, configuration = context.begun(as_of)
+        entries, nightly = chosen(snapshot.entries, **selection), context.nightly(snapshot, configuration)
+        if isinstance(metric, str) and (of is None or isinstance(of, str)) and not by:
+            pairs: list[tuple[str, str | None]] = [(canonical(metric), of)]
+            named, slicings = {"metric": pairs[0][:1], "of": of, "ci": level}, None
+        else:
+            metrics, columns, slicings = texts("metric", metric), texts("of", of), texts("by", by or None)
+            pairs = [pair for one in metrics for pair in nightly.named(one, columns)]
+            named = {"metric": metrics, "of": columns, "by": slicings, "ci": level}
+        failing = tuple(context.judgements().failing(entries, newest(snapshot.entries)))
+        given = [name for name, value in named.items() if value]
+        source = store_source("history", context.location.name, len(entries), selection, named, given)
+        series = []
+        for pair in dict.fromkeys(pairs):
+            nights = nightly.nights(entries, *pair, level)
+            totals: Sequence[Any] = nightly.cumulative(entries, *pair, level) if cumulative else [None] * len(nights)
+            rows = zip(entries, nights, totals, strict=True)
+            points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
+            series.append(History(pair[0], nights[0].of, points, failing, source))
+        if as_of is None:
+            nightly.write()
+        if slicings is None:
+            return series[0]
+        asked = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
+        stored: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
+        for text in slicings:
+            series += context.computed(partial(slice_histories, text=text, **stored), entries)
+        return Histories(tuple(series))
 
     def plan(self, verb: str, **asked: Any) -> Reading:
         """Forecast what a verb would read and keep with these arguments.
@@ -213,9 +236,4 @@ class Evaluating:
         OptionError
             If the verb is unknown, or would raise it for these arguments.
         """
-        if verb in FOLDING:
-            return planned(self._context, verb, asked)
-        if verb not in query.READING:
-            msg = f"verb={verb!r} must be one of {', '.join((*query.READING, *FOLDING))}"
-            raise OptionError(msg)
-        return query.plan(self._context, verb, asked)
+        return plan(self._context, verb, asked)

@@ -1,0 +1,526 @@
+"""The verbs that change the nights of a store: fold them, write their states, commit once.
+
+An update killed before its commit leaves the store as it was. A night that cannot be folded does not stop the others:
+these are committed, and then the error names the bad ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
+from streameval.options import check_policies, honoured, refuse
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.store.backfill import Place, backfill, list_added, list_altered, widened, without
+from streameval.store.files.location import check_apart, check_empty, check_files
+from streameval.store.nights.configuration import KEPT, Configuration, plain_options
+from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
+from streameval.store.nights.merge import labels_of
+from streameval.store.nights.partitions import changes, chosen, discover, in_order
+from streameval.store.vacuum import bound, vacuum
+from streameval.wording import few, plural, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from streameval.states.labels import LabelSpec
+    from streameval.store.context import StoreContext
+    from streameval.store.files.entries import Entry
+    from streameval.store.files.ledger import Snapshot
+    from streameval.store.nights.partitions import Changes, Partition
+    from streameval.store.vacuum import Vacuumed
+
+
+@dataclass(frozen=True)
+class Update:
+    """Outcome of an update, or of a dry run.
+
+    Attributes
+    ----------
+    version : version of the ledger after the update
+    new, changed, removed : names of the partitions that were folded for the first time, folded again, removed
+    unchanged : number of partitions that were compared and left unchanged
+    gone : partitions of the store whose data no longer exist, or lack the added columns
+    lacking : the partitions among `gone` that lack the columns
+    rows : number of rows folded
+    suspected : partitions that a dry run would fold again to see whether they differ
+    incomplete : partitions of the data from which files were left out, now or earlier
+    joined, left : columns and metrics that were added or removed
+    altered : options that changed: the name of each, its old and its new value
+    keeps : the configuration of the store in words; only for its first update
+    """
+
+    version: int
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+    gone: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    rows: int = 0
+    suspected: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    keeps: str = ""
+    altered: tuple[tuple[str, Any, Any], ...] = ()
+
+    def __str__(self) -> str:
+        lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
+        parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "removed")) if names]
+        parts += [
+            f"{name} set to {new}" if old is None else f"{name} changed from {old} to {new}"
+            for name, old, new in self.altered
+        ]
+        parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
+        parts += [f"{'' if parts else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
+        parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
+        gone = [name for name in self.gone if name not in self.lacking]
+        parts += [f"{len(gone)} gone from the data but kept ({few(gone)})"] if gone else []
+        parts += [f"{len(self.lacking)} without the column ({few(self.lacking)})"] if self.lacking else []
+        return visible(", ".join(parts)) or "nothing to do"
+
+
+class Changing:
+    """The verbs that change a store."""
+
+    _context: StoreContext
+
+    def update(
+        self,
+        data: Any,
+        *,
+        dry_run: bool = False,
+        verify: bool = False,
+        on_error: str = "raise",
+        delta_version: int | None = None,
+        **options: Any,
+    ) -> Update:
+        """Fold the partitions that are new or changed since the last update, in one commit.
+
+        A partition that cannot be folded does not stop the others.
+
+        Parameters
+        ----------
+        data : path, pattern, URI, or list of those
+            A tree of partitions, or some of them.
+        dry_run : bool
+            Only report what would be done.
+        verify : bool
+            Fold every partition again, even if its size and time are unchanged, and keep those whose states differ.
+        on_error : {"raise", "skip"}
+            Whether an unreadable file fails its partition, or is left out: the partition is then incomplete, and later
+            updates with ``"skip"`` fold it again until it is complete. A readable file that lacks a column, or has
+            nulls without a policy, always fails its partition: leaving out its rows would give wrong values that look
+            plausible.
+        delta_version : int, optional
+            Version of the Delta tables among the data, by default the current one.
+        **options
+            Options of the first update, as in `streameval.evaluate`. ``label, pos_label, score, cluster, sketch,
+            classes, weight, where, by, max_slices, unit, nan, nulls, unlabelled, cluster_scope, common_rows, approx,
+            approx_agc, sample, sample_seed`` fix the states that are kept; ``where`` must be SQL. ``metrics, truncate,
+            aul_threshold, assignment_cells, at, clip, ci, quantiles`` are defaults that an evaluation may change.
+
+        Returns
+        -------
+        Update
+
+        Raises
+        ------
+        OptionError
+            If an option contradicts the store.
+        DataError
+            If partitions cannot be folded, after the others are committed; the message names all unreadable files.
+        StoreError
+            If another update was committed meanwhile.
+        """
+        context, skip = self._context, _skips(on_error)
+        snapshot, configuration, found = find_changes(context, data, options, delta_version)
+        keeps = str(configuration) if snapshot.version < 0 else ""
+        doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
+        if dry_run:
+            told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
+            return Update(snapshot.version, *told, suspected=_names(doubted), keeps=keeps)
+        due = [*found.new, *found.changed, *doubted]
+        configuration, nights, bad = _fold(context, snapshot, configuration, due, skip=skip)
+        again = [name for name in _names([*found.changed, *doubted]) if name in nights]
+        compared = again if verify else [name for name in again if name in _names(doubted)]
+        same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
+        nights = {name: night for name, night in nights.items() if name not in same}
+        left = [name for name in _names(found.unchanged) if name not in nights and snapshot.entries[name].incomplete]
+        done = Update(
+            snapshot.version + bool(nights),
+            tuple(name for name in _names(found.new) if name in nights),
+            tuple(name for name in again if name in nights),
+            unchanged=len(same) + len(found.unchanged) - len(doubted),
+            gone=found.gone,
+            rows=_rows(nights),
+            incomplete=(*_incomplete(nights), *left),
+            keeps=keeps,
+        )
+        return _commit(context, snapshot, configuration, nights, bad, done)
+
+    def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
+        """Fold partitions of the store again, even if their files look unchanged; for late corrections.
+
+        Parameters
+        ----------
+        data, on_error, delta_version
+            As `update`.
+
+        Raises
+        ------
+        MissingInputError
+            If the store lacks one of the partitions.
+        DataError, StoreError
+            As `update`.
+        """
+        context, skip = self._context, _skips(on_error)
+        snapshot, configuration, found = find_replaced(context, data, delta_version)
+        configuration, nights, bad = _fold(context, snapshot, configuration, found, skip=skip)
+        done = Update(
+            snapshot.version + bool(nights),
+            changed=tuple(nights),
+            rows=_rows(nights),
+            incomplete=_incomplete(nights),
+        )
+        return _commit(context, snapshot, configuration, nights, bad, done)
+
+    def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
+        """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
+
+        An update that finds the files of a partition adds it again; `add` adds a column again.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Partitions.
+        columns : str or sequence of str
+            Columns of scores, clusters, classes or sketches, with everything computed from them.
+
+        Raises
+        ------
+        OptionError
+            If the store has no such column, or it is the only column.
+        """
+        snapshot, configuration = self._context.begun()
+        named = several(names)
+        out = tuple(entry.partition for entry in chosen(snapshot.entries, partition=named)) if named else ()
+        entries = [entry for name, entry in snapshot.entries.items() if name not in out]
+        left = several(columns)
+        for column in left:
+            configuration = without(configuration, column)
+        if left:
+            kept = set(configuration.specs(["_"]))
+            entries = [with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in kept)) for e in entries]
+        done = Update(snapshot.version + 1, removed=out, left=tuple(left))
+        self._context.commit(snapshot, configuration, entries, str(done))
+        return done
+
+    def add(
+        self,
+        *,
+        data: Any = None,
+        since: str | date | None = None,
+        delta_version: int | None = None,
+        **options: Any,
+    ) -> Update:
+        """Add columns or metrics in one commit; nights whose files still exist are folded for the new columns only.
+
+        Metrics of a new column are null for nights that lack it, and for every selection that contains such a night.
+        Later nights must have the column. A weight column changes the states of all scores: nights whose files no
+        longer exist then have no scores, except in earlier versions (`as_of`).
+
+        Parameters
+        ----------
+        **options
+            Additions, as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight, unit`` name columns,
+            ``by`` names slicings; ``metrics, truncate, aul_threshold, at, ci`` extend or set the store's defaults and
+            need no file. The policies ``nan, nulls`` apply to added columns, and to others that had ``"error"``;
+            ``unlabelled`` may replace ``"error"``. ``max_slices`` replaces the store's limit.
+        data : path, URI, or list of those, optional
+            The files of the nights, if they have moved.
+        since : str or date, optional
+            Only nights from this date on are folded.
+        delta_version : int, optional
+            Version of the Delta tables that hold the nights, by default the current one.
+
+        Returns
+        -------
+        Update
+            `changed` are the nights that were folded, `gone` those whose files no longer exist or lack the column.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown, or contradicts the store.
+        DataError
+            If the files of a night changed since it was folded, or no night has the column.
+        StoreError
+            If another update was committed meanwhile.
+        """
+        for name in options:
+            if name not in honoured("add"):
+                refuse("add", name)
+        context, place = self._context, Place(data, delta_version)
+        snapshot, before, after = begin_backfill(context, options, place)
+        entries = list(snapshot.entries.values())
+        some = chosen(snapshot.entries, since=since) if entries else []
+        with context.files.undone() as files:
+            filled = backfill(before, after, entries, some, place, context.engine(), files, context.workers())
+        news = filled.folded or filled.configuration.to_dict() != before.to_dict()
+        done = Update(
+            snapshot.version + bool(news),
+            changed=filled.folded,
+            gone=(*filled.gone, *filled.without),
+            lacking=filled.without,
+            rows=sum(snapshot.entries[name].rows for name in filled.folded),
+            joined=list_added(after, before),
+            altered=list_altered(after, before),
+        )
+        if news:
+            context.commit(snapshot, filled.configuration, filled.entries, str(done))
+        return done
+
+    def vacuum(
+        self, *, keep: str | None = None, versions: str | None = None, grace: str = "1d", dry_run: bool = False
+    ) -> Vacuumed:
+        """Delete the files that no version needs, and merge exact states of nights into larger files.
+
+        Histograms are merged by updates. An update that runs while vacuum deletes files is refused and can be run
+        again.
+
+        Parameters
+        ----------
+        keep : str, optional
+            A span such as ``90d``: exact scores of nights older than the newest night by at least this span are
+            permanently turned into fixed histograms. Their metrics then have bounds instead of exact values, and
+            earlier versions of the ledger cannot be evaluated over these nights.
+        versions : str, optional
+            A span such as ``90d``: versions of the store that were replaced longer ago are forgotten, with the files
+            that only they need; `as_of` reaches back by this span, which `Store.info` states. By default, all are kept.
+        grace : str
+            Keep files younger than this span, because an update may be about to commit them.
+        dry_run : bool
+            Only report what would be deleted, and the nights that would lose their exact scores.
+
+        Raises
+        ------
+        OptionError
+            If a span is malformed, or `keep` is given and a partition has no date.
+        StoreError
+            If an update was committed meanwhile; nothing is deleted then.
+        """
+        return vacuum(self._context, keep, grace, versions, dry_run=dry_run)
+
+
+def several(given: str | Sequence[str] | None) -> list[str]:
+    """One name or several as a list; empty for None."""
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def find_changes(
+    context: StoreContext, data: Any, options: Mapping[str, Any], delta_version: int | None
+) -> tuple[Snapshot, Configuration, Changes]:
+    """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
+    check_apart(context.location, data)
+    snapshot = context.ledger.read()
+    if snapshot.version < 0:
+        check_empty(context.location)
+    configuration = _configuration(context, snapshot, options)
+    return snapshot, configuration, changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
+
+
+def find_replaced(
+    context: StoreContext, data: Any, delta_version: int | None
+) -> tuple[Snapshot, Configuration, list[Partition]]:
+    """The snapshot, the configuration, and the partitions of the data.
+
+    Raises
+    ------
+    MissingInputError
+        If the store lacks one of the partitions.
+    """
+    snapshot, configuration = context.begun()
+    check_apart(context.location, data)
+    found = _discovered(context, data, snapshot, delta_version)
+    absent = [partition.name for partition in found if partition.name not in snapshot.entries]
+    if absent:
+        msg = f"{absent[0]}: the store has no such partition to replace; use update"
+        raise MissingInputError(msg)
+    return snapshot, configuration, found
+
+
+def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
+    """The partitions of the data; raises `OptionError` if a file lies in the store."""
+    found = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
+    kind = context.location.filesystem.type_name
+    same = (file.path for partition in found for file in partition.files if file.filesystem.type_name == kind)
+    check_files(context.location, same)
+    return found
+
+
+def _skips(on_error: str) -> bool:
+    """Whether files that cannot be read are left out."""
+    return bool(honoured("update")["on_error"].plain(on_error) == "skip")
+
+
+def begin_backfill(
+    context: StoreContext, named: Mapping[str, Any], place: Place
+) -> tuple[Snapshot, Configuration, Configuration]:
+    """The snapshot, the configuration, and the configuration with the added columns and metrics.
+
+    Raises
+    ------
+    OptionError
+        If nothing is named, or the store cannot add it.
+    """
+    named = {name: value for name, value in named.items() if value not in (None, ())}
+    if not named:
+        msg = "name the column or the metric to add (--score, --cluster, --sketch, --classes, --weight, --metric)"
+        raise OptionError(msg)
+    if place.data is not None:
+        check_apart(context.location, place.data)
+    snapshot, before = context.begun()
+    after = widened(before, named)
+    if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
+        msg = "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
+        msg += "create another store with this column as well"
+        raise OptionError(msg)
+    return snapshot, before, after
+
+
+def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:
+    """The store's configuration, or a new one for a first update."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if snapshot.version < 0:
+        made = Configuration.of(given)
+        check_policies(plain_options(given), made.options, KEPT)
+        return made
+    configuration = context.configuration(snapshot)
+    configuration.refuse_others(given)
+    return configuration
+
+
+def _names(partitions: Sequence[Partition]) -> tuple[str, ...]:
+    return tuple(partition.name for partition in partitions)
+
+
+def _fold(
+    context: StoreContext,
+    snapshot: Snapshot,
+    configuration: Configuration,
+    partitions: Sequence[Partition],
+    *,
+    skip: bool,
+) -> tuple[Configuration, dict[str, Night], list[Bad]]:
+    """The configuration with key types, the folded partitions by name, and those that cannot be folded."""
+    nights, bad = list[Night](), list[Bad]()
+    if partitions:
+        engine, workers = context.engine(), context.workers()
+        try:
+            if not configuration.complete:
+                configuration = typed(partitions, configuration, engine)
+            with context.files.undone() as files:
+                nights, bad = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
+        except BaseException:
+            engine.progress.cancel()
+            raise
+    good, refused = _split_by_labels(snapshot, configuration, {night.entry.partition: night for night in nights})
+    return configuration, good, [*bad, *refused]
+
+
+def _split_by_labels(
+    snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night]
+) -> tuple[dict[str, Night], list[Bad]]:
+    """The nights whose labels form two classes together with the store's, and the others as bad nights."""
+    spec, entries = configuration.folding.label, dict(snapshot.entries)
+
+    def misfit(new: dict[str, Entry]) -> LabelError | None:
+        try:
+            labels_of([*(entries | new).values()], spec).check()
+        except LabelError as error:
+            return error
+        return None
+
+    if misfit({name: night.entry for name, night in nights.items()}) is None:
+        return nights, []
+    good, refused = dict[str, Night](), dict[str, LabelError]()
+    for name, night in nights.items():
+        error = misfit({name: night.entry})
+        if error is None:
+            entries[name], good[name] = night.entry, night
+        else:
+            refused[name] = error
+    return good, [Bad(name, _misfit_error(nights[name].entry, entries, spec, why)) for name, why in refused.items()]
+
+
+def _misfit_error(entry: Entry, entries: Mapping[str, Entry], spec: LabelSpec, why: LabelError) -> LabelError:
+    """The error of a night whose labels do not form two classes, by themselves or with those that the store keeps."""
+    others = [other for name, other in entries.items() if name != entry.partition]
+    own, rest = (", ".join(map(str, sorted(labels_of(some, spec).values))) for some in ([entry], others))
+    msg = f"{entry.root}/{entry.partition}: {why}"
+    if rest:
+        msg = (
+            f"{entry.root}/{entry.partition}: label column {spec.column!r} has the values {own}, which do not form two "
+            f"classes with those of the store's other partitions, {rest}; write them alike, or create another store "
+            "with pos_label (--pos-label)"
+        )
+    return LabelError(msg)
+
+
+def _commit(
+    context: StoreContext,
+    snapshot: Snapshot,
+    configuration: Configuration,
+    nights: Mapping[str, Night],
+    bad: Sequence[Bad],
+    done: Update,
+) -> Update:
+    """Commit folded partitions, then raise the errors of the bad ones."""
+    if nights:
+        entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
+        evaluations = {name: night.evaluation for name, night in nights.items()}
+        action = f"{done}; {done.keeps}" if done.keeps else str(done)
+        context.commit(snapshot, configuration, in_order(entries.values()), action, evaluations)
+    if not bad:
+        return done
+    good = len(done.new) + len(done.changed)
+    rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
+    if done.version >= 0 and any(isinstance(one.error, NullError) for one in bad):
+        rest += (
+            "; update keeps the policies of a store, and add changes them once: nan (--nan), nulls (--nulls) and "
+            "unlabelled (--unlabelled)"
+        )
+    if len(bad) == 1:
+        msg = f"{bad[0].error}{rest}"
+        raise type(bad[0].error)(msg) from bad[0].error
+    listed = "; ".join(f"[{i}] {one.partition}: {one.error}" for i, one in enumerate(bad, 1))
+    msg = f"{plural(len(bad), 'partition')} cannot be folded{rest}: {listed}"
+    raise DataError(msg) from bad[0].error
+
+
+def _rows(nights: Mapping[str, Night]) -> int:
+    return sum(night.entry.rows for night in nights.values())
+
+
+def _incomplete(nights: Mapping[str, Night]) -> tuple[str, ...]:
+    return tuple(name for name, night in nights.items() if night.entry.incomplete)
+
+
+def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:
+    """Whether a partition that was folded again has the same states as before, in undamaged files.
+
+    Scores that vacuum turned into histograms are compared as histograms. Unreferenced new files are deleted.
+    """
+    specs, files = configuration.specs([entry.partition]), context.files
+    kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
+    alike = bound(again, {name: specs[name] for name in kept & specs.keys()}, files, context.engine().budget)
+    one, other = ((e.counted, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))
+    same = one == other and all(files.sound(state.file) for state in entry.states)
+    needed = set() if same else {state.file for state in again.states}
+    files.delete({state.file for e in (again, alike) for state in e.states} - needed)
+    return same
