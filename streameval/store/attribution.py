@@ -23,7 +23,7 @@ from streameval.options.kinds import of_column
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.diagnosis import DEEP, cost_increases
-from streameval.store.nights.merge import labels_of, states_of
+from streameval.store.nights.merge import Nights, labels_of
 from streameval.store.nights.partitions import chosen
 from streameval.wording import plural
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from streameval.results import Scalar
     from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
-    from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.diagnosis import Finding
@@ -74,16 +73,9 @@ def _of_clusters(
 ) -> Attribution:
     """The costs of clusters and classes."""
     read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
-    attributed = partial(
-        _attributed,
-        asked=asked,
-        read=read,
-        configuration=configuration,
-        files=context.compaction,
-        place=context.location.name,
-    )
-    found: Attribution = context.computed(attributed, entries)
-    return found
+    attributed = partial(_attributed, asked=asked, read=read, place=context.location.name)
+    result: Attribution = context.computed(attributed, Nights(entries, configuration, context.compaction))
+    return result
 
 
 def _with_slices(
@@ -99,29 +91,20 @@ def _with_slices(
     return with_slices(result, found, asked, at_level)
 
 
-def _attributed(
-    entries: Sequence[Entry],
-    engine: Engine,
-    asked: Mapping[str, Any],
-    read: Run | None,
-    configuration: Configuration,
-    files: Compaction,
-    place: str,
-) -> Attribution:
-    """The costliest groups of some partitions; `read` is the run over their files, or None without data."""
+def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: Run | None, place: str) -> Attribution:
+    """The costliest groups of some nights; `read` is the run over their files, or None without data."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
-    kept = states_of(entries, configuration, engine, files, **ALL_STATES)
+    kept = nights.states(engine, **ALL_STATES)
     states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
-    _check_kept(states, wanted, asked, entries)
-    names = [entry.partition for entry in entries]
-    clusters, classes = ids_of_states(asked["cluster"], states.get("classes"), states.get("cluster"), names)
+    _check_kept(states, wanted, asked, nights)
+    clusters, classes = ids_of_states(asked["cluster"], states.get("classes"), states.get("cluster"), nights.names)
     if asked["label"]:
-        check_labels(labels_of(entries, configuration.folding.label), place, ())
+        check_labels(labels_of(nights.entries, nights.configuration.folding.label), place, ())
     result = Attribution(
         next(iter(states.values())).totals().rows, None, None, None, None, {},
-        dropped=_dropped(configuration, names, states),
-        skipped=tuple(lost for entry in entries for lost in entry.left_out),
+        dropped=_dropped(nights, states),
+        skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
         options=recorded(asked, "attribute"),
     )  # fmt: skip
     look_up = None
@@ -204,12 +187,10 @@ def _costliest(context: StoreContext, of: str, entries: Sequence[Entry]) -> list
     return found
 
 
-def _check_kept(
-    states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], entries: Sequence[Entry]
-) -> None:
+def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], nights: Nights) -> None:
     """Raise if the store lacks the states of a partition."""
     for group in sorted(wanted - set(states)):
-        lacking = [e.partition for e in entries if e.rows and not e.state(group, asked["cluster"])]
+        lacking = nights.lacking(group, asked["cluster"])
         what = (
             f"{asked['cluster']} against {asked['classes']}"
             if group == "classes"
@@ -220,12 +201,10 @@ def _check_kept(
         raise OptionError(msg)
 
 
-def _dropped(
-    configuration: Configuration, names: Sequence[str], states: Mapping[str, Any]
-) -> tuple[tuple[str, int], ...]:
+def _dropped(nights: Nights, states: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Rows left out, by reason."""
     found: dict[str, int] = {}
-    for wanted in configuration.wanted(names, **ALL_STATES):
+    for wanted in nights.configuration.wanted(nights.names, **ALL_STATES):
         state = states.get(wanted.group)
         if state is not None and wanted.spec == state.spec:
             for reason, rows in wanted.family.counted(wanted, state).dropped:

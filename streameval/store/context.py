@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, StoreError
@@ -15,7 +17,7 @@ from streameval.store.nights.cache import ResultCache
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
 from streameval.store.nights.judgements import Judgements
-from streameval.store.nights.merge import columns_kept, evaluated, evaluated_on_worker, on_worker
+from streameval.store.nights.merge import Nights, columns_kept
 from streameval.store.nights.nightly import MetricSeries
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _OF_WORKERS = ("threads", "memory", "spill")
 
 
@@ -65,15 +69,32 @@ class StoreContext:
             self.client, self._connected = found.connection.client, found  # keeps the connection, and its client, open
         return found
 
-    def computed(self, function: Callable[[Any, Engine], Any], item: Any) -> Any:
+    def computed(self, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
         """Call ``function(item, engine)``, on one worker if there is a client, otherwise in this process."""
         workers = self.workers() if self.client is not None else None
         return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
 
-    def evaluated(self, *nights: Any, **options: Any) -> Evaluation:
-        """`streameval.store.nights.merge.evaluated`, on one worker if there is a client, otherwise in this process."""
+    def evaluate(
+        self,
+        nights: Nights,
+        engine: Engine,
+        *,
+        only: tuple[str, str] | None = None,
+        merge: Any = None,
+        **changes: Any,
+    ) -> Evaluation:
+        """`Nights.evaluate`, on one worker if there is a client, otherwise in this process.
+
+        A worker returns results only; curves read the states in this process on demand. Incremental merges (`merge`)
+        are evaluated in this process.
+        """
         workers = self.workers() if self.client is not None else None
-        return evaluated(*nights, **options) if workers is None else evaluated_on_worker(workers, *nights, **options)
+        if workers is None or merge is not None:
+            return nights.evaluate(engine, only=only, merge=merge, **changes)
+        result: Evaluation = on_worker(workers, partial(Nights.evaluate, only=only, **changes), nights)
+        threshold = nights.configuration.request(**changes).options["aul_threshold"]
+        states: Any = nights.states(engine, **changes)
+        return replace(result, _states=states, _engine=engine, _threshold=threshold)
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
         """A snapshot of the store, and its configuration.
@@ -120,7 +141,8 @@ class StoreContext:
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
         """The cached results of a snapshot."""
         engine = ThreadEngine.start(**{**self.run, "progress": None})
-        return MetricSeries(snapshot, configuration, engine, self.compaction, self.cache(), self.evaluated)
+        stored = Nights(list(snapshot.entries.values()), configuration, self.compaction)
+        return MetricSeries(snapshot, stored, engine, self.cache(), self.evaluate)
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
         """Merge the states of nights; see `Compaction.compact`."""
@@ -158,3 +180,12 @@ class StoreContext:
         with suppress(FormatError, StoreError, *READ_ERRORS):
             self.compact(snapshot, configuration, nightly.engine, exact=False)
         return snapshot
+
+
+def on_worker(workers: Workers, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
+    """Call ``function(item, engine)`` on one worker, with an engine of that worker."""
+    from streameval.engine.cluster import mapped  # imported here because it is slow
+
+    run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
+    results: list[_Result] = mapped(workers.connection, function, [((), item)], "evaluate", lambda _: None, **run)
+    return results[0]

@@ -18,9 +18,9 @@ from streameval.options.kinds import texts
 from streameval.results import REST, Source
 from streameval.scan.derived import slicing
 from streameval.store.nights.cache import key_of
-from streameval.store.nights.merge import evaluated, labels_of, states_of
+from streameval.store.nights.merge import Nights, labels_of
 from streameval.store.nights.partitions import by_keys, chosen, newest
-from streameval.store.nights.slices import evaluated_where, kept_key, slices_of
+from streameval.store.nights.slices import evaluate_where, kept_key, slices_of
 from streameval.wording import hint, shell
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.nightly import MetricSeries
 
 
-def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
+def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
     """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.
 
     Parameters
@@ -145,7 +145,9 @@ def evaluate(
         options=recorded(some.request.options) | ({"by": list(by)} if by else {}),
         skipped=tuple(lost for entry in some.entries for lost in entry.left_out),
         source=store_source("show", context.location.name, len(some.entries), told, some.request.options, options),
-        _more=None if some.filtered else partial(nights, context, as_of, selection),  # its values cover all rows
+        _more=None
+        if some.filtered
+        else partial(nights_of_page, context, as_of, selection),  # its values cover all rows
     )
 
 
@@ -192,6 +194,10 @@ class _Selected:
         """Whether there is a filter of the rows."""
         return self.options.get("where") is not None
 
+    @property
+    def nights(self) -> Nights:
+        return Nights(self.entries, self.configuration, self.context.compaction)
+
     @cached_property
     def request(self) -> Request:
         return self.configuration.request(**self.options)
@@ -211,18 +217,17 @@ class _Selected:
     def whole(self) -> Evaluation:
         """The evaluation of all rows, from the cache if possible; user-defined metrics and filters are not cached."""
         key = _key(self.configuration, self.request, self.entries)
-        where = self.entries, self.configuration, self._engine, self.context.compaction
         if self._cached and (known := self._nightly.recall(key)) is not None:
-            return _recalled(known, self.request, where, self.options)
-        found = (evaluated_where if self.filtered else self.context.evaluated)(*where, **self.options)
+            return _recalled(known, self.request, self.nights, self._engine, self.options)
+        found = (evaluate_where if self.filtered else self.context.evaluate)(self.nights, self._engine, **self.options)
         if self.newest and self._cached:
             self._nightly.keep(key, self.entries, found)
         return found
 
     def against(self, found: Evaluation, span: str) -> list[Scalar]:
         """The results of these nights, `found`, and their differences from the nights of a span of dates."""
-        there = _span(self.snapshot, span), self.configuration, self._engine, self.context.compaction
-        return list(with_comparison(self.context.evaluated(*there, **self.options), found, (span, "these nights")))
+        there = self.context.evaluate(self.nights.of(*_span(self.snapshot, span)), self._engine, **self.options)
+        return list(with_comparison(there, found, (span, "these nights")))
 
     def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
         """The results of groups of nights, with the values of their keys as slices."""
@@ -235,16 +240,10 @@ class _Selected:
 
     def of_slices(self, text: str, *, rest: bool) -> Sequence[Scalar]:
         """The results of the stored slices of a slicing; with `rest`, also their differences from all other rows."""
-        of_text = partial(
-            slices_of,
-            configuration=self.configuration,
-            files=self.context.compaction,
-            text=text,
-            resampling=replace(self.request.resampling, rest=rest),
-            options=self.options,
-        )
-        found: Sequence[Scalar] = self.context.computed(of_text, self.entries)
-        return found
+        resampling = replace(self.request.resampling, rest=rest)
+        of_text = partial(slices_of, text=text, resampling=resampling, options=self.options)
+        results: Sequence[Scalar] = self.context.computed(of_text, self.nights)
+        return results
 
 
 def _by_keys(
@@ -268,15 +267,15 @@ def _by_keys(
 
 
 def _recalled(
-    known: tuple[Any, Any, Any], request: Request, where: tuple[Any, ...], options: Mapping[str, Any]
+    known: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
 ) -> Evaluation:
-    """An evaluation from cached results, dropped rows and counts; `where` and `options` are arguments of `evaluated`.
+    """An evaluation from cached results, dropped rows and counts.
 
     States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
-    labels = labels_of(where[0], request.label)
-    states: Any = states_of(*where, **options)
-    level, again = request.resampling.level, CachedEvaluation(lambda: evaluated(*where, **options))
+    labels = labels_of(nights.entries, request.label)
+    states: Any = nights.states(engine, **options)
+    level, again = request.resampling.level, CachedEvaluation(lambda: nights.evaluate(engine, **options))
     estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
     return Evaluation(
         labels.rows,
@@ -284,7 +283,7 @@ def _recalled(
         *known[:2],
         (),
         _states=states,
-        _engine=where[2],
+        _engine=engine,
         _threshold=request.options["aul_threshold"],
         estimates=estimates,
         ci_level=level,

@@ -220,9 +220,8 @@ class Evaluating:
         if slicings is None:
             return series[0]
         asked = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
-        stored: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
         for text in slicings:
-            series += context.computed(partial(slice_histories, text=text, **stored), entries)
+            series += context.computed(partial(slice_histories, text=text, asked=asked), nightly.stored.of(*entries))
         return Histories(tuple(series))
 
     def plan(self, verb: str, **asked: Any) -> Reading:

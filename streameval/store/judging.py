@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
 from streameval.store.attribution import costs
@@ -161,11 +160,16 @@ class Judging:
         nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
         failing, undecided = log.failing(entries, last), log.undecided(entries, last)
         named = several(partition) or [*failing, *undecided]
-        stored: dict[str, Any] = {"configuration": configuration, "files": context.compaction}
-        shapes, slices = (partial(context.computed, partial(each, **stored)) for each in (shapes_of, slice_facts))
+        stored = nightly.stored
 
         def metrics(entry: Entry) -> Sequence[Scalar]:
             return nightly.grouped([[entry]], {})[0] if configuration.options["unit"] else ()
+
+        def shapes(entry: Entry) -> dict[str, float]:
+            return context.computed(shapes_of, stored.of(entry))
+
+        def slices(entry: Entry) -> dict[str, float]:
+            return context.computed(slice_facts, stored.of(entry))
 
         diagnoses = []
         for entry in chosen(snapshot.entries, partition=named) if named else []:

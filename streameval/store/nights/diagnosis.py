@@ -19,7 +19,6 @@ import numpy as np
 
 from streameval.rules import BASELINE, ENOUGH
 from streameval.store.files.entries import fact
-from streameval.store.nights.merge import states_of
 from streameval.wording import few
 
 if TYPE_CHECKING:
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.results import Scalar
-    from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
-    from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.judgements import Judgement
+    from streameval.store.nights.merge import Nights
     from streameval.typing import Array
 
 
@@ -221,10 +219,10 @@ def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
     return finding if result is None else replace(finding, ci_lower=result.ci_lower, ci_upper=result.ci_upper)
 
 
-def shapes_of(entry: Entry, engine: Engine, configuration: Configuration, files: Compaction) -> dict[str, float]:
+def shapes_of(night: Nights, engine: Engine) -> dict[str, float]:
     """Quantiles of scores and sizes of clusters of a night, from its states."""
-    states = states_of([entry], configuration, engine, files)
-    shapes = [_shape(group, of, states[group, of]) for group, of in states] if entry.rows else []
+    states = night.states(engine)
+    shapes = [_shape(group, of, states[group, of]) for group, of in states] if night.entries[0].rows else []
     return {name: value for shape in shapes for name, value in shape.items()}
 
 

@@ -26,9 +26,9 @@ from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
-from streameval.evaluation.run import finalize_all
-from streameval.scan.faults import cause, mending
+from streameval.scan.messages import cause, mending
 from streameval.store.files.entries import Entry, StoredState, gather_facts
+from streameval.store.nights.merge import finalize_nights
 from streameval.store.nights.partitions import fingerprint
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class _Folding:
             raise DataError(msg)
         files = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
         written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
-        evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
+        evaluation = _evaluation(partition.name, configuration, engine, folded)
         pairs = [(w, folded.states[w.spec]) for w in wanted]
         left_out = (*found.skipped, *folded.skipped)
         facts = gather_facts(partition.files, found.schema.names, pairs, left_out, filtered=where is not None)
@@ -359,20 +359,17 @@ def _pruned(found: scan.Scan, where: scan.Test | None) -> scan.Scan:
         return found
 
 
-def _evaluation(
-    name: str, plan: Plan, configuration: Configuration, engine: Engine, folded: Folded
-) -> Evaluation | None:
+def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
     """The metrics of one partition; None if it has no rows, or its labels do not have both classes."""
     wanted = [w for w in configuration.wanted([name]) if w.spec in folded.states]
     states = {w.spec: folded.states[w.spec] for w in configuration.kept(wanted) if w.spec in folded.states}
-    states[plan.label] = folded.states[plan.label]
-    request = configuration.request()
-    threshold, resampling = request.options["aul_threshold"], request.resampling
+    label = configuration.folding.label
+    states[label] = folded.states[label]
     try:
-        found = finalize_all(engine, [name], plan, wanted, Folded(states), threshold=threshold, resampling=resampling)
+        result = finalize_nights(engine, [name], configuration.request(), label, wanted, states)
     except DataError:
         return None
-    return copy(found)  # as pickled: without the states, whose memory the next partition needs
+    return copy(result)  # as pickled: without the states, whose memory the next partition needs
 
 
 def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...], facts: str = "{}") -> Entry:

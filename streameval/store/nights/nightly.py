@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.rules import Rule
-    from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.cache import ResultCache
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.merge import Nights
 
 
 def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterator[tuple[MetricRequest, list[Scalar]]]:
@@ -51,30 +51,28 @@ class MetricSeries:
     Parameters
     ----------
     snapshot : Snapshot
-    configuration : Configuration
+    stored : Nights
+        All nights of the snapshot.
     engine : Engine
         Computes the results that are not cached.
-    files : Compaction
-        The states of the snapshot.
     cache : ResultCache
-    evaluated : evaluates nights, as `streameval.store.nights.merge.evaluated`
+    evaluate : evaluates nights, as `Nights.evaluate`
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
-        configuration: Configuration,
+        stored: Nights,
         engine: Engine,
-        files: Compaction,
         cache: ResultCache,
-        evaluated: Callable[..., Evaluation],
+        evaluate: Callable[..., Evaluation],
     ) -> None:
         self.snapshot = snapshot
-        self.configuration = configuration
+        self.stored = stored
+        self.configuration = stored.configuration
         self.engine = engine
-        self.files = files
         self.cache = cache
-        self.evaluated = evaluated
+        self.evaluate = evaluate
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:
@@ -193,9 +191,9 @@ class MetricSeries:
         """The stored slices that a rule judges; raises `OptionError` if the store does not keep them."""
         for key in self.configuration.slicing.keys:
             if rule.values_of(dict.fromkeys(key.columns)):
-                return KeptSlices(self.configuration, self.engine, self.files, key)
+                return KeptSlices(self.stored, self.engine, key)
         by = ",".join(column for column, _ in rule.slices)
-        return KeptSlices.of(self.configuration, self.engine, self.files, by)
+        return KeptSlices.of(self.stored, self.engine, by)
 
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
         """The difference of a metric between two columns in each night, with its sampling interval."""
@@ -214,9 +212,8 @@ class MetricSeries:
         others = {"score": (), "cluster": (), "sketch": ()} | {one.family.column: pair}
         metric = options["metrics"][0]
         try:
-            results = self.evaluated(
-                [entry], self.configuration, self.engine, self.files, **others, baseline=pair[1:], **options
-            ).results
+            night = self.stored.of(entry)
+            results = self.evaluate(night, self.engine, **others, baseline=pair[1:], **options).results
         except DataError as error:
             return Scalar.undefined(metric, str(error))
         wanted = (r for r in results if r.baseline == pair[1] and r.metric == metric)
@@ -313,11 +310,9 @@ class MetricSeries:
         absent = sum(entry.rows > 0 and not entry.state(w.group, w.of) for entry in entries)
         if absent:
             return _undefined(w, f"no {w.of} in {absent} of {plural(len(entries), 'night')}")
-        only = w.group, w.of
+        nights, only = self.stored.of(*entries), (w.group, w.of)
         try:
-            found = self.evaluated(
-                entries, self.configuration, self.engine, self.files, only=only, merge=merge, **options
-            )
+            found = self.evaluate(nights, self.engine, only=only, merge=merge, **options)
         except DataError as error:
             return _undefined(w, str(error))
         return [result for result in found.results if result.metric in {metric.name for metric in w.metrics}]

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.engine.fold import Folded, Plan
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.request import NO_INTERVALS
-from streameval.evaluation.run import finalize_all
+from streameval.evaluation.resampling import NO_INTERVALS
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
@@ -28,7 +26,7 @@ from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.nights.merge import check_common, labels_of, merged
+from streameval.store.nights.merge import finalize_nights, labels_of
 from streameval.store.nights.partitions import keys_of
 from streameval.wording import few, hint, plural
 
@@ -43,10 +41,10 @@ if TYPE_CHECKING:
     from streameval.scan.where import Test
     from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
-    from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
+    from streameval.store.nights.merge import Nights
 
 
 def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
@@ -56,23 +54,21 @@ def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
 
 @dataclass(frozen=True)
 class KeptSlices:
-    """The stored slices of one slicing.
+    """The stored slices of one slicing in some nights.
 
     Attributes
     ----------
-    configuration : Configuration
+    nights : Nights
     engine : Engine
-    files : Compaction
     key : the slicing
     """
 
-    configuration: Configuration
+    nights: Nights
     engine: Engine
-    files: Compaction
     key: By
 
     @classmethod
-    def of(cls, configuration: Configuration, engine: Engine, files: Compaction, text: str) -> KeptSlices:
+    def of(cls, nights: Nights, engine: Engine, text: str) -> KeptSlices:
         """The slices of the slicing that `text` describes.
 
         Raises
@@ -80,26 +76,21 @@ class KeptSlices:
         OptionError
             If the store does not keep them.
         """
-        key = kept_key(configuration, list(slicing(text)))
+        key = kept_key(nights.configuration, list(slicing(text)))
         if key is None:
-            have = configuration.options["by"]
+            have = nights.configuration.options["by"]
             there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
             msg = f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})"
             raise OptionError(msg)
-        return cls(configuration, engine, files, key)
+        return cls(nights, engine, key)
 
     def results(
-        self,
-        entries: Sequence[Entry],
-        only: tuple[str, str] | None = None,
-        resampling: Resampling = NO_INTERVALS,
-        **options: Any,
+        self, only: tuple[str, str] | None = None, resampling: Resampling = NO_INTERVALS, **options: Any
     ) -> list[Scalar]:
-        """The results of every slice over all these nights, largest slices first.
+        """The results of every slice over all nights, largest slices first.
 
         Parameters
         ----------
-        entries : the nights
         only : (group, column) of a single state to evaluate
         resampling : the sampling intervals and comparisons to compute; if a night lacks the blocks of its slices,
             scores have a reason instead of intervals
@@ -110,28 +101,27 @@ class KeptSlices:
         MissingInputError
             If a night lacks the slices.
         """
-        wanted = self.configuration.wanted([entry.partition for entry in entries], **options)
-        wanted = [w for w in wanted if only in (None, (w.group, w.of)) and self.configuration.sliced([w])]
-        states: dict[Any, Any] = {}
-        for w in wanted:
-            states[GroupedSpec(w.spec, self.key)] = self.state(entries, w)
-        request = self.configuration.request(**options)
+        configuration = self.nights.configuration
+        wanted = configuration.wanted(self.nights.names, **options)
+        wanted = [w for w in wanted if only in (None, (w.group, w.of)) and configuration.sliced([w])]
+        states = {GroupedSpec(w.spec, self.key): self.state(w) for w in wanted}
+        request = configuration.request(**options)
         weighted = request.weight is not None
         sliced = SlicedStates(self.engine, Slicing((self.key,)), states, wanted)
         found = list(slice_results(sliced, {}, weighted=weighted))
         if resampling.level is not None:
-            sliced = replace(sliced, states=states | self.blocks(entries, wanted))
+            sliced = replace(sliced, states=states | self.blocks(wanted))
             found = list(sampled_slices(sliced, found, resampling).results)
         self.engine.budget.release_spares()
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
 
-    def blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
+    def blocks(self, wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
         """The unit blocks of every slice, for the columns whose blocks all nights have."""
-        kept = self.configuration.sliced_blocks(wanted, [self.key])
-        there = [w for w in kept if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
-        return {w.spec: merged(w, entries, self.engine, self.files) for w in there}
+        kept = self.nights.configuration.sliced_blocks(wanted, [self.key])
+        there = [w for w in kept if not self.nights.lacking(w.group, w.of)]
+        return {w.spec: self.nights.merged(self.engine, w) for w in there}
 
-    def state(self, entries: Sequence[Entry], w: MetricRequest) -> Any:
+    def state(self, w: MetricRequest) -> Any:
         """The sliced state of a request, merged over nights.
 
         Raises
@@ -139,10 +129,16 @@ class KeptSlices:
         MissingInputError
             If a night lacks it.
         """
-        [kept] = self.configuration.sliced([w], [self.key])
-        self._check_kept(entries, kept.group, w.of)
-        state = merged(kept, entries, self.engine, self.files)
-        self.key.check(len(state.groups()), state.named.values)
+        [kept] = self.nights.configuration.sliced([w], [self.key])
+        if absent := self.nights.lacking(kept.group, w.of):
+            by = ",".join(self.key.columns)
+            msg = (
+                f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
+                f"their files (add STORE DATA --by {by}), or name other nights"
+            )
+            raise MissingInputError(msg)
+        state = self.nights.merged(self.engine, kept)
+        self.key.check(len(state.groups()), state.names)
         return state
 
     def of_night(
@@ -153,23 +149,21 @@ class KeptSlices:
         options: Mapping[str, Any],
         resampling: Resampling = NO_INTERVALS,
     ) -> list[Scalar]:
-        """A metric in every slice of a night; empty if the night has no rows."""
-        found = self.results([entry], (w.group, w.of), resampling, **options) if entry.rows else []
-        return [one for one in found if one.metric == metric]
+        """A metric in every slice of one night; empty if the night has no rows."""
+        night = replace(self, nights=self.nights.of(entry))
+        results = night.results((w.group, w.of), resampling, **options) if entry.rows else []
+        return [one for one in results if one.metric == metric]
 
-    def histories(
-        self, entries: Sequence[Entry], metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History
-    ) -> list[History]:
+    def histories(self, metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History) -> list[History]:
         """The histories of a metric in every slice, largest slices first.
 
         Parameters
         ----------
-        entries : the nights
         metric, w, options : the metric, the state that it reads, and the options that compute it
         whole : the history of the metric over all rows, for the same nights
         """
-        resampling = self.configuration.request(**options).resampling
-        nights = [self.of_night(entry, metric, w, options, resampling) for entry in entries]
+        resampling = self.nights.configuration.request(**options).resampling
+        nights = [self.of_night(entry, metric, w, options, resampling) for entry in self.nights.entries]
         by_night = [{_values(one): one for one in night} for night in nights]
         rows: Counter[tuple[Any, ...]] = Counter()
         named: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -185,17 +179,6 @@ class KeptSlices:
             found.append(replace(whole, points=sliced, slice=named[name]))
         return found
 
-    def _check_kept(self, entries: Sequence[Entry], group: str, of: str) -> None:
-        """Raise `MissingInputError` if a night lacks the slices of a column."""
-        absent = [entry.partition for entry in entries if entry.rows and entry.state(group, of) is None]
-        if absent:
-            by = ",".join(self.key.columns)
-            msg = (
-                f"{plural(len(absent), 'night')} without slices of {of} by {by} ({few(absent)}); fold them from their "
-                f"files (add STORE DATA --by {by}), or name other nights"
-            )
-            raise MissingInputError(msg)
-
 
 def _values(result: Scalar) -> tuple[Any, ...]:
     """The values of a result's slice with their types, because values of different types may compare equal."""
@@ -203,37 +186,27 @@ def _values(result: Scalar) -> tuple[Any, ...]:
 
 
 def slices_of(
-    entries: Sequence[Entry],
-    engine: Engine,
-    configuration: Configuration,
-    files: Compaction,
-    text: str,
-    resampling: Resampling,
-    options: Mapping[str, Any],
+    nights: Nights, engine: Engine, text: str, resampling: Resampling, options: Mapping[str, Any]
 ) -> list[Scalar]:
     """The results of every slice over all nights; see `KeptSlices.results`."""
-    return KeptSlices.of(configuration, engine, files, text).results(entries, None, resampling, **options)
+    return KeptSlices.of(nights, engine, text).results(None, resampling, **options)
 
 
 def slice_histories(
-    entries: Sequence[Entry],
-    engine: Engine,
-    configuration: Configuration,
-    files: Compaction,
-    text: str,
-    asked: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]],
+    nights: Nights, engine: Engine, text: str, asked: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]]
 ) -> list[History]:
-    """The histories of metrics in every slice; `asked` holds further arguments of `KeptSlices.histories`."""
-    slices = KeptSlices.of(configuration, engine, files, text)
-    return [one for arguments in asked for one in slices.histories(entries, *arguments)]
+    """The histories of metrics in every slice; `asked` holds the arguments of `KeptSlices.histories`."""
+    slices = KeptSlices.of(nights, engine, text)
+    return [one for arguments in asked for one in slices.histories(*arguments)]
 
 
-def slice_facts(entry: Entry, engine: Engine, configuration: Configuration, files: Compaction) -> dict[str, float]:
+def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
     """The share of rows, and the first metric of each column, in every stored slice of a night."""
     found: dict[str, float] = {}
-    for key in configuration.slicing.keys if entry.rows else ():
+    [entry] = night.entries
+    for key in night.configuration.slicing.keys if entry.rows else ():
         try:
-            results = KeptSlices(configuration, engine, files, key).results([entry])
+            results = KeptSlices(night, engine, key).results()
         except MissingInputError:
             continue
         first: dict[str | None, str] = {}
@@ -247,15 +220,12 @@ def slice_facts(entry: Entry, engine: Engine, configuration: Configuration, file
 _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
 
 
-def evaluated_where(
-    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Compaction, **changes: Any
-) -> Evaluation:
-    """Evaluate the rows of partitions that match a filter, from stored slices.
+def evaluate_where(nights: Nights, engine: Engine, **changes: Any) -> Evaluation:
+    """Evaluate the rows of nights that match a filter, from stored slices.
 
     Parameters
     ----------
-    entries : the partitions, at least one
-    configuration, engine, files : the store
+    nights, engine : as for `Nights.evaluate`
     changes : ``where``, and metrics and their options, if they differ from the store's
 
     Raises
@@ -265,30 +235,26 @@ def evaluated_where(
     MissingInputError
         If a night lacks the slices, or no row meets the filter.
     """
-    request, names = configuration.request(**changes), [entry.partition for entry in entries]
+    request = nights.configuration.request(**changes)
     where: Any = request.where
-    slices = KeptSlices(configuration, engine, files, _covering(configuration, where, entries))
-    wanted = configuration.wanted(names, **changes)
+    slices = KeptSlices(nights, engine, _covering(nights.configuration, where, nights.entries))
+    wanted = nights.configuration.wanted(nights.names, **changes)
     if apart := list(dict.fromkeys(w.of for w in wanted if not divisible(w.spec))):
         msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
         raise OptionError(msg, "where")
     states: dict[Any, Any] = {}
     groups: dict[Any, None] = {}  # matching groups of all states
     for w in wanted:
-        grouped = slices.state(entries, w)
+        grouped = slices.state(w)
         here = _meeting(grouped, slices.key, where)
         states[w.spec] = _union(grouped.several(here, engine.budget), w.spec)
         groups |= dict.fromkeys(here)
-    kept = slices.blocks(entries, wanted) if request.resampling.level is not None else {}
+    kept = slices.blocks(wanted) if request.resampling.level is not None else {}
     blocks = {spec.inner: _union(map(state.only, groups), spec.inner) for spec, state in kept.items()}
-    label = replace(request.label, complete=configuration.folding.label.complete)
-    labels: Any = _labels(labels_of(entries, label), wanted, states, where.text)
-    check_common(request.resampling.baselines, wanted, states, label)
-    plan = Plan(None, label, request.weight, tuple(states))
-    return finalize_all(
-        engine, names, plan, wanted, Folded({label: labels, **states, **blocks}),
-        threshold=request.options["aul_threshold"], resampling=request.resampling, filtered=where.text,
-    )  # fmt: skip
+    label = nights.label(request)
+    labels = _labels(labels_of(nights.entries, label), wanted, states, where.text)
+    states |= {label: labels, **blocks}
+    return finalize_nights(engine, nights.names, request, label, wanted, states, where.text)
 
 
 def _covering(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> By:

@@ -25,9 +25,9 @@ from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options.table import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
+from streameval.store import context
 from streameval.store import evaluate as evaluating
 from streameval.store.nights import fold as nights
-from streameval.store import context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
