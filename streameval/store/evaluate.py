@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
     from streameval.report.elements import Section
-    from streameval.results import Scalar
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.nightly import MetricSeries
 
 
 def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
@@ -127,27 +125,43 @@ def evaluate(
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    some = _Selected(context, snapshot, configuration, chosen(snapshot.entries, **selection), options, as_of is None)
-    kept = [text for text in by if kept_key(configuration, list(slicing(text)))]
-    _check(against, some.filtered, by, kept)
-    groups = [group for text in by if text not in kept for group in _by_keys(configuration, some.entries, text)]
-    found = some.whole()
-    results = [*found.results]
+    nights = Nights(chosen(snapshot.entries, **selection), configuration, context.compaction)
+    filtered = options.get("where") is not None
+    stored = [text for text in by if kept_key(configuration, list(slicing(text)))]
+    _check(against, filtered, by, stored)
+    groups = [group for text in by if text not in stored for group in _by_keys(configuration, nights.entries, text)]
+    engine, request = context.engine(), configuration.request(**options)
+    nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
+    cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
+    known = nightly.recall(key) if cached else None
+    if known is not None:
+        result = _recalled(known, request, nights, engine, options)
+    else:
+        result = (evaluate_where if filtered else context.evaluate)(nights, engine, **options)
+        if cached and as_of is None:
+            nightly.keep(key, nights.entries, result)
+    results = [*result.results]
     if against not in (None, REST):
-        results = some.against(found, str(against))
-    results += some.of_nights(groups)
-    for text in kept:
-        results += some.of_slices(text, rest=against == REST)
+        before = context.evaluate(nights.of(*_span(snapshot, str(against))), engine, **options)
+        results = [*with_comparison(before, result, (str(against), "these nights"))]
+    if groups:
+        rows = nightly.grouped([group for _, group in groups], dict(options))
+        results += [replace(one, slice=keys) for (keys, _), row in zip(groups, rows, strict=True) for one in row]
+        if cached and as_of is None:
+            nightly.write(snapshot)
+    resampling = replace(request.resampling, rest=against == REST)
+    for text in stored:
+        of_text = partial(slices_of, text=text, resampling=resampling, options=options)
+        results += context.computed(of_text, nights)
     told = {**selection, "against": against, "by": by or None}
+    more = partial(nights_of_page, context, as_of, selection)
     return replace(
-        found,
+        result,
         results=tuple(results),
-        options=recorded(some.request.options) | ({"by": list(by)} if by else {}),
-        skipped=tuple(lost for entry in some.entries for lost in entry.left_out),
-        source=store_source("show", context.location.name, len(some.entries), told, some.request.options, options),
-        _more=None
-        if some.filtered
-        else partial(nights_of_page, context, as_of, selection),  # its values cover all rows
+        options=recorded(request.options) | ({"by": list(by)} if by else {}),
+        skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
+        source=store_source("show", context.location.name, len(nights.entries), told, request.options, options),
+        _more=None if filtered else more,  # its values cover all rows
     )
 
 
@@ -168,82 +182,6 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
     if against == REST and not kept:
         msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
         raise OptionError(msg, "against")
-
-
-@dataclass(frozen=True)
-class _Selected:
-    """Selected nights of a store, and the options to evaluate them.
-
-    Attributes
-    ----------
-    context, snapshot, configuration : the store
-    entries : the nights
-    options : metrics and their options, if they differ from the store's
-    newest : whether the snapshot is the newest version, whose results are cached
-    """
-
-    context: StoreContext
-    snapshot: Snapshot
-    configuration: Configuration
-    entries: list[Entry]
-    options: Mapping[str, Any]
-    newest: bool
-
-    @property
-    def filtered(self) -> bool:
-        """Whether there is a filter of the rows."""
-        return self.options.get("where") is not None
-
-    @property
-    def nights(self) -> Nights:
-        return Nights(self.entries, self.configuration, self.context.compaction)
-
-    @cached_property
-    def request(self) -> Request:
-        return self.configuration.request(**self.options)
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return self.context.engine()
-
-    @cached_property
-    def _nightly(self) -> MetricSeries:
-        return self.context.nightly(self.snapshot, self.configuration)
-
-    @property
-    def _cached(self) -> bool:
-        return not self.request.selection.own and not self.filtered
-
-    def whole(self) -> Evaluation:
-        """The evaluation of all rows, from the cache if possible; user-defined metrics and filters are not cached."""
-        key = _key(self.configuration, self.request, self.entries)
-        if self._cached and (known := self._nightly.recall(key)) is not None:
-            return _recalled(known, self.request, self.nights, self._engine, self.options)
-        found = (evaluate_where if self.filtered else self.context.evaluate)(self.nights, self._engine, **self.options)
-        if self.newest and self._cached:
-            self._nightly.keep(key, self.entries, found)
-        return found
-
-    def against(self, found: Evaluation, span: str) -> list[Scalar]:
-        """The results of these nights, `found`, and their differences from the nights of a span of dates."""
-        there = self.context.evaluate(self.nights.of(*_span(self.snapshot, span)), self._engine, **self.options)
-        return list(with_comparison(there, found, (span, "these nights")))
-
-    def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
-        """The results of groups of nights, with the values of their keys as slices."""
-        if not groups:
-            return []
-        rows = self._nightly.grouped([group for _, group in groups], dict(self.options))
-        if self.newest and self._cached:
-            self._nightly.write(self.snapshot)
-        return [replace(one, slice=named) for (named, _), row in zip(groups, rows, strict=True) for one in row]
-
-    def of_slices(self, text: str, *, rest: bool) -> Sequence[Scalar]:
-        """The results of the stored slices of a slicing; with `rest`, also their differences from all other rows."""
-        resampling = replace(self.request.resampling, rest=rest)
-        of_text = partial(slices_of, text=text, resampling=resampling, options=self.options)
-        results: Sequence[Scalar] = self.context.computed(of_text, self.nights)
-        return results
 
 
 def _by_keys(

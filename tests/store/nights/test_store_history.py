@@ -19,11 +19,11 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.plots.comparisons import plot_series
-from streameval.store.context import StoreContext
+from streameval.plots.series import plot_series
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
 from streameval.store.nights import cache
+from streameval.store.nights.cache import ResultCache
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
     assert cumulative.is_empty()
     store.update(correct(NIGHTS[3], data))
     with monkeypatch.context() as patch:
-        patch.setattr(StoreContext, "derive", lambda *_: None)  # as if killed after the commit
+        patch.setattr(ResultCache, "_commit", lambda *_: None)  # as if killed after the commit
         store.update(land(NIGHTS[8], data))
         store.remove(NIGHTS[1])
     store.update(land(NIGHTS[9], data))
