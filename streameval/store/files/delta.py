@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from streameval.errors import StoreError
+from streameval.errors import FormatError, StoreError
 from streameval.forks import import_deltalake
 from streameval.saving import sync
 from streameval.scan import READ_ERRORS, reason, remedied
@@ -86,7 +86,7 @@ def reading(location: Location) -> Iterator[None]:
 
     try:
         yield
-    except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (DeltaError, FormatError, *READ_ERRORS, TypeError, AttributeError, OverflowError, RecursionError) as error:
         msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
         raise StoreError(msg) from error
 
@@ -211,8 +211,25 @@ def data_files(table: DeltaTable) -> list[str]:
     return [str(name) for name in table.get_add_actions(flatten=True).column("path").to_pylist()]
 
 
-def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of published files, cast to a schema if one is given.
+def read_table(location: Location, schema: pa.Schema) -> tuple[DeltaTable | None, pa.Table]:
+    """The table of a directory (None if there is none) and its rows, cast to a schema.
+
+    Raises
+    ------
+    StoreError
+        If the table or one of its files cannot be read.
+    """
+
+    def read() -> tuple[DeltaTable | None, pa.Table]:
+        table = open_table(location)
+        with reading(location):
+            return table, read_rows(location, [] if table is None else data_files(table), schema)
+
+    return read_again(location, read)
+
+
+def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa.Table:
+    """The rows of published files, cast to a schema.
 
     Raises
     ------
@@ -221,11 +238,7 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None
     """
     files = PublishedFiles(location)
     parts = [pq.ParquetFile(pa.BufferReader(files.load(name))).read(use_threads=False) for name in names]
-    return (
-        pa.concat_tables(parts)
-        if schema is None
-        else pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
-    )
+    return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
 
 def _file(location: Location, version: int) -> Location:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from streameval.store.files.location import Location
 
-FORMAT = 2  # version of the record, of the ledger's rows and of the configuration
+FORMAT = 1  # version of the record, of the ledger's rows and of the configuration
 FAN = 4  # number of runs that are merged into one
 _LATEST = 253_402_300_800_000  # milliseconds from 1970 to the year 10,000
 
@@ -237,13 +237,9 @@ class Ledger:
 
     def _read_runs(self, names: Sequence[str]) -> tuple[tuple[Run, ...], dict[str, Entry]]:
         """Runs, oldest first, and their entries; raises `StoreError` if one cannot be read."""
-        try:
-            with reading(self.location):
-                runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in names)
-                return runs, entries_of([run.rows for run in runs])
-        except FormatError as error:
-            msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
-            raise StoreError(msg) from error
+        with reading(self.location):
+            runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in names)
+            return runs, entries_of([run.rows for run in runs])
 
     def _newest(self) -> Commit:
         """The newest commit that can be read."""
@@ -293,15 +289,15 @@ class Ledger:
         try:
             record = unsealed(said)
             number, library = record["format"], record["library"]
-            if number == FORMAT:
-                _check_record(record)
-        except (ValueError, KeyError, TypeError, FormatError):
+        except (KeyError, FormatError):
             msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
             raise StoreError(msg) from None
-        if number != FORMAT:
-            remedy = "create a new store with update" if number in range(FORMAT) else "upgrade it"
+        if number != FORMAT or not _is_record(record):
+            what, remedy = f"format {number}", "upgrade it"
+            if number in range(FORMAT + 1):
+                what, remedy = "an earlier format", "create a new store with update"
             msg = (
-                f"{self.location.name}: is of format {number}, written by streameval {library}; "
+                f"{self.location.name}: is of {what}, written by streameval {library}; "
                 f"streameval {__version__} reads format {FORMAT}: {remedy}"
             )
             raise StoreError(msg)
@@ -360,17 +356,17 @@ def _level(rows: pa.Table) -> int:
     return int(math.log(max(rows.num_rows, 1), FAN) + 1e-9)
 
 
-def _check_record(record: dict[str, Any]) -> None:
-    """Raise `TypeError` or `KeyError` if the record of this format lacks something."""
-    keeps, names = record["keeps"], record["runs"]
-    counts = record["when"], record["oldest"]
-    if (
-        not all(isinstance(keeps[name], dict) for name in ("options", "types"))
-        or not (isinstance(names, list) and all(isinstance(name, str) for name in names))
-        or not all(type(count) is int and 0 <= count < _LATEST for count in counts)
-        or not isinstance(record["retention"], str | None)
-    ):
-        raise TypeError
+def _is_record(record: dict[str, Any]) -> bool:
+    """Whether a record has everything that this format has."""
+    keeps, names, counts = record.get("keeps"), record.get("runs"), (record.get("when"), record.get("oldest"))
+    return (
+        isinstance(keeps, dict)
+        and all(isinstance(keeps.get(name), dict) for name in ("options", "types"))
+        and isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
+        and all(type(count) is int and 0 <= count < _LATEST for count in counts)
+        and isinstance(record.get("retention"), str | None)
+    )
 
 
 def _when(record: dict[str, Any]) -> datetime:

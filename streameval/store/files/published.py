@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 CHUNK = 16 << 20  # bytes sent at a time
 SUFFIX = ".parquet"
-_NAME = re.compile(rf"([0-9a-f]{{64}})(?:-[0-9a-f]{{16}})?{re.escape(SUFFIX)}")  # early stores have no random digits
+_NAME = re.compile(rf"([0-9a-f]{{64}})-[0-9a-f]{{16}}{re.escape(SUFFIX)}")
 
 
 @dataclass

@@ -90,7 +90,6 @@ _MANY_SLICES = (
     "update"
 )
 _OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
-_RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 
 
 @dataclass(frozen=True)
@@ -150,9 +149,7 @@ class Configuration:
         FormatError
             If it has an option that this version does not know, or a type that no column has.
         """
-        options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
-        if options.get("nulls") == "drop":  # in stores of earlier versions it applied to labels as well
-            options.setdefault("unlabelled", "drop")
+        options = kept["options"]
         unknown = [name for name in options if name not in KEPT]
         if unknown:
             msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"

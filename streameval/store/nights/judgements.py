@@ -16,31 +16,31 @@ The table is not derived data, so a damaged table is refused by name. The outcom
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from streameval.errors import FormatError, StoreError
+from streameval.errors import StoreError
 from streameval.rules import LIVE, Rule, outcome_word
 from streameval.store.files.delta import (
     FORGET,
     commit,
     commit_past_vacuums,
     data_files,
-    open_table,
     publish_rows,
-    read_rows,
-    reading,
+    read_table,
 )
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.cache import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
+
+    from deltalake import DeltaTable
 
     from streameval.store.files.entries import Entry
     from streameval.store.files.location import Location
@@ -155,77 +155,39 @@ class Judgements:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._new: list[Judgement] = []
-        self._nights: dict[str, dict[tuple[str, str], Judgement]] | None = None
 
     @cached_property
-    def _opened(self) -> tuple[Any, pa.Table]:
-        """The table, None if there is none, and its rows.
-
-        Raises
-        ------
-        StoreError
-            If the table is damaged.
-        """
-        with self._named_with_remedy():
-            table = open_table(self.location)
-            while table is not None:
-                try:
-                    with reading(self.location):
-                        return table, read_rows(self.location, data_files(table), _SCHEMA)
-                except (FormatError, StoreError):
-                    newest = open_table(self.location)
-                    if newest is not None and newest.version() == table.version():
-                        raise
-                    table = newest  # another check rewrote the table, and a vacuum deleted the files before it
-        return None, _SCHEMA.empty_table()
-
-    @contextmanager
-    def _named_with_remedy(self) -> Iterator[None]:
-        """Name the remedy in the errors of a damaged table."""
+    def _opened(self) -> tuple[DeltaTable | None, pa.Table]:
+        """The table, None if there is none, and its rows; raises `StoreError` if they are damaged."""
         try:
-            yield
-        except FormatError as error:
-            msg = f"{self.location.name}: cannot be read: {error}; {_COPY}{_ANEW}"
-            raise StoreError(msg) from error
+            return read_table(self.location, _SCHEMA)
         except StoreError as error:
             msg = f"{error}{_ANEW if str(error).endswith(_COPY) else ''}"
             raise StoreError(msg) from error
 
-    @property
-    def _table(self) -> Any:
-        return self._opened[0]
-
     @cached_property
-    def _newest(self) -> dict[tuple[str, str, str], Judgement]:
-        """The newest row of each key."""
+    def _newest(self) -> dict[str, dict[tuple[str, str], Judgement]]:
+        """The newest row of each key, by night."""
         rows = self._opened[1].sort_by("number").drop_columns(["number"])
-        names = [field.name for field in fields(Judgement)]
-        found = (Judgement(**{name: row[name] for name in names}) for row in rows.to_pylist())
-        return {(one.rule, one.partition, one.digest): one for one in found}
-
-    @property
-    def _by_night(self) -> dict[str, dict[tuple[str, str], Judgement]]:
-        """The newest rows by night."""
-        if self._nights is None:
-            self._nights = {}
-            for (rule, night, digest), one in self._newest.items():
-                self._nights.setdefault(night, {})[rule, digest] = one
-        return self._nights
+        newest: dict[str, dict[tuple[str, str], Judgement]] = {}
+        for one in (Judgement(**row) for row in rows.to_pylist()):
+            newest.setdefault(one.partition, {})[one.rule, one.digest] = one
+        return newest
 
     @cached_property
     def rules(self) -> set[str]:
         """Names of the rules that have judged a night of the store."""
-        return {rule for rule, *_ in self._newest}
+        return {rule for judged in self._newest.values() for rule, _ in judged}
 
     def find(self, rule: str, partition: str, digest: str) -> Judgement | None:
         """The newest judgement with a key; None if there is none."""
-        return self._newest.get((rule, partition, digest))
+        return self._newest.get(partition, {}).get((rule, digest))
 
     def of(self, entry: Entry) -> list[Judgement]:
         """All judgements of the current fold of a night."""
-        judged = self._by_night.get(entry.partition)
+        judged = self._newest.get(entry.partition, {})
         now = set(digests(entry).values()) if judged else set()
-        return [one for one in (judged or {}).values() if now.issuperset(one.digest.split())]
+        return [one for one in judged.values() if now.issuperset(one.digest.split())]
 
     def closing(self, entry: Entry, newest: str) -> list[Judgement]:
         """Judgements of the current fold of a night that keep the gate closed.
@@ -257,8 +219,7 @@ class Judgements:
 
     def add(self, one: Judgement) -> None:
         """Collect a judgement for `write`."""
-        self._newest[one.rule, one.partition, one.digest] = one
-        self._nights = None
+        self._newest.setdefault(one.partition, {})[one.rule, one.digest] = one
         self._new.append(one)
 
     def write(self) -> None:
@@ -271,10 +232,11 @@ class Judgements:
         """
         if not self._new:
             return
-        base = self._table
-        files = [] if base is None else data_files(base)
-        anew = len(files) >= FILES
-        rows = _rows(self._newest.values() if anew else self._new, 0 if base is None else base.version() + 1)
+        base = self._opened[0]
+        anew = base is not None and len(data_files(base)) >= FILES
+        judged = [one for night in self._newest.values() for one in night.values()] if anew else self._new
+        number = 0 if base is None else base.version() + 1  # orders the writes
+        rows = pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)
         mode: Literal["overwrite", "append", "error"] = "error" if base is None else "overwrite" if anew else "append"
         added = publish_rows(self.location, rows)
         action = {"action": f"{len(self._new)} judged"}
@@ -295,8 +257,7 @@ class Judgements:
         """
         files = PublishedFiles(self.location)
         listed = {name: (size, when) for name, size, when in files.list()}
-        with self._named_with_remedy():
-            table = open_table(self.location)
+        table, _ = self._opened
         names = [] if table is None else data_files(table)
         dead = [name for name, (_, when) in listed.items() if when <= oldest and name not in names]
         if not dead or not names:
@@ -305,8 +266,3 @@ class Judgements:
         with suppress(StoreError):
             commit(self.location, table, again, _SCHEMA, {"action": f"vacuum: {len(dead)} deleted"}, FORGET, "append")
             files.delete(dead)
-
-
-def _rows(judged: Iterable[Judgement], number: int) -> pa.Table:
-    """Judgements as rows of the table; `number` orders the writes."""
-    return pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)

@@ -225,9 +225,9 @@ def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, mo
     store, _ = stored
     snapshot = store._context.ledger.read()
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "FORMAT", 3)
+        patch.setattr(ledger, "FORMAT", 2)
         store._context.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
-    with pytest.raises(StoreError, match=r"format 3, .* reads format 2: upgrade it"):
+    with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
         store.evaluate()
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(StoreError, match="is not streameval's"):
