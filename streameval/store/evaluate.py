@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
-from streameval.evaluation.resampling import LEVEL
-from streameval.evaluation.result import Evaluation
-from streameval.evaluation.result.cached import CachedEstimates, CachedEvaluation, CachedStates
+from streameval.evaluation.request import LEVEL
+from streameval.evaluation.result import CachedEstimates, CachedEvaluation, CachedStates, Evaluation
 from streameval.options import honoured, recorded, result_key, words
 from streameval.options.kinds import texts
 from streameval.results import REST, Source

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import MissingInputError, OptionError
-from streameval.evaluation.resampling import NO_INTERVALS
+from streameval.evaluation.request import NO_INTERVALS
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
