@@ -1,9 +1,8 @@
-"""Atomic writes: a new file is written next to the old one and then replaces it.
+"""Write files atomically and durably, and results in the format that a file's name ends in.
 
-*Unfinished files* are temporary files that get their name once they are complete, and are deleted otherwise.
-
-A file that has its name survives a power cut: `publish` writes its content to the disk, renames it, and then writes
-its directory. Without the first, the name may lead to an empty file after a cut; without the last, to none.
+A new file is written next to the old one, under a temporary name, and then replaces it. A file that has its name
+survives a power cut: `publish` writes its content to the disk, renames it, and then writes its directory. Without the
+first, the name may lead to an empty file after a cut; without the last, to none.
 
 An interrupted command ends without waiting for its threads, so the files that they were writing are deleted by
 `delete_all`. A killed process leaves its unfinished files, whose names end in ``.part``.

@@ -130,7 +130,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return html_of_tables(headline_tables(self, self.meanings()))
 
     def judge(self, rules: str | Sequence[str] | Mapping[str, str]) -> Evaluation:
-        """Judge the evaluation by rules; returns a copy with `judgements`. See `streameval.rules.grammar`.
+        """Judge the evaluation by rules; returns a copy with `judgements`. See `streameval.rules`.
 
         Parameters
         ----------

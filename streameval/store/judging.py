@@ -47,7 +47,7 @@ class Judging:
 
         Each rule judges a night once, and again if the night is folded again. A night that failed keeps failing until
         it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night and
-        nights that are folded later. An incomplete night fails. See `streameval.rules.grammar` for the syntax.
+        nights that are folded later. An incomplete night fails. See `streameval.rules` for the syntax.
 
         Parameters
         ----------

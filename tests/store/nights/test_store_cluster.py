@@ -25,8 +25,7 @@ from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options.table import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
-from streameval.store import context
-from streameval.store import evaluate as evaluating
+from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
 
 if TYPE_CHECKING:
@@ -191,8 +190,7 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     for cached in ("history",):
         shutil.rmtree(tmp_path / "store" / cached)
     with monkeypatch.context() as patched:
-        for module in (evaluating, context):
-            patched.setattr(module, "evaluated", None)
+        patched.setattr(Compaction, "read_all", None)
         there = Store(tmp_path / "store", client=client)
         found = there.evaluate(metrics="agc")
         assert found.to_json() == expected

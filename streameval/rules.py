@@ -1,0 +1,570 @@
+"""The grammar of rules.
+
+A rule is a line of text::
+
+    roc_auc[score_lr] >= 0.97            a bound: >=, >, <=, < or ==
+    roc_auc[v2] - roc_auc[v1] >= 0       a bound on the difference of two columns
+    aul[cluster_loose] drop <= 0.01      distance below the usual value; `rise` is above, `change` either way
+    rows drop <= 50%                     the same in per cent of the usual value
+    nulls[label] <= 5%                   in per cent of the night's rows
+    age <= 36h                           hours since the newest night ended (UTC); also m, d
+    missing == 0                         days without a night, up to the newest
+    aul drop <= 0.01 or undecided        passes if there are fewer than 3 nights to compare with
+
+The usual value is the median of the last 7 earlier nights that are complete and did not fail the same rule, so that a
+bad week does not become the norm. With fewer than 3 such nights the rule is undecided. A null value fails. A value that
+is known only up to bounds is judged at its worse end, and so is the usual value: a pass is certain.
+
+==================  =================================================================================
+``rows``            rows of the night
+``positives``       positive rows; in per cent, their share of the labelled rows
+``nulls[column]``   null values of a label, id or class column, null or NaN values of a score; in per
+                    cent, their share of the rows. A store with a filter knows those of ids and classes
+                    only if its files have none
+==================  =================================================================================
+
+Slices are written in braces after the column. The store must keep them, or the evaluation must have computed them::
+
+    roc_auc[score_lr]{country=DE} >= 0.9                   one slice; fails if it has no value
+    roc_auc[score_lr]{country=*} >= 0.9                    every slice with a value; fails if one fails
+    roc_auc{country=*,channel=web} drop <= 0.05            each slice is compared with its own usual value
+    roc_auc{length=>=80} >= 0.9                            a slice between edges; also length=0,20,80=>=80
+    roc_auc{name='a, {b}'} >= 0.9                          single quotes around a value that contains , = { or }
+
+Two endings judge the sampling interval at a level::
+
+    roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
+    roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
+    roc_auc[v2] drop <= 0.01 @95%                          the usual value is taken as exact
+
+Without an interval the rule is undecided. At 95 %, a rule errs in 2.5 % of the nights whose true value equals its
+bound; in a month of 30 independent such nights it errs at least once with a probability of 53 %.
+
+A value has an interval: its bounds, or for a rule with a level its sampling interval, widened on both sides by the
+distance of the bounds from the value. One end of the interval is compared with the bound of the rule, or its distance
+from the usual value is. A rule without a level, or with ``proven``, uses the worse end; a rule with a level alone uses
+the better end.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from statistics import median
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from streameval.errors import OptionError
+from streameval.results import Scalar, near_slice, slice_name, slice_text
+from streameval.wording import digits, few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+FACTS = ("rows", "positives", "nulls")  # facts of a night that need no states
+LIVE = ("age", "missing")  # facts of the store at the time of the check
+_UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
+_METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_QUOTED = r"'(?:[^']|'')*'"
+_SLICE = re.compile(  # a column, optionally with edges, and a value that ends before the next column
+    r"\s*([^,=]+(?:=[-+\d.eE, ]+(?=\s*=))?)\s*=\s*"
+    rf"({_QUOTED}|>=[^,=]+|[^=]+?)\s*(?:,?\s*$|,(?=[^,=]+=))"
+)
+_PARTS = (  # parts of a rule in order: name, pattern, description for messages
+    ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
+    ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    (
+        "slices",
+        re.compile(rf"\{{((?:=\s*{_QUOTED}(?=\s*[,}}])|[^{{}}])+)\}}|(?!\{{)"),
+        "slices in braces, such as {country=DE} or {country=*}",
+    ),
+    (
+        "other",
+        re.compile(rf"[-−]\s*({_METRIC})|(?![-−])"),
+        "the metric of another column, such as roc_auc[v2] - roc_auc[v1]",
+    ),
+    ("than", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    ("how", re.compile(r"(drop|rise|change)\b|(?=[<>=])"), "drop, rise, change or a comparison (>=, >, <=, <, ==)"),
+    ("sign", re.compile(r">=|<=|==|>(?!>)|<(?!<)"), "a comparison (>=, >, <=, <, ==)"),
+    ("bound", re.compile(rf"[-+]?{_NUMBER}"), "a number"),
+    ("unit", re.compile(r"[%mhd](?=[\s@]|$)|(?=[\s@]|$)"), "%, m, h, d or the end"),
+    ("proven", re.compile(r"(proven)\b|(?=@|or\b)|$"), "proven, a level such as @95%, 'or undecided' or the end"),
+    ("level", re.compile(rf"@\s*({_NUMBER})\s*%|(?=or\b)|$"), "a level such as @95%, 'or undecided' or the end"),
+    ("lenient", re.compile(r"(or\s+undecided)|$"), "the end, or 'or undecided'"),
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A parsed rule.
+
+    Attributes
+    ----------
+    name : name of the rule, by default its text
+    text : the rule as written
+    metric, of : metric or fact, and its column; `of` is None if the rule does not name it
+    how : ``drop``, ``rise`` or ``change`` from the usual value; empty for the value itself
+    sign, bound : the comparison; a bound on `age` is in hours
+    share : whether the bound was given in per cent; `bound` is then a fraction
+    lenient : whether an undecided rule passes
+    than : for a difference, the column that is subtracted
+    level : level of the sampling interval to judge, such as 0.95; None to judge the value
+    slices : pairs (column, value) of the slices to judge, ``*`` for every value; empty for all rows
+    proven : whether the whole interval must be on the right side; otherwise one end is enough
+
+    Examples
+    --------
+    >>> rule = Rule.read("aul[cluster_loose] drop <= 5% or undecided")
+    >>> rule.metric, rule.of, rule.how, rule.bound, rule.lenient
+    ('aul', 'cluster_loose', 'drop', 0.05, True)
+    >>> rule = Rule.read("roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%")
+    >>> rule.of, rule.than, rule.proven, rule.level
+    ('v2', 'v1', True, 0.95)
+    """
+
+    name: str
+    text: str
+    metric: str
+    of: str | None
+    how: str
+    sign: str
+    bound: float
+    share: bool = False
+    lenient: bool = False
+    than: str | None = None
+    level: float | None = None
+    proven: bool = False
+    slices: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def read(cls, text: str, name: str = "") -> Rule:
+        """Parse a rule.
+
+        Raises
+        ------
+        OptionError
+            If the text is malformed; the message shows the position.
+        """
+        parts, places = _parsed(text)
+        unit, share, bound = parts["unit"], parts["unit"] == "%", float(parts["bound"])
+        rule = cls(
+            name or " ".join(text.split()),
+            " ".join(text.split()),
+            parts["metric"],
+            parts["of"] or None,
+            parts["how"],
+            parts["sign"],
+            bound / 100 if share else bound * _UNITS.get(unit, 1.0),
+            share,
+            bool(parts["lenient"]),
+            parts["than"] or None,
+            float(f"{float(parts['level']) / 100:.12g}") if parts["level"] else None,
+            bool(parts["proven"]),
+            _slices(text, places["slices"], parts["slices"]),
+        )
+        for wrong, part, why in rule._refusals(unit, parts["other"]):
+            if wrong:
+                _refuse(text, places[part], why)
+        return rule
+
+    def _refusals(self, unit: str, other: str) -> list[tuple[bool, str, str]]:
+        """Inconsistent parts: whether the rule has them, the part to point at, and what is wrong."""
+        metric, fact, example = self.metric, self.metric in (*FACTS, *LIVE), "such as roc_auc[v2] - roc_auc[v1]"
+        known = "an age has a unit: m, h or d, such as 36h" if metric == "age" else "only an age has a unit of time"
+        no_share = f"{metric} has no share; % belongs to drop, rise, change, nulls, positives"
+        how, level, sliced, differs = bool(self.how), self.level is not None, bool(self.slices), bool(other)
+        unnamed = "of" if self.of is None else "than"
+        return [
+            (how and self.sign not in ("<=", "<"), "sign", f"a {self.how} is bounded from above: <= or <"),
+            (metric == "nulls" and self.of is None, "of", "nulls are of a column, such as nulls[label]"),
+            (fact and metric != "nulls" and self.of is not None, "of", f"{metric} is of the night, not of a column"),
+            (how and metric in LIVE, "how", f"{metric} has no usual value; compare it with a bound"),
+            ((metric == "age") != (unit in _UNITS), "unit", known),
+            (self.share and not how and metric not in ("positives", "nulls"), "unit", no_share),
+            (
+                differs and (fact or other != metric),
+                "other",
+                f"a difference is of one metric of two columns, {example}",
+            ),
+            (differs and None in (self.of, self.than), unnamed, f"a difference names both columns, {example}"),
+            (differs and self.of == self.than, "than", f"a difference is of two columns, {example}"),
+            (differs and how, "how", "a difference has no usual value; compare it with a bound"),
+            (self.proven and not level, "level", "proven needs a level, such as proven @95%"),
+            (
+                level and not 0.5 <= (self.level or 0) < 1,
+                "level",
+                "a level is at least 50% and below 100%, such as @95%",
+            ),
+            (level and fact, "level", f"{metric} has no sampling interval; leave out the level"),
+            (level and self.sign == "==", "sign", "an interval is held against a bound by >=, >, <= or <"),
+            (sliced and fact, "slices", f"{metric} is of the night, not of a slice"),
+            (sliced and self.than is not None, "slices", "a difference of columns is of all rows"),
+            (sliced and level, "level", "slices are judged by their values; leave out the level"),
+        ]
+
+    def judges(self, named: Mapping[str, Any]) -> bool:
+        """Whether the rule judges a slice.
+
+        Examples
+        --------
+        >>> rule = Rule.read("roc_auc{country=DE,length=*} >= 0.9")
+        >>> rule.judges({"length=0,20": "<0", "country": "DE"}), rule.judges({"length=0,20": "<0", "country": "FR"})
+        (True, False)
+        """
+        own = self.values_of(named)
+        return own is not None and all(_is_value(text, own[column]) for column, text in self.slices)
+
+    def values_of(self, named: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The values of a slice by the columns that the rule names; None if the slice is by other columns.
+
+        Examples
+        --------
+        >>> Rule.read("roc_auc{length=*} >= 0.9").values_of({"length=0,20": "<0"})
+        {'length': '<0'}
+        """
+        own = {column: name for column, _ in self.slices for name in named if column in _spellings(name)}
+        matched = len(own) == len(self.slices) and {*own.values()} == {*named}
+        return {column: named[name] for column, name in own.items()} if matched else None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the rule depends on labels, which may arrive late."""
+        return self.metric not in ("rows", "nulls", *LIVE)
+
+    def told(self, value: float) -> str:
+        """Format a judged value in the unit of the bound.
+
+        Examples
+        --------
+        >>> Rule.read("nulls[label] <= 5%").told(0.0123), Rule.read("age <= 36h").told(49.5)
+        ('1.23 %', '49.5 h')
+        >>> Rule.read("rows drop <= 5%").told(541)
+        '541'
+        """
+        if self.share and not self.how:
+            return f"{digits(value * 100)} %"
+        return f"{digits(value)} h" if self.metric == "age" else digits(value)
+
+    def limit(self) -> str:
+        """The comparison and the bound, for messages."""
+        number = (
+            f"{self.bound * 100:g}%"
+            if self.share
+            else f"{self.bound:g}h"
+            if self.metric == "age"
+            else f"{self.bound:g}"
+        )
+        return f"{self.how} {self.sign} {number}".strip()
+
+
+def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
+    """The parts of a rule by name, and the position of each in the text."""
+    parts, at, places = dict[str, str](), 0, dict[str, int]()
+    for part, pattern, expected in _PARTS:
+        at += len(text[at:]) - len(text[at:].lstrip()) if part != "unit" else 0
+        found = pattern.match(text, at)
+        if found is None:
+            _refuse(text, at, f"expected {expected}")
+        places[part] = at
+        parts[part] = (found[1] if pattern.groups else found[0]) or ""
+        at = found.end()
+    if text[at:].strip():
+        _refuse(text, at, "expected the end")
+    return parts, places
+
+
+def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
+    """Columns and values in braces; a value may hold a comma, such as ``[0, 20)``."""
+    found: list[tuple[str, str]] = []
+    place = 0
+    while place < len(listed):
+        pair = _SLICE.match(listed, place)
+        if pair is None:
+            _refuse(text, at, "a slice names columns and values, such as {country=DE,channel=*}")
+        found.append((pair[1].strip(), pair[2]))
+        place = pair.end()
+    if len(dict(found)) < len(found):
+        _refuse(text, at, "a slice names each column once")
+    return tuple(found)
+
+
+def _spellings(name: str) -> tuple[str, str]:
+    """The names that a rule may use for a slicing column: in full, and without edges."""
+    return name, name.partition("=")[0]
+
+
+def _is_value(text: str, value: Any) -> bool:
+    """Whether a rule's text matches the value of a slice; a quoted text matches strings only.
+
+    Numbers match in any spelling, and booleans also as SQL and JSON write them.
+
+    Examples
+    --------
+    >>> _is_value("0", 0.0), _is_value("0.0", 0), _is_value("true", True), _is_value("1", True), _is_value("1", "1.0")
+    (True, True, True, False, False)
+    """
+    if text in ("*", slice_text(value)):
+        return True
+    if isinstance(value, str):
+        return bool(re.fullmatch(_QUOTED, text)) and value == text[1:-1].replace("''", "'")
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    if "_" in text or not isinstance(value, int | float | Decimal):
+        return False
+    try:
+        return bool((float if isinstance(value, float) else Decimal)(text) == value)
+    except (ValueError, InvalidOperation):
+        return False
+
+
+def _refuse(text: str, at: int, expected: str) -> NoReturn:
+    place = f"at {text[at:].strip()!r} (column {at + 1})" if text[at:].strip() else "at its end"
+    msg = f"{text!r} is not a rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+    raise OptionError(msg)
+
+
+def named_rules(given: Any) -> list[Rule]:
+    """Parse a text, several texts, or a mapping from names to texts.
+
+    Raises
+    ------
+    OptionError
+        If there is no rule, or one is malformed.
+
+    Examples
+    --------
+    >>> [rule.name for rule in named_rules({"floor": "roc_auc >= 0.9"}) + named_rules("aul > 0.1")]
+    ['floor', 'aul > 0.1']
+    """
+    if isinstance(given, dict):
+        found = [Rule.read(text, name) for name, text in given.items()]
+    else:
+        found = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
+    if not found:
+        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
+        raise OptionError(msg)
+    return found
+
+
+BASELINE = 7  # the usual value is the median of at most this number of nights
+ENOUGH = 3  # least number of earlier nights
+ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact
+_SIGNS = {
+    ">=": lambda value, bound: value >= bound,
+    "<=": lambda value, bound: value <= bound,
+    "==": lambda value, bound: value == bound,
+    ">": lambda value, bound: value > bound,
+    "<": lambda value, bound: value < bound,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a rule for one value.
+
+    Attributes
+    ----------
+    outcome : ``passed``, ``failed`` or ``undecided``
+    value : the judged value; for a rule without a level, the worse end of its bounds; NaN if it is null
+    usual : the usual value that it was compared with; NaN without one
+    nights : number of nights behind the usual value
+    reason : the comparison, in words
+    """
+
+    outcome: str
+    value: float
+    usual: float
+    nights: int
+    reason: str
+
+
+def outcome_word(outcome: str) -> str:
+    """An outcome as tables show it.
+
+    Examples
+    --------
+    >>> [outcome_word(outcome) for outcome in ("passed", "failed", "undecided")]
+    ['ok', 'FAIL', 'undecided']
+    """
+    return {"passed": "ok", "failed": "FAIL"}.get(outcome, outcome)
+
+
+def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
+    """Judge a value.
+
+    Parameters
+    ----------
+    rule : Rule
+    result : Scalar
+        The value, with its sampling interval at the level of the rule, if it has one.
+    before : sequence of Scalar
+        Values of the nights behind the usual value, at most `BASELINE`.
+
+    Examples
+    --------
+    >>> from streameval.rules import Rule
+    >>> usual = [Scalar.certain("m", value) for value in (0.5, 0.75, 0.75)]
+    >>> judge(Rule.read("m drop <= 0.1"), Scalar.certain("m", 0.5), usual)
+    Verdict(outcome='failed', value=0.5, usual=0.75, nights=3, reason='0.25 below the usual 0.75 (3 nights)')
+    """
+    low, high = ends = _ends(result)
+    if math.isnan(low) or math.isnan(high):
+        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {result.reason or 'undefined'}")
+    if rule.level is not None:
+        if result.ci_lower is None or result.ci_upper is None:
+            reason = f"no interval: {result.ci_reason or 'none was computed'}"
+            return _undecided(rule, result.value, 0, reason)
+        ends = result.ci_lower - (result.value - low), result.ci_upper + (high - result.value)
+    if not rule.how:
+        return _bounded(rule, *ends, result)
+    known = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
+    if len(known) < ENOUGH:
+        worse = result.value if rule.level is not None else low if rule.how == "drop" else high
+        return _undecided(
+            rule, worse, len(known), f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
+        )
+    found = _compared(rule, ends, known, result.value)
+    return replace(found, reason=_said(rule, ends, result, found.reason))
+
+
+def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Verdict:
+    """Judge each slice as `judge` does; the rule fails if one slice fails.
+
+    Parameters
+    ----------
+    rule : Rule
+    results : sequence of Scalar
+        The metric in every slice of the slicing. If the rule judges several slices, those without a value are left out.
+    before : sequence of sequences
+        The same for each night behind the usual values.
+
+    Examples
+    --------
+    >>> from streameval.rules import Rule
+    >>> values = [Scalar("m", 0.5, slice={"c": "DE"}), Scalar("m", 0.9, slice={"c": "FR"})]
+    >>> judge_slices(Rule.read("m{c=*} >= 0.8"), values).reason
+    '1 of 2 slices: {c=DE} 0.5'
+    >>> judge_slices(Rule.read("m{c=FRR} >= 0.8"), values).reason
+    'm is null: there is no such slice; did you mean {c=FR}?'
+    """
+    found = {slice_name(one.slice): one for one in results if rule.judges(one.slice or {})}
+    earlier = [{slice_name(one.slice): one for one in night} for night in before]
+    known = {name: one for name, one in found.items() if one.value == one.value}
+    if not known:
+        why = next((one.reason for one in found.values()), None) or f"there is no such slice{_meant(rule, results)}"
+        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {why}")
+    verdicts = {
+        name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in known.items()
+    }
+    for outcome in ("failed", "undecided"):
+        hit = {name: verdict for name, verdict in verdicts.items() if verdict.outcome == outcome}
+        if hit:
+            ordered = sorted(hit, key=lambda name: _badness(rule, hit[name]), reverse=True)
+            listed = [f"{name} {digits(hit[name].value)}" for name in ordered]
+            worst = hit[ordered[0]]
+            if len(found) == 1:
+                return worst
+            told = f"{len(hit)} of {plural(len(known), 'slice')}: {few(listed)}"
+            return replace(worst, reason=told if outcome == "failed" else f"undecided: {told}")
+    worst_name = max(verdicts, key=lambda name: _badness(rule, verdicts[name]))
+    if len(found) == 1:
+        return verdicts[worst_name]
+    left = f"; {plural(len(found) - len(known), 'slice')} without a value" if len(found) > len(known) else ""
+    return replace(verdicts[worst_name], reason=f"the worst of {plural(len(known), 'slice')}: {worst_name}{left}")
+
+
+def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
+    """A question that suggests the nearest slice; empty if none is near."""
+    named = {column: value for column, value in rule.slices if value != "*"}
+    known = filter(None, (rule.values_of(one.slice or {}) for one in results))
+    some = [{column: each[column] for column in named} for each in known]
+    near = near_slice(named, some)
+    return f"; did you mean {slice_name({**dict(rule.slices), **near})}?" if near else ""
+
+
+def _badness(rule: Rule, verdict: Verdict) -> float:
+    """A sort key: larger for values further on the wrong side."""
+    if rule.how == "change":
+        return abs(verdict.value - verdict.usual)
+    if rule.how:
+        return (verdict.usual - verdict.value) * (1 if rule.how == "drop" else -1)
+    return (
+        -verdict.value if ">" in rule.sign else verdict.value if "<" in rule.sign else abs(verdict.value - rule.bound)
+    )
+
+
+def difference(one: Scalar, other: Scalar) -> Scalar:
+    """The difference of two values, with its bounds.
+
+    Examples
+    --------
+    >>> found = difference(Scalar.certain("m", 0.75), Scalar.between("m", 0.5, 0.25, 0.625))
+    >>> found.value, found.lower, found.upper
+    (0.25, 0.125, 0.5)
+    """
+    (low, high), (other_low, other_high) = _ends(one), _ends(other)
+    made = Scalar.between(one.metric, one.value - other.value, low - other_high, high - other_low)
+    missing = next((side for side in (one, other) if math.isnan(side.value)), None)
+    reason = None if missing is None else f"{missing.metric} of {missing.of}: {missing.reason or 'undefined'}"
+    exact = one.exact and other.exact
+    return replace(made, of=f"{one.of} − {other.of}", baseline=other.of, reason=reason, exact=exact)
+
+
+def _undecided(rule: Rule, value: float, nights: int, reason: str) -> Verdict:
+    outcome = "passed" if rule.lenient else "undecided"
+    return Verdict(outcome, value, math.nan, nights, f"undecided: {reason}")
+
+
+def _ends(result: Scalar) -> tuple[float, float]:
+    """The bounds of a value; for an estimate without bounds, the value itself."""
+    lower, upper = (result.value if math.isnan(end) else end for end in (result.lower, result.upper))
+    return lower, upper
+
+
+def _strict(rule: Rule) -> bool:
+    """Whether the rule uses the worse end of the interval."""
+    return rule.level is None or rule.proven
+
+
+def _bounded(rule: Rule, low: float, high: float, result: Scalar) -> Verdict:
+    """Judge the value itself."""
+    judged = low if (">" in rule.sign) == _strict(rule) else high
+    passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or low == high)
+    value = judged if rule.level is None else result.value
+    return Verdict("passed" if passed else "failed", value, math.nan, 0, _said(rule, (low, high), result))
+
+
+def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "") -> str:
+    """The reason: the interval and the comparison; without a level, the comparison and the kind of value."""
+    if rule.level is None:
+        return f"{reason} {_kind(result)}".strip()
+    interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{rule.level * 100:g}%"
+    unit = f"by {result.unit}" if result.unit else ""
+    return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
+
+
+def _kind(result: Scalar) -> str:
+    """The kind of an inexact value in words; empty for an exact one."""
+    if result.exact or result.lower == result.upper:
+        return ""
+    return ESTIMATED[0 if math.isnan(result.lower) else 1]
+
+
+def _compared(rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float, float]], value: float) -> Verdict:
+    """Judge the distance from the usual value."""
+    low, high = ends
+    usual_low, usual_high = (median(ends[side] for ends in known) for side in (0, 1))
+    strict = _strict(rule)
+    fall = usual_high - low if strict else usual_low - high
+    climb = high - usual_low if strict else low - usual_high
+    sides = [(fall, usual_high, low)] * (rule.how != "rise") + [(climb, usual_low, high)] * (rule.how != "drop")
+    moved, usual, worse = max(sides, key=lambda side: side[0])
+    distance = (moved / abs(usual) if usual else 0.0 if moved <= 0 else math.inf) if rule.share else moved
+    passed = _SIGNS[rule.sign](distance, rule.bound)
+    told = worse if rule.level is None else value
+    side = "below" if told < usual else "above"
+    reason = f"{digits(abs(told - usual))} {side} the usual {digits(usual)} ({plural(len(known), 'night')})"
+    return Verdict("passed" if passed else "failed", told, usual, len(known), reason)
