@@ -182,7 +182,7 @@ def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) 
     """Put a state file with other metadata, under the name that its bytes deserve, in a night's first place."""
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
-    name = hashlib.sha256(path.read_bytes()).hexdigest() + ".parquet"
+    name = hashlib.sha256(path.read_bytes()).hexdigest() + f"-{0:016}.parquet"
     path.rename(path.with_name(name))
     snapshot = store._context.ledger.read()
     entry = snapshot.entries[NIGHTS[night]]
