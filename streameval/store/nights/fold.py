@@ -26,7 +26,7 @@ from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
-from streameval.scan.messages import cause, mending
+from streameval.scan.faults import cause, mending
 from streameval.store.files.entries import Entry, StoredState, gather_facts
 from streameval.store.nights.merge import finalize_nights
 from streameval.store.nights.partitions import fingerprint
