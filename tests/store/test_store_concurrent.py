@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streameval.store.nights.judgements import Judgement
+
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 4)]
 VERBS: dict[str, Callable[[Store, Path], Any]] = {
     "update": lambda store, data: store.update(data),
@@ -130,6 +132,11 @@ def attempt(verb: str, store: Store, data: Path) -> list[str]:
     return [verb]
 
 
+def judgements_of(store: Store) -> list[Judgement]:
+    """All judgements of a store."""
+    return [one for night in store._context.judgements()._newest.values() for one in night.values()]
+
+
 @functools.cache
 def expected(nights: tuple[Path, ...]) -> float:
     """The number of the raw files, which no verb changes."""
@@ -140,7 +147,7 @@ def check(store: Store, data: Path, done: list[str]) -> None:
     """Every file that counts is sound, the numbers are those of the raw files, and the verbs that are done count."""
     entries = store.partitions()
     assert store.info(verify=True).damaged == ()
-    made = store._context.judgements()._newest.values()
+    made = judgements_of(store)
     assert {"floor"} | {"new"} & {"new" for verb in done if verb == "check"} <= {one.rule for one in made}
     assert any(one.accepted for one in made) or "accept" not in done
     changed = {entry.partition: {state.of for state in entry.states} for entry in entries}
@@ -187,7 +194,7 @@ def test_a_check_that_was_paused_for_long_is_refused(begun, tmp_path):
         store.check({f"rule {i}": "rows >= 1"})
     assert not (tmp_path / "store" / "checks" / "_delta_log" / f"{1:020}.json").exists()
     store.vacuum(grace="0s")
-    [one, *_] = store._context.judgements()._newest.values()
+    one = judgements_of(store)[0]
     paused.add(one)
     with pytest.raises(StoreError):
         paused.write()
@@ -216,7 +223,7 @@ def test_damaged_judgements_are_told_with_a_remedy_that_works(begun, tmp_path, c
     """A check refuses to pass; info tells everything else, and a vacuum does all else."""
     shutil.copytree(begun / "store", tmp_path / "store")
     store, checks = Store(tmp_path / "store", threads=1), tmp_path / "store" / "checks"
-    [name] = [path for path in checks.iterdir() if path.name in delta.data_files(store._context.judgements()._table)]
+    [name] = map(checks.joinpath, delta.data_files(store._context.judgements()._opened[0]))
     name.unlink() if lost == "file" else (checks / "_delta_log" / f"{0:020}.json").write_text("{\n}\n")
     told = store.info()
     assert (told.nights, told.failing, dict(told.lines())["failing"]) == (2, None, "unknown")
