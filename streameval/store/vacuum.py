@@ -18,7 +18,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from streameval.errors import OptionError, StoreError
 from streameval.states.scores.counts import ScoreSpec
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.protocol import StoredSpec
+    from streameval.states.scores.counts import ScoreCounts
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
@@ -126,7 +128,7 @@ def _date(name: str) -> date:
         raise OptionError(msg) from None
 
 
-def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles, budget: Budget) -> Entry:
+def bound(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], files: StateFiles, budget: Budget) -> Entry:
     """Turn the exact scores of an entry into histograms, and write these.
 
     Parameters
@@ -141,7 +143,7 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     for kept in entry.states:
         spec = specs.get((kept.group, kept.of))
         if kept.kind == ScoreSpec.kind and isinstance(spec, ScoreSpec):
-            state = to_histogram(files.read(kept.file, budget, spec))
+            state = to_histogram(cast("ScoreCounts", files.read(kept.file, budget, spec)))
             kept = StoredState(kept.group, kept.of, histogram_spec(spec).kind, *files.write(state))
         states.append(kept)
     return replace(entry, states=tuple(states))

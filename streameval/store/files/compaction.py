@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.engine import Engine
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.files.location import Location
+    from streameval.store.files.published import Each
 
 FAN = 8  # number of histograms that are merged into one
 LENGTH = 32  # number of nights in a merged file of exact states
@@ -48,7 +50,7 @@ class ColumnFiles(NamedTuple):
     nbytes : size of all files in bytes
     """
 
-    spec: Any
+    spec: StoredSpec
     names: Sequence[str]
     nbytes: int
 
@@ -98,11 +100,11 @@ class Compaction:
         self._index_file = location.child("index.json")
         self._merged = StateFiles(location)
 
-    def read(self, name: str, budget: Budget | None = None, due: Any = None) -> Any:
+    def read(self, name: str, budget: Budget | None = None, due: StoredSpec | None = None) -> State:
         """The state of one night."""
         return self.files.read(name, budget, due)
 
-    def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: Any, each: Any) -> list[Any]:
+    def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: StoredSpec, each: Each) -> list[State]:
         """States that together are those of `names`: merged files as far as possible, then state files.
 
         Parameters
@@ -197,7 +199,7 @@ class Compaction:
         return new
 
     def _merged_groups(
-        self, groups: Sequence[Sequence[_MergedFile]], mean: int, due: Any, engine: Engine
+        self, groups: Sequence[Sequence[_MergedFile]], mean: int, due: StoredSpec, engine: Engine
     ) -> list[_MergedFile]:
         """Merge each group into a file: several groups in parallel, or the parts of a single group in parallel.
 
@@ -207,7 +209,9 @@ class Compaction:
             return [self._merge(groups[0], mean, due, engine.budget, engine.each)]
         return engine.each(lambda group: self._merge(group, mean, due, engine.budget, one_by_one), groups, "merged")
 
-    def _merge(self, parts: Sequence[_MergedFile], mean: int, due: Any, budget: Budget, each: Any) -> _MergedFile:
+    def _merge(
+        self, parts: Sequence[_MergedFile], mean: int, due: StoredSpec, budget: Budget, each: Each
+    ) -> _MergedFile:
         """Merge several merged files, or the files of single nights, into one file."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
         nbytes = mean * sum(len(part.stands_for) for part in parts)

@@ -248,10 +248,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.protocol import State
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.files.location import Location
     from streameval.typing import Array
 
+    Each = Callable[
+        [Callable[[Any], Any], Sequence[Any], str], list[Any]
+    ]  # maps a function over items, as `Engine.each`
     Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 GROUP_BYTES = 1 << 24  # size of a row group before compression
@@ -309,7 +312,7 @@ class StateFiles(PublishedFiles):
         """
         return self.publish(lambda sink: _write(*dump(state), sink))
 
-    def read(self, name: str, budget: Budget | None = None, due: Any = None) -> Any:
+    def read(self, name: str, budget: Budget | None = None, due: StoredSpec | None = None) -> State:
         """The state of a file.
 
         Parameters
@@ -337,9 +340,7 @@ class StateFiles(PublishedFiles):
             msg = f"{self.location.name}/{name}: {why}"
             raise FormatError(msg) from error
 
-    def read_all(
-        self, names: Sequence[str], nbytes: int, budget: Budget, due: Any, each: Callable[..., list[Any]]
-    ) -> list[Any]:
+    def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: StoredSpec, each: Each) -> list[State]:
         """States that together hold the content of several files; `each` maps a function over a sequence.
 
         Several files are read as one state if that saves work: histograms, because each is read through a table of all
@@ -354,7 +355,7 @@ class StateFiles(PublishedFiles):
         parts = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
         return each(lambda part: self._together(part, budget, due), parts, "state")
 
-    def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
+    def _together(self, names: Sequence[str], budget: Budget, due: StoredSpec) -> State:
         """Read several files as one state; on failure, the error names the first unreadable file."""
         try:
             return self._state(names, budget, due)
@@ -366,9 +367,9 @@ class StateFiles(PublishedFiles):
             msg = f"{self.location.name}: {len(names)} files are readable one by one, but not together: {reason(error)}"
             raise FormatError(msg) from error
 
-    def _state(self, names: Sequence[str], budget: Budget | None, due: Any) -> Any:
+    def _state(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
         """The state of one or several verified files."""
-        state = codec.load_together([_stored(self.load(name)) for name in names], budget)
+        state: State = codec.load_together([_stored(self.load(name)) for name in names], budget)
         if due not in (None, state.spec):
             msg = f"it holds {state.spec} where {due} is due"
             raise FormatError(msg)

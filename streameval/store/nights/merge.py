@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
@@ -20,7 +20,7 @@ from streameval.evaluation.run import finalize_all
 from streameval.results import Scalar
 from streameval.states.facts import check_facts
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
+from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.compaction import ColumnFiles
 from streameval.wording import few, plural
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
+    from streameval.states.protocol import State, StoredSpec
+    from streameval.states.scores.counts import ScoreCounts
+    from streameval.states.scores.histogram import ScoreHistogram
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry, StoredState
     from streameval.store.nights.configuration import Configuration
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 _LABEL_COUNTS = ("neg", "pos", "null", "incomplete")
 
 
-class LazyStates(Mapping[tuple[str, str], Any]):
+class LazyStates(Mapping[tuple[str, str], "State"]):
     """States that are read on demand.
 
     Parameters
@@ -48,10 +51,10 @@ class LazyStates(Mapping[tuple[str, str], Any]):
     readers : mapping of (group, column) to a callable that reads the state
     """
 
-    def __init__(self, readers: Mapping[tuple[str, str], Callable[[], Any]]) -> None:
+    def __init__(self, readers: Mapping[tuple[str, str], Callable[[], State]]) -> None:
         self._readers = readers
 
-    def __getitem__(self, key: tuple[str, str]) -> Any:
+    def __getitem__(self, key: tuple[str, str]) -> State:
         return self._readers[key]()
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -98,7 +101,7 @@ class Nights:
         engine: Engine,
         *,
         only: tuple[str, str] | None = None,
-        merge: Callable[[Nights, Engine, MetricRequest], Any] | None = None,
+        merge: Callable[[Nights, Engine, MetricRequest], State] | None = None,
         **changes: Any,
     ) -> Evaluation:
         """Evaluate the nights by merging their states.
@@ -126,7 +129,7 @@ class Nights:
         wanted = [self._as_kept(w) for w in wanted]
         there = [w for w in wanted if not self.lacking(w.group, w.of)]
         label = self.label(request)
-        states: dict[Any, Any] = {label: labels_of(self.entries, label)}
+        states: dict[StoredSpec, State] = {label: labels_of(self.entries, label)}
         for w in [w for w in self.configuration.kept(there) if not self.lacking(w.group, w.of)]:
             try:
                 states[w.spec] = (merge or Nights.merged)(self, engine, w)
@@ -144,17 +147,18 @@ class Nights:
         there = [w for w in wanted if not self.lacking(w.group, w.of)]
         return LazyStates({(w.group, w.of): partial(self.merged, engine, w) for w in there})
 
-    def merged(self, engine: Engine, w: MetricRequest) -> Any:
+    def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
-        kept: dict[Any, list[StoredState]] = {}
+        kept: dict[StoredSpec, list[StoredState]] = {}
         for entry in self.entries:
             if state := entry.state(w.group, w.of):
                 kept.setdefault(spec_as_kept(w.spec, state), []).append(state)
         parts = self.files.read_all(*_files(kept.pop(w.spec, [])), engine.budget, w.spec, engine.each)
-        for spec, states in kept.items():
+        for spec, states in kept.items():  # exact scores among histograms
             exact = [state.file for state in states]
             parts += engine.each(partial(_histogram, self.files, engine.budget, spec), exact, "bounded")
-        return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+        merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+        return merged
 
     def _as_kept(self, w: MetricRequest) -> MetricRequest:
         """The request with the available state: a histogram if a night no longer has exact scores."""
@@ -183,7 +187,7 @@ def finalize_nights(
     request: Request,
     label: LabelSpec,
     wanted: Sequence[MetricRequest],
-    states: Mapping[Any, Any],
+    states: Mapping[StoredSpec, State],
     filtered: str = "",
 ) -> Evaluation:
     """Finalize the states of nights, by spec, and those of their labels; see `finalize_all`.
@@ -260,18 +264,18 @@ def _files(states: Sequence[StoredState]) -> tuple[list[str], int]:
     return [state.file for state in states], sum(state.bytes for state in states)
 
 
-def _histogram(files: Compaction, budget: Budget, spec: ScoreSpec, name: str) -> ScoreHistogram:
+def _histogram(files: Compaction, budget: Budget, spec: StoredSpec, name: str) -> ScoreHistogram:
     """The histogram of exact scores in a file."""
-    return to_histogram(files.read(name, budget, spec))
+    return to_histogram(cast("ScoreCounts", files.read(name, budget, spec)))
 
 
 class PrefixMerge:
     """The state of a column over growing prefixes of the nights; merged nights are not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[Any, int]] = {}
+        self._known: dict[tuple[str, str], tuple[State, int]] = {}
 
-    def __call__(self, nights: Nights, engine: Engine, w: MetricRequest) -> Any:
+    def __call__(self, nights: Nights, engine: Engine, w: MetricRequest) -> State:
         """The state over all nights; they must begin with those of the previous call."""
         state, merged = self._known.get((w.group, w.of), (None, 0))
         if state is None or state.spec != w.spec:  # the states were exact so far, and now there is a histogram
@@ -287,14 +291,14 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
 
     Digests are left out: their values depend on the order of merging, which compaction would change.
     """
-    found: dict[Any, list[StoredState]] = {}
+    found: dict[StoredSpec, list[StoredState]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
             found.setdefault(spec_as_kept(spec, kept), []).append(kept)
     return [ColumnFiles(spec, *_files(states)) for spec, states in found.items()]
 
 
-def spec_as_kept(spec: Any, kept: StoredState) -> Any:
+def spec_as_kept(spec: StoredSpec, kept: StoredState) -> StoredSpec:
     """The spec of a stored state: the configuration's, or for scores that of the histogram that vacuum made of them.
 
     Raises

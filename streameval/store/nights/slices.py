@@ -137,7 +137,7 @@ class KeptSlices:
                 f"their files (add STORE DATA --by {by}), or name other nights"
             )
             raise MissingInputError(msg)
-        state = self.nights.merged(self.engine, kept)
+        state: Any = self.nights.merged(self.engine, kept)
         self.key.check(len(state.groups()), state.names)
         return state
 
