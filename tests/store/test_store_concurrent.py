@@ -18,9 +18,9 @@ from streameval import Store, evaluate
 from streameval.errors import DataError, FormatError, StoreError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.store.files import delta
+from streameval.store.files.delta import RowTable
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights import judgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.check({"floor": "roc_auc[a] >= 2"}, NAMES[:2])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "commit", kill)
-        patch.setattr(judgements, "commit_past_vacuums", kill)
+        patch.setattr(RowTable, "commit", kill)
         for killed in (lambda: store.update(folder / "data"), lambda: store.check("rows >= 1")):
             with pytest.raises(Killed):
                 killed()
@@ -204,15 +204,15 @@ def test_a_check_that_was_paused_for_long_is_refused(begun, tmp_path):
 def test_a_vacuum_before_each_commit_of_a_check_is_survived(begun, tmp_path, monkeypatch):
     """The rows are written again, as the vacuum has deleted their file."""
     shutil.copytree(begun / "store", tmp_path / "store")
-    store, real, left = Store(tmp_path / "store", threads=1), delta.commit, [3]
+    store, real, left = Store(tmp_path / "store", threads=1), RowTable.commit, [3]
 
-    def interrupted(location: Any, *rest: Any) -> None:
+    def interrupted(*given: Any, **options: Any) -> None:
         left[0] -= 1
         if left[0] >= 0:
             Store(tmp_path / "store", threads=1).vacuum(grace="0s")
-        real(location, *rest)
+        real(*given, **options)
 
-    monkeypatch.setattr(delta, "commit", interrupted)
+    monkeypatch.setattr(RowTable, "commit", interrupted)
     assert store.check({"new": "rows >= 1"}).judged
     assert left[0] < 0
     assert "new" in Store(tmp_path / "store")._context.judgements().rules

@@ -21,6 +21,7 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -37,7 +38,7 @@ from streameval.store.files.location import check_conditional_writes
 from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deltalake import DeltaTable
 
@@ -211,23 +212,6 @@ def data_files(table: DeltaTable) -> list[str]:
     return [str(name) for name in table.get_add_actions(flatten=True).column("path").to_pylist()]
 
 
-def read_table(location: Location, schema: pa.Schema) -> tuple[DeltaTable | None, pa.Table]:
-    """The table of a directory (None if there is none) and its rows, cast to a schema.
-
-    Raises
-    ------
-    StoreError
-        If the table or one of its files cannot be read.
-    """
-
-    def read() -> tuple[DeltaTable | None, pa.Table]:
-        table = open_table(location)
-        with reading(location):
-            return table, read_rows(location, [] if table is None else data_files(table), schema)
-
-    return read_again(location, read)
-
-
 def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa.Table:
     """The rows of published files, cast to a schema.
 
@@ -294,97 +278,139 @@ def _checkpoint_of(content: bytes) -> str:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
-    """Publish rows; returns the description of their file for a commit."""
-    light = {"use_dictionary": False, "write_statistics": False, "store_schema": False, "compression": "zstd"}
-    name, size = PublishedFiles(location).publish(lambda sink: pq.write_table(rows, sink, **light))
-    when, stats = int(time.time() * 1000), json.dumps({"numRecords": rows.num_rows})
-    return {"path": name, "size": size, "modification_time": when, "stats": stats}
+@dataclass(frozen=True)
+class RowTable:
+    """Rows of one schema in a Delta table.
 
-
-def commit(
-    location: Location,
-    base: DeltaTable | None,
-    added: dict[str, Any],
-    schema: pa.Schema,
-    facts: dict[str, str],
-    versions: dict[str, str],
-    mode: Literal["overwrite", "append", "error"],
-    removed: Iterable[str] = (),
-) -> None:
-    """Replace the rows of a Delta table, or append to them, in one durable commit, without retries.
-
-    Parameters
+    Attributes
     ----------
-    location : Location
-    base : DeltaTable or None
-        The version that the commit must follow; None to create the table, or with ``overwrite`` to replace it and its
-        schema.
-    added : dict
-        Result of `publish_rows`.
-    schema : pyarrow.Schema
-        Schema of the rows.
-    facts : dict of str to str
-        Metadata of the commit.
-    versions : dict of str to str
-        `KEEP` or `FORGET`, for a table that is created.
-    mode : str
-        ``error`` refuses to create a table where one exists.
-    removed : iterable of str
-        Names of data files that the table loses, with ``append``.
-
-    Raises
-    ------
-    StoreError
-        If there is a newer version, or the table cannot be written.
+    location : directory of the table
+    schema : schema of the rows
+    versions : `KEEP` or `FORGET`, for a table that is created
     """
-    import_deltalake()
-    from deltalake.exceptions import CommitFailedError, DeltaError
 
-    with reading(location):
-        last = newest_commit(location, commit_numbers(location)).version if base is None else base.version()
-    number = 0 if mode == "error" else last + 1
-    try:
-        check_conditional_writes(location)
-        _delete_cut(location, number)
-        _write(location, base, added, schema, facts, versions, mode, removed)
-    except (DeltaError, *READ_ERRORS) as error:
-        if not _stands(location, number, added["path"]):
-            if isinstance(error, CommitFailedError):
-                raise newer_version(location) from error
-            why = f"cannot be written: {reason(error)}; nothing was committed"
-            if mode == "error" and open_table(location) is not None:
-                why = "another update created this store meanwhile; this update was not applied: run it again"
-            msg = f"{location.name}: {why}"
-            raise StoreError(msg) from error
-    _settle(location, number)
-    if (number + 1) % INTERVAL == 0 and _write_checkpoint(location, number - 1) and versions == FORGET:
-        _delete_before(location, number - 1)
+    location: Location
+    schema: pa.Schema
+    versions: Mapping[str, str] = field(default_factory=FORGET.copy)
 
+    def read(self) -> tuple[DeltaTable | None, pa.Table]:
+        """The Delta table at its newest version, None if there is none, and its rows.
 
-def commit_past_vacuums(
-    location: Location,
-    base: DeltaTable | None,
-    added: dict[str, Any],
-    rows: pa.Table,
-    schema: pa.Schema,
-    facts: dict[str, str],
-    versions: dict[str, str],
-    mode: Literal["overwrite", "append", "error"],
-) -> None:
-    """As `commit`, but publish the rows again if only vacuums were committed since: they may have deleted the file."""
-    for attempt in range(ATTEMPTS):
+        Raises
+        ------
+        StoreError
+            If the table or one of its files cannot be read.
+        """
+
+        def read() -> tuple[DeltaTable | None, pa.Table]:
+            table = open_table(self.location)
+            with reading(self.location):
+                return table, read_rows(self.location, [] if table is None else data_files(table), self.schema)
+
+        return read_again(self.location, read)
+
+    def publish(self, rows: pa.Table) -> dict[str, Any]:
+        """Publish rows; returns the description of their file for a commit."""
+        light = {"use_dictionary": False, "write_statistics": False, "store_schema": False, "compression": "zstd"}
+        name, size = PublishedFiles(self.location).publish(lambda sink: pq.write_table(rows, sink, **light))
+        when, stats = int(time.time() * 1000), json.dumps({"numRecords": rows.num_rows})
+        return {"path": name, "size": size, "modification_time": when, "stats": stats}
+
+    def write(self, base: DeltaTable | None, rows: pa.Table, action: str, *, anew: bool) -> None:
+        """Publish and commit rows; again if only vacuums were committed since: they may have deleted the file."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self.commit(base, self.publish(rows), {"action": action}, anew=anew)
+            except StoreError:
+                newest = open_table(self.location)
+                if base is None or newest is None or attempt == ATTEMPTS - 1:
+                    raise
+                if newest.version() == base.version() or {*data_files(newest)} != {*data_files(base)}:
+                    raise
+                base = newest
+            else:
+                return
+
+    def commit(
+        self,
+        base: DeltaTable | None,
+        added: dict[str, Any],
+        facts: dict[str, str],
+        removed: Iterable[str] = (),
+        *,
+        anew: bool = False,
+    ) -> None:
+        """Append published rows to the table, or replace its rows, in one durable commit, without retries.
+
+        Parameters
+        ----------
+        base : DeltaTable or None
+            The version that the commit must follow; None to create the table, or with `anew` to replace it and its
+            schema.
+        added : dict
+            Result of `publish`.
+        facts : dict of str to str
+            Metadata of the commit.
+        removed : iterable of str
+            Names of data files that the table loses.
+        anew : bool
+            Replace all rows.
+
+        Raises
+        ------
+        StoreError
+            If there is a newer version, a table to create exists, or the table cannot be written.
+        """
+        import_deltalake()
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        location, first = self.location, base is None and not anew
+        with reading(location):
+            last = newest_commit(location, commit_numbers(location)).version if base is None else base.version()
+        number = 0 if first else last + 1
         try:
-            commit(location, base, added, schema, facts, versions, mode)
-        except StoreError:
-            newest = open_table(location)
-            if base is None or newest is None or attempt == ATTEMPTS - 1:
-                raise
-            if newest.version() == base.version() or {*data_files(newest)} != {*data_files(base)}:
-                raise
-            base, added = newest, publish_rows(location, rows)
-        else:
+            check_conditional_writes(location)
+            _delete_cut(location, number)
+            self._write(base, added, facts, removed, "overwrite" if anew else "error" if first else "append")
+        except (DeltaError, *READ_ERRORS) as error:
+            if not _stands(location, number, added["path"]):
+                if isinstance(error, CommitFailedError):
+                    raise newer_version(location) from error
+                why = f"cannot be written: {reason(error)}; nothing was committed"
+                if first and open_table(location) is not None:
+                    why = "another update created this store meanwhile; this update was not applied: run it again"
+                msg = f"{location.name}: {why}"
+                raise StoreError(msg) from error
+        _settle(location, number)
+        if (number + 1) % INTERVAL == 0 and _write_checkpoint(location, number - 1) and self.versions == FORGET:
+            _delete_before(location, number - 1)
+
+    def _write(
+        self,
+        base: DeltaTable | None,
+        added: dict[str, Any],
+        facts: dict[str, str],
+        removed: Iterable[str],
+        mode: Literal["overwrite", "append", "error"],
+    ) -> None:
+        """Write a commit with deltalake, without a checkpoint."""
+        from deltalake import CommitProperties, PostCommitHookProperties
+        from deltalake.schema import Schema
+        from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+        how: dict[str, Any] = {
+            "commit_properties": CommitProperties(custom_metadata=facts, max_commit_retries=0),
+            "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+        }
+        actions: list[Any] = [AddAction(**added, partition_values={}, data_change=True)]
+        if base is None:
+            options = {"configuration": dict(self.versions), "storage_options": self.location.options}
+            schema = Schema.from_arrow(self.schema)
+            create_table_with_add_actions(self.location.uri, schema, actions, mode, **options, **how)
             return
+        gone = {"data_change": True, "deletion_timestamp": added["modification_time"], "partition_values": {}}
+        actions += [RemoveAction(name, **gone) for name in removed]
+        base.create_write_transaction(actions, mode, self.schema, **how)
 
 
 def newer_version(location: Location) -> StoreError:
@@ -408,44 +434,6 @@ def _delete_before(location: Location, oldest: int) -> None:
         PublishedFiles(location.child(LOG)).delete(old)
     except READ_ERRORS as error:
         _LOGGER.warning("%s: commits before version %d cannot be deleted: %s", location.name, oldest, reason(error))
-
-
-def _write(
-    location: Location,
-    base: DeltaTable | None,
-    added: dict[str, Any],
-    schema: pa.Schema,
-    facts: dict[str, str],
-    versions: dict[str, str],
-    mode: Literal["overwrite", "append", "error"],
-    removed: Iterable[str],
-) -> None:
-    """Write a commit with deltalake, without a checkpoint."""
-    from deltalake import CommitProperties, PostCommitHookProperties
-    from deltalake.schema import Schema
-    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
-
-    how: dict[str, Any] = {
-        "commit_properties": CommitProperties(custom_metadata=facts, max_commit_retries=0),
-        "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
-    }
-    actions: list[Any] = [AddAction(**added, partition_values={}, data_change=True)]
-    if base is not None:
-        now = added["modification_time"]
-        actions += [
-            RemoveAction(name, data_change=True, deletion_timestamp=now, partition_values={}) for name in removed
-        ]
-        base.create_write_transaction(actions, mode, schema, **how)
-        return
-    create_table_with_add_actions(
-        location.uri,
-        Schema.from_arrow(schema),
-        actions,
-        mode,
-        configuration=versions,
-        storage_options=location.options,
-        **how,
-    )
 
 
 def _stands(location: Location, number: int, path: str) -> bool:

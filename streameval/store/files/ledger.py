@@ -38,12 +38,11 @@ from streameval.store.files.delta import (
     KEEP,
     LOG,
     Commit,
-    commit,
+    RowTable,
     commit_numbers,
     forget_commits,
     newer_version,
     newest_commit,
-    publish_rows,
     read_again,
     read_commit,
     read_rows,
@@ -55,6 +54,8 @@ from streameval.store.files.published import PublishedFiles, sealed, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from deltalake import DeltaTable
 
     from streameval.store.files.location import Location
 
@@ -122,6 +123,7 @@ class Ledger:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self._table = RowTable(location, SCHEMA, KEEP)
 
     def exists(self) -> bool:
         """Whether there is a ledger; False if that cannot be determined."""
@@ -185,9 +187,9 @@ class Ledger:
             If another update was committed meanwhile, or the ledger cannot be written.
         """
         found = {entry.partition: entry for entry in entries}
-        table, mode = self._at(base)
+        table = self._at(base)
         kept, rows = _merged(base, _touched(base, found), len(found))
-        added = publish_rows(self.location, rows)
+        added = self._table.publish(rows)
         runs = (*kept, Run(added["path"], rows))
         when = max(int(clock.time() * 1000), base.when + 1)
         after = Snapshot(base.version + 1, keeps, found, runs, when, base.oldest, base.retention)
@@ -195,7 +197,7 @@ class Ledger:
         record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
         facts = {"streameval": sealed(record), "action": action}
         removed = [run.file for run in base.runs[len(kept) :]]
-        commit(self.location, table, added, SCHEMA, facts, KEEP, mode, removed)
+        self._table.commit(table, added, facts, removed)
         return after
 
     def versions(self) -> list[dict[str, Any]]:
@@ -259,8 +261,8 @@ class Ledger:
             raise StoreError(msg)
         return found
 
-    def _at(self, base: Snapshot) -> tuple[Any, Any]:
-        """The Delta table at a snapshot, and the mode of the commit that follows it.
+    def _at(self, base: Snapshot) -> DeltaTable | None:
+        """The Delta table at a snapshot; None before the first commit.
 
         Raises
         ------
@@ -268,11 +270,11 @@ class Ledger:
             If there is a newer version.
         """
         if base.version < 0:
-            return None, "error"
+            return None
         if self._newest().version != base.version:
             raise newer_version(self.location)
         with reading(self.location):
-            return table_at(self.location, base.version), "append"
+            return table_at(self.location, base.version)
 
     def _record(self, made: Commit) -> dict[str, Any]:
         """The verified record of a commit.

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,12 +32,10 @@ from streameval.errors import FormatError, StoreError
 from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import (
-    FORGET,
     LOG,
-    commit,
+    RowTable,
     data_files,
     open_table,
-    publish_rows,
     read_commit,
     read_rows,
     reading,
@@ -173,13 +171,13 @@ class ResultCache:
         rows = pa.concat_tables([kept.drop_columns(["version"]), results])
         rows = rows.add_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
         with suppress(StoreError):
-            added = publish_rows(self.location, rows)
+            table = RowTable(self.location, _SCHEMA)
+            added = table.publish(rows)
             if self._unreadable():  # a damaged log would be in the way for ever: begin another
                 base, log = None, self.location.child(LOG)
                 with suppress(*READ_ERRORS):
                     log.filesystem.delete_dir(log.path)
-            mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
-            commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
+            table.commit(base, added, {"action": _action(version)}, anew=base is None)
 
     def _unreadable(self) -> bool:
         """Whether the table cannot be opened; another process may have written it, or the disk may be full, instead."""

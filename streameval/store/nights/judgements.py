@@ -19,19 +19,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streameval.errors import StoreError
 from streameval.rules import LIVE, Rule, outcome_word
 from streameval.store.files.delta import (
-    FORGET,
-    commit,
-    commit_past_vacuums,
+    RowTable,
     data_files,
-    publish_rows,
-    read_table,
 )
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.cache import key_of
@@ -154,13 +150,14 @@ class Judgements:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self._table = RowTable(location, _SCHEMA)
         self._new: list[Judgement] = []
 
     @cached_property
     def _opened(self) -> tuple[DeltaTable | None, pa.Table]:
         """The table, None if there is none, and its rows; raises `StoreError` if they are damaged."""
         try:
-            return read_table(self.location, _SCHEMA)
+            return self._table.read()
         except StoreError as error:
             msg = f"{error}{_ANEW if str(error).endswith(_COPY) else ''}"
             raise StoreError(msg) from error
@@ -237,10 +234,7 @@ class Judgements:
         judged = [one for night in self._newest.values() for one in night.values()] if anew else self._new
         number = 0 if base is None else base.version() + 1  # orders the writes
         rows = pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)
-        mode: Literal["overwrite", "append", "error"] = "error" if base is None else "overwrite" if anew else "append"
-        added = publish_rows(self.location, rows)
-        action = {"action": f"{len(self._new)} judged"}
-        commit_past_vacuums(self.location, base, added, rows, _SCHEMA, action, FORGET, mode)
+        self._table.write(base, rows, f"{len(self._new)} judged", anew=anew)
         self._new = []
 
     def vacuum(self, oldest: float) -> None:
@@ -264,5 +258,5 @@ class Judgements:
             return
         again = {"path": names[0], "size": listed.get(names[0], (0,))[0], "modification_time": 0, "stats": "{}"}
         with suppress(StoreError):
-            commit(self.location, table, again, _SCHEMA, {"action": f"vacuum: {len(dead)} deleted"}, FORGET, "append")
+            self._table.commit(table, again, {"action": f"vacuum: {len(dead)} deleted"})
             files.delete(dead)

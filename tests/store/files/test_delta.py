@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from streameval.errors import StoreError
 from streameval.store.files import delta
-from streameval.store.files.delta import FORGET, KEEP, LOG
+from streameval.store.files.delta import FORGET, KEEP, LOG, RowTable
 from streameval.store.files.location import Location
 from streameval.store.nights.cache import ResultCache
 
@@ -30,8 +30,8 @@ def append(location: Location, commits: int, versions: dict[str, str] = FORGET) 
     """Append a row in each of some commits."""
     for _ in range(commits):
         base = delta.open_table(location)
-        added = delta.publish_rows(location, pa.table({"a": [0]}, SCHEMA))
-        delta.commit(location, base, added, SCHEMA, {}, versions, "error" if base is None else "append")
+        table = RowTable(location, SCHEMA, versions)
+        table.commit(base, table.publish(pa.table({"a": [0]}, SCHEMA)), {})
 
 
 def log_of(location: Location, ending: str) -> list[Path]:
@@ -185,7 +185,7 @@ def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
     cache = ResultCache(location)
     assert cache.appendable(0)
     with monkeypatch.context() as patch:
-        patch.setattr(delta, "_write", fill)
+        patch.setattr(RowTable, "_write", fill)
         cache.append(1)
     assert first.read_bytes() == whole
     first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from streameval import Accumulator, Store, saving
 from streameval.errors import OptionError, StoreError
 from streameval.store.files import delta
-from streameval.store.files.delta import LOG, commit_numbers
+from streameval.store.files.delta import LOG, RowTable, commit_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,14 +135,14 @@ def test_a_checkpoint_that_cannot_be_written_fails_no_commit(tmp_path, data, mon
 
 def test_a_commit_whose_answer_is_lost_stands(store, data, monkeypatch):
     """A repeated request finds the version taken, by itself."""
-    write = delta._write
+    write = RowTable._write
 
     def lose(*args: Any) -> None:
         write(*args)
         msg = "version 2 is taken"
         raise CommitFailedError(msg)
 
-    monkeypatch.setattr(delta, "_write", lose)
+    monkeypatch.setattr(RowTable, "_write", lose)
     assert store.update(data / NAMES[2]).version == 2
     assert nights(store) == NAMES[:3]
 
@@ -150,7 +150,7 @@ def test_a_commit_whose_answer_is_lost_stands(store, data, monkeypatch):
 def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypatch):
     """Each rename and each commit follows the sync of its content, and is followed by that of its directory."""
     steps: list[tuple[str, str]] = []
-    sync, write, replace = saving.sync, delta._write, Path.replace
+    sync, write, replace = saving.sync, RowTable._write, Path.replace
 
     def watch(path: Any) -> None:
         steps.append(("sync", str(path)))
@@ -161,15 +161,15 @@ def test_everything_is_on_the_disk_before_what_names_it(tmp_path, data, monkeypa
         steps.append(("rename", str(path)))
         return replace(part, path)
 
-    def commit(location: Any, *rest: Any) -> None:
+    def commit(table: RowTable, *rest: Any) -> None:
         named = [path for what, path in steps if what == "rename"]
         assert all(("sync", str(Path(path).parent)) in steps for path in named)
-        write(location, *rest)
-        steps.append(("commit", location.path))
+        write(table, *rest)
+        steps.append(("commit", table.location.path))
 
     monkeypatch.setattr(saving, "sync", watch)
     monkeypatch.setattr(delta, "sync", watch)
-    monkeypatch.setattr(delta, "_write", commit)
+    monkeypatch.setattr(RowTable, "_write", commit)
     monkeypatch.setattr(Path, "replace", rename)
     store = Store(tmp_path / "store", threads=1)
     store.update(data / NAMES[0], score="a")
