@@ -13,7 +13,7 @@ from streameval.options.kinds import ByColumn, of_column
 from streameval.states.codec import restated
 from streameval.store.files.entries import join_facts
 from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction, plain_options
-from streameval.store.nights.fold import fold_partitions, typed
+from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
 from streameval.store.nights.partitions import discover
 from streameval.wording import unknown_column
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.options import Option
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
-    from streameval.store.nights.fold import Bad, Night, Workers
+    from streameval.store.nights.fold import Workers
     from streameval.store.nights.partitions import Partition
 
 
@@ -235,7 +235,7 @@ def backfill(
             msg = f"no night at hand has {what} once one has{why}"
             raise MissingColumnError(msg)
         if has:
-            narrow = typed(has, narrow, engine)
+            narrow = find_types(has, narrow, engine)
             widened = replace(widened, types=widened.types | narrow.types)
             nights = _folded(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
     made = [_with(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
@@ -301,16 +301,15 @@ def _folded(
     workers: Workers | None,
 ) -> dict[str, Entry]:
     """Fold the new states of nights; files that were left out of an incomplete night may be left out again."""
-    folded: list[Night] = []
-    bad: list[Bad] = []
+    folded: dict[str, Entry] = {}
     for skip in (False, True):
         some = [partition for partition in partitions if entries[partition.name].incomplete == skip]
         if some:
-            good, not_good = fold_partitions(some, narrow, engine, files, workers, skip=skip)
-            folded, bad = [*folded, *good], [*bad, *not_good]
-    if bad:
-        raise bad[0].error
-    return {night.entry.partition: night.entry for night in folded}
+            nights, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip)
+            folded |= {name: night.entry for name, night in nights.items()}
+            for error in errors.values():
+                raise error
+    return folded
 
 
 def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:

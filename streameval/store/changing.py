@@ -16,7 +16,7 @@ from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Place, backfill, list_added, list_altered, widened, without
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
-from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
+from streameval.store.nights.fold import Night, find_types, fold_partitions
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import changes, chosen, discover, in_order
 from streameval.store.vacuum import bound, vacuum
@@ -145,7 +145,7 @@ class Changing:
             told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
             return Update(snapshot.version, *told, suspected=_names(doubted), keeps=keeps)
         due = [*found.new, *found.changed, *doubted]
-        configuration, nights, bad = _fold(context, snapshot, configuration, due, skip=skip)
+        configuration, nights, errors = _fold(context, snapshot, configuration, due, skip=skip)
         again = [name for name in _names([*found.changed, *doubted]) if name in nights]
         compared = again if verify else [name for name in again if name in _names(doubted)]
         same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
@@ -161,7 +161,7 @@ class Changing:
             incomplete=(*_incomplete(nights), *left),
             keeps=keeps,
         )
-        return _commit(context, snapshot, configuration, nights, bad, done)
+        return _commit(context, snapshot, configuration, nights, errors, done)
 
     def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
         """Fold partitions of the store again, even if their files look unchanged; for late corrections.
@@ -180,14 +180,14 @@ class Changing:
         """
         context, skip = self._context, _skips(on_error)
         snapshot, configuration, found = find_replaced(context, data, delta_version)
-        configuration, nights, bad = _fold(context, snapshot, configuration, found, skip=skip)
+        configuration, nights, errors = _fold(context, snapshot, configuration, found, skip=skip)
         done = Update(
             snapshot.version + bool(nights),
             changed=tuple(nights),
             rows=_rows(nights),
             incomplete=_incomplete(nights),
         )
-        return _commit(context, snapshot, configuration, nights, bad, done)
+        return _commit(context, snapshot, configuration, nights, errors, done)
 
     def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
@@ -416,27 +416,27 @@ def _fold(
     partitions: Sequence[Partition],
     *,
     skip: bool,
-) -> tuple[Configuration, dict[str, Night], list[Bad]]:
-    """The configuration with key types, the folded partitions by name, and those that cannot be folded."""
-    nights, bad = list[Night](), list[Bad]()
+) -> tuple[Configuration, dict[str, Night], dict[str, DataError]]:
+    """The configuration with key types, the folded partitions, and the errors of those that cannot be folded."""
+    nights, errors = dict[str, Night](), dict[str, DataError]()
     if partitions:
         engine, workers = context.engine(), context.workers()
         try:
             if not configuration.complete:
-                configuration = typed(partitions, configuration, engine)
+                configuration = find_types(partitions, configuration, engine)
             with context.files.undone() as files:
-                nights, bad = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
+                nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
         except BaseException:
             engine.progress.cancel()
             raise
-    good, refused = _split_by_labels(snapshot, configuration, {night.entry.partition: night for night in nights})
-    return configuration, good, [*bad, *refused]
+    good, refused = _split_by_labels(snapshot, configuration, nights)
+    return configuration, good, errors | refused
 
 
 def _split_by_labels(
     snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night]
-) -> tuple[dict[str, Night], list[Bad]]:
-    """The nights whose labels form two classes together with the store's, and the others as bad nights."""
+) -> tuple[dict[str, Night], dict[str, LabelError]]:
+    """The nights whose labels form two classes together with the store's, and the errors of the others."""
     spec, entries = configuration.folding.label, dict(snapshot.entries)
 
     def misfit(new: dict[str, Entry]) -> LabelError | None:
@@ -447,7 +447,7 @@ def _split_by_labels(
         return None
 
     if misfit({name: night.entry for name, night in nights.items()}) is None:
-        return nights, []
+        return nights, {}
     good, refused = dict[str, Night](), dict[str, LabelError]()
     for name, night in nights.items():
         error = misfit({name: night.entry})
@@ -455,7 +455,7 @@ def _split_by_labels(
             entries[name], good[name] = night.entry, night
         else:
             refused[name] = error
-    return good, [Bad(name, _misfit_error(nights[name].entry, entries, spec, why)) for name, why in refused.items()]
+    return good, {name: _misfit_error(nights[name].entry, entries, spec, why) for name, why in refused.items()}
 
 
 def _misfit_error(entry: Entry, entries: Mapping[str, Entry], spec: LabelSpec, why: LabelError) -> LabelError:
@@ -477,30 +477,31 @@ def _commit(
     snapshot: Snapshot,
     configuration: Configuration,
     nights: Mapping[str, Night],
-    bad: Sequence[Bad],
+    errors: Mapping[str, DataError],
     done: Update,
 ) -> Update:
-    """Commit folded partitions, then raise the errors of the bad ones."""
+    """Commit folded partitions, then raise the errors of those that cannot be folded."""
     if nights:
         entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
         evaluations = {name: night.evaluation for name, night in nights.items()}
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
         context.commit(snapshot, configuration, in_order(entries.values()), action, evaluations)
-    if not bad:
+    if not errors:
         return done
     good = len(done.new) + len(done.changed)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
-    if done.version >= 0 and any(isinstance(one.error, NullError) for one in bad):
+    if done.version >= 0 and any(isinstance(error, NullError) for error in errors.values()):
         rest += (
             "; update keeps the policies of a store, and add changes them once: nan (--nan), nulls (--nulls) and "
             "unlabelled (--unlabelled)"
         )
-    if len(bad) == 1:
-        msg = f"{bad[0].error}{rest}"
-        raise type(bad[0].error)(msg) from bad[0].error
-    listed = "; ".join(f"[{i}] {one.partition}: {one.error}" for i, one in enumerate(bad, 1))
-    msg = f"{plural(len(bad), 'partition')} cannot be folded{rest}: {listed}"
-    raise DataError(msg) from bad[0].error
+    first = next(iter(errors.values()))
+    if len(errors) == 1:
+        msg = f"{first}{rest}"
+        raise type(first)(msg) from first
+    listed = "; ".join(f"[{i}] {name}: {error}" for i, (name, error) in enumerate(errors.items(), 1))
+    msg = f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}"
+    raise DataError(msg) from first
 
 
 def _rows(nights: Mapping[str, Night]) -> int:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,6 @@ class Night:
 
     entry: Entry
     evaluation: Evaluation | None
-
-
-@dataclass(frozen=True)
-class Bad:
-    """A partition that cannot be folded.
-
-    Attributes
-    ----------
-    partition : name of the partition
-    error : the reason
-    files : (file, reason) of unreadable files
-    """
-
-    partition: str
-    error: DataError
-    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +114,7 @@ class Workers:
         return ClusterEngine(self.connection, local, self.memory, self.spill, self.limited)
 
 
-def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
+def find_types(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
     """The configuration with key types wide enough for all these partitions, except those that cannot be read.
 
     Raises
@@ -142,7 +126,7 @@ def typed(partitions: Sequence[Partition], configuration: Configuration, engine:
     try:
         return configuration.typed(plan([file for p in partitions for file in p.files]))
     except DataError:
-        good = [p for p in partitions if isinstance(_tried(p, partial(plan, list(p.files))), scan.Scan)]
+        good = [p for p in partitions if isinstance(_attempt(partial(plan, list(p.files))), scan.Scan)]
         if len(good) in (0, len(partitions)):
             raise
         return configuration.typed(plan([file for p in good for file in p.files]))
@@ -156,7 +140,7 @@ def fold_partitions(
     workers: Workers | None = None,
     *,
     skip: bool = False,
-) -> tuple[list[Night], list[Bad]]:
+) -> tuple[dict[str, Night], dict[str, DataError]]:
     """Fold partitions and write their states; a partition that cannot be folded does not stop the others.
 
     Small partitions are folded in parallel, each by one thread or worker. Large ones are folded one after the other,
@@ -167,76 +151,83 @@ def fold_partitions(
     partitions, configuration : the partitions to fold, and the states to fold them into
     engine, workers : fold in this process, or on a cluster
     files : writes the states
-    skip : whether to leave out unreadable files; otherwise their partition is bad
+    skip : whether to leave out unreadable files; otherwise their partition cannot be folded
 
     Returns
     -------
-    list of Night, list of Bad
-        Folded partitions, and those that cannot be folded.
+    dict of str to Night, dict of str to DataError
+        Folded partitions, and the errors of those that cannot be folded, by name.
 
     Raises
     ------
     ClusterError
         If the workers write to a location that this process does not see.
     """
-    plans = {p.name: _tried(p, partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
-    full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
-    rows, alone = [found.rows for _, found in full], replace(engine, threads=1)
-    folding, nights = _Folding(configuration, files, skip), list[Night | Bad]()
+    plans = {p.name: _attempt(partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
+    due = [(p, planned) for p in partitions if isinstance(planned := plans[p.name], scan.Scan) and planned.pieces]
+    rows, alone = [planned.rows for _, planned in due], replace(engine, threads=1)
+    folding, results = _Folding(configuration, files, skip), list[Night | DataError]()
     if workers and workers.share(rows):
-        nights = [folding.fold(one, workers.engine(engine)) for one in full]
-    elif workers and full:
+        results = [folding.fold(one, workers.engine(engine)) for one in due]
+    elif workers and due:
         engine.begin(sum(rows))
-        nights = _on_workers(workers, full, folding, engine)
+        results = _fold_on_workers(workers, due, folding, engine)
     elif sum(rows) < SMALL:
-        nights = [folding.fold(one, alone) for one in full]
-    elif len(full) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
-        nights = engine.each(partial(folding.fold, engine=alone), full, "partition")
+        results = [folding.fold(one, alone) for one in due]
+    elif len(due) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
+        results = engine.each(partial(folding.fold, engine=alone), due, "partition")
     else:
-        nights = [folding.fold(one, engine) for one in full]
-    folded = {(found.partition if isinstance(found, Bad) else found.entry.partition): found for found in nights}
-    every = [folded.get(p.name) or _empty(p, plans[p.name], configuration) for p in partitions]
-    good = [found for found in every if isinstance(found, Night)]
-    return good, [found for found in every if isinstance(found, Bad)]
+        results = [folding.fold(one, engine) for one in due]
+    folded = {partition.name: result for (partition, _), result in zip(due, results, strict=True)}
+    nights, errors = dict[str, Night](), dict[str, DataError]()
+    for partition in partitions:
+        name, planned = partition.name, plans[partition.name]
+        result = folded.get(name) or planned
+        if isinstance(result, DataError):
+            errors[name] = result
+        else:
+            nights[name] = result if isinstance(result, Night) else _empty_night(partition, result, configuration)
+    return nights, errors
 
 
-def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
-    """The result of `work` on a partition, or the reason why it failed."""
+def _attempt(work: Callable[[], _Result]) -> _Result | DataError:
+    """The result of `work`, or its error."""
     try:
         return work()
     except DataError as error:
-        return Bad(partition.name, error)
+        return error
 
 
-def _empty(partition: Partition, planned: Any, configuration: Configuration) -> Night | Bad:
-    """The night of a partition without readable rows, or the reason why it is bad."""
-    if isinstance(planned, Bad):
-        return planned
+def _empty_night(partition: Partition, planned: scan.Scan | None, configuration: Configuration) -> Night:
+    """The night of a partition without readable rows."""
     facts = "{}" if planned is None else gather_facts((), (), (), planned.skipped)
     return Night(_entry(partition, configuration.folding.label.empty(), (), facts), None)
 
 
-def _plan(partition: Partition, configuration: Configuration, threads: int, *, skip: bool) -> scan.Scan | Bad | None:
+def _plan(partition: Partition, configuration: Configuration, threads: int, *, skip: bool) -> scan.Scan | None:
     """Plan the scan of a partition, under its name in the ledger; None if it has no rows.
 
-    With `skip`, the scan leaves out unreadable files and lists them; otherwise the partition is bad.
+    Raises
+    ------
+    DataError
+        If the partition cannot be read. With `skip`, unreadable files are left out and listed instead.
     """
     columns, files = configuration.folding.columns, list(partition.files)
     try:
-        found = scan.plan(files, columns, threads=threads, on_error="skip")
+        planned = scan.plan(files, columns, threads=threads, on_error="skip")
     except MissingInputError:
         scan.details(partition.files)  # raises if a file is gone
-        lost = [(file.name, _unreadable(file, columns)) for file in files]
-        skipped = tuple((name, why) for name, why in lost if why)
+        reasons = [(file.name, _unreadable(file, columns)) for file in files]
+        skipped = tuple((name, why) for name, why in reasons if why)
         if not skipped:
             return None
-        found = scan.Scan(pa.schema([]), (), 0, 0, skipped)
-    if found.skipped and not skip:
-        return Bad(partition.name, _lost(found.skipped), found.skipped)
+        planned = scan.Scan(pa.schema([]), (), 0, 0, skipped)
+    if planned.skipped and not skip:
+        raise _unreadable_error(planned.skipped)
     name = partition.name  # also numbers the rows: every night is folded without knowing those before it
-    pieces = tuple(replace(piece, partition=name, origin=name) for piece in found.pieces)
-    found = replace(found, pieces=pieces)
-    return configuration.conformed(found) if pieces else found
+    pieces = tuple(replace(piece, partition=name, origin=name) for piece in planned.pieces)
+    planned = replace(planned, pieces=pieces)
+    return configuration.conformed(planned) if pieces else planned
 
 
 def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
@@ -251,7 +242,7 @@ def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
     return ""
 
 
-def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
+def _unreadable_error(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     """The error for unreadable files."""
     whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
     listed = "; ".join(f"{name}: {cause(why)}" for name, why in whys.items())
@@ -260,19 +251,19 @@ def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
     return CorruptFileError(msg)
 
 
-def _on_workers(
-    workers: Workers, planned: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
-) -> list[Night | Bad]:
+def _fold_on_workers(
+    workers: Workers, due: Sequence[_Planned], folding: _Folding, engine: ThreadEngine
+) -> list[Night | DataError]:
     """Fold each partition on a worker; with few partitions, each uses several threads."""
     from streameval.engine.cluster import mapped
 
-    connection, count = workers.connection, len(planned)
+    connection, count = workers.connection, len(due)
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.memory // at_once), "spill": workers.spill, "threads": threads}
-    items = [(found.pieces, (partition, found)) for partition, found in planned]
-    nights: list[Night | Bad] = mapped(connection, folding.fold, items, "partition", engine.progress, **options)
-    written = [kept.file for night in nights if isinstance(night, Night) for kept in night.entry.states]
+    items = [(planned.pieces, (partition, planned)) for partition, planned in due]
+    results: list[Night | DataError] = mapped(connection, folding.fold, items, "partition", engine.progress, **options)
+    written = [state.file for night in results if isinstance(night, Night) for state in night.entry.states]
     absent, store = folding.files.absent(written), folding.files.location.name
     if absent:
         msg = (
@@ -280,7 +271,7 @@ def _on_workers(
             "in a location that all workers and this process share"
         )
         raise ClusterError(msg)
-    return nights
+    return results
 
 
 @dataclass(frozen=True)
@@ -291,43 +282,40 @@ class _Folding:
     ----------
     configuration : configuration of the store
     files : writes the states
-    skip : whether to leave out unreadable files; otherwise their partition is bad
+    skip : whether to leave out unreadable files; otherwise their partition cannot be folded
     """
 
     configuration: Configuration
     files: StateFiles
     skip: bool
 
-    def fold(self, planned: _Planned, engine: Engine) -> Night | Bad:
-        """Fold one partition, write its states, and compute its metrics.
+    def fold(self, due: _Planned, engine: Engine) -> Night | DataError:
+        """Fold one partition, write its states, and compute its metrics; or the reason why it cannot be folded.
 
         If a file turns out to be damaged, the partition is read again to find all damaged files, which are left out or
         listed.
         """
-        partition, found = planned
-        try:
-            return self._folded(partition, found, engine, skip=bool(found.skipped))
-        except CorruptFileError:
-            pass
-        except DataError as error:
-            return Bad(partition.name, error)
-        return _tried(partition, lambda: self._sifted(partition, found, engine))
+        partition, planned = due
+        result = _attempt(lambda: self._fold(partition, planned, engine, skip=bool(planned.skipped)))
+        if isinstance(result, CorruptFileError):
+            result = _attempt(lambda: self._fold_readable(partition, planned, engine))
+        return result
 
-    def _sifted(self, partition: Partition, found: scan.Scan, engine: Engine) -> Night | Bad:
-        """Fold the readable files of a partition; the partition is bad if others may not be left out."""
-        night = self._folded(partition, found, engine, skip=True)
-        if self.skip or not night.entry.left_out:
-            return night
-        self.files.delete(kept.file for kept in night.entry.states)
-        return Bad(partition.name, _lost(night.entry.left_out), tuple(night.entry.left_out))
+    def _fold_readable(self, partition: Partition, planned: scan.Scan, engine: Engine) -> Night:
+        """Fold the readable files of a partition; raises `CorruptFileError` if others may not be left out."""
+        night = self._fold(partition, planned, engine, skip=True)
+        if night.entry.left_out and not self.skip:
+            self.files.delete(state.file for state in night.entry.states)
+            raise _unreadable_error(night.entry.left_out)
+        return night
 
-    def _folded(self, partition: Partition, found: scan.Scan, engine: Engine, *, skip: bool) -> Night:
+    def _fold(self, partition: Partition, planned: scan.Scan, engine: Engine, *, skip: bool) -> Night:
         """Fold a partition; damaged files are left out, or raise `DataError`."""
         configuration = self.configuration
         request = configuration.folding
-        request.slicing.check(found.schema, found.pieces[0].name)
-        where = None if request.where is None else request.where.bound(found.schema, found.pieces[0].name)
-        asked = planned_metrics(request, found)
+        request.slicing.check(planned.schema, planned.pieces[0].name)
+        where = None if request.where is None else request.where.bound(planned.schema, planned.pieces[0].name)
+        asked = planned_metrics(request, planned)
         kept = [
             w
             for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
@@ -335,9 +323,9 @@ class _Folding:
         ]
         wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
         specs = tuple({w.spec: None for w in kept})
-        label, derived = request.label, request.slicing.derived(found.schema)
-        plan = Plan(found.schema, label, request.weight, specs, skip, where=where, derived=derived)
-        needed = _pruned(found, where)
+        label, derived = request.label, request.slicing.derived(planned.schema)
+        plan = Plan(planned.schema, label, request.weight, specs, skip, where=where, derived=derived)
+        needed = _pruned(planned, where)
         folded = engine.read(needed.pieces, needed.rows, plan)
         if fingerprint(partition.files)[0] != partition.fingerprint:
             msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
@@ -346,8 +334,8 @@ class _Folding:
         written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
         evaluation = _evaluation(partition.name, configuration, engine, folded)
         pairs = [(w, folded.states[w.spec]) for w in wanted]
-        left_out = (*found.skipped, *folded.skipped)
-        facts = gather_facts(partition.files, found.schema.names, pairs, left_out, filtered=where is not None)
+        left_out = (*planned.skipped, *folded.skipped)
+        facts = gather_facts(partition.files, planned.schema.names, pairs, left_out, filtered=where is not None)
         return Night(_entry(partition, folded.states[label], written, facts), evaluation)
 
 
