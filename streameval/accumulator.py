@@ -54,7 +54,7 @@ from streameval.saving import make_folder
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
 from streameval.store.files.location import Location
-from streameval.store.files.published import StateFiles, content_of, sealed, unsealed
+from streameval.store.files.published import StateFiles, content_of, seal, unseal
 
 if TYPE_CHECKING:
     import os
@@ -141,7 +141,7 @@ def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, stat
     names = [files.write(state)[0] for state in states]
     text = None if schema is None else base64.b64encode(schema.serialize()).decode()
     record = {"format": _FORMAT, "options": options, "schema": text, "states": names}
-    Location.of(str(folder)).child(_INDEX).write(sealed(record).encode())
+    Location.of(str(folder)).child(_INDEX).write(seal(record).encode())
     for name in before - set(names):
         (folder / name).unlink(missing_ok=True)
 
@@ -155,7 +155,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         If the index is missing, damaged or of another format version.
     """
     try:
-        index = unsealed((folder / _INDEX).read_bytes())
+        index = unseal((folder / _INDEX).read_bytes())
         version = index["format"]
     except (OSError, FormatError, KeyError) as error:
         told = type(error).__name__ if isinstance(error, OSError) else error

@@ -148,7 +148,7 @@ class Rule:
         OptionError
             If the text is malformed; the message shows the position.
         """
-        parts, places = _parsed(text)
+        parts, places = _parse(text)
         unit, share, bound = parts["unit"], parts["unit"] == "%", float(parts["bound"])
         rule = cls(
             name or " ".join(text.split()),
@@ -260,7 +260,7 @@ class Rule:
         return f"{self.how} {self.sign} {number}".strip()
 
 
-def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
+def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
     """The parts of a rule by name, and the position of each in the text."""
     parts, at, places = dict[str, str](), 0, dict[str, int]()
     for part, pattern, expected in _PARTS:

@@ -29,7 +29,7 @@ from streameval.errors import (
     StoreError,
     WeightError,
 )
-from streameval.store.files.published import sealed, unsealed
+from streameval.store.files.published import seal, unseal
 
 OPTIONS: dict[str, Any] = {"score": "score", "cluster": "cluster", "metrics": ["score", "cluster"], "at": "fpr=0.1"}
 
@@ -360,9 +360,9 @@ def test_a_forged_index_is_refused_and_deletes_nothing(tmp_path: Path, part: str
     saved = Accumulator(score="score")
     saved.update(table())
     saved.save(place)
-    record = unsealed((index := place / "accumulator.json").read_bytes())
+    record = unseal((index := place / "accumulator.json").read_bytes())
     forged = {"options": {"score": "score", "spill": str(bad)}} if part is None else {part: bad}
-    index.write_text(sealed(record | forged))
+    index.write_text(seal(record | forged))
     if (part, bad) != ("schema", None):  # which is an accumulator without rows, but for its states
         with pytest.raises((FormatError, OptionError)):
             Accumulator.load(place)
@@ -392,7 +392,7 @@ def test_an_unknown_version_of_a_saved_one_is_refused(tmp_path: Path) -> None:
     """By its number, although its checksum is right."""
     Accumulator(score="score").save(tmp_path)
     index = tmp_path / "accumulator.json"
-    index.write_text(sealed(unsealed(index.read_bytes()) | {"format": 9}))
+    index.write_text(seal(unseal(index.read_bytes()) | {"format": 9}))
     with pytest.raises(FormatError, match="is of format 9; this version of streameval reads 1: upgrade it"):
         Accumulator.load(tmp_path)
 

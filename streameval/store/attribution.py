@@ -24,7 +24,7 @@ from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.diagnosis import DEEP, cost_increases
 from streameval.store.nights.merge import Nights, labels_of
-from streameval.store.nights.partitions import chosen
+from streameval.store.nights.partitions import select_entries
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def attribute(
 ) -> Attribution:
     """Attribute the selected partitions; see `Store.attribute`."""
     snapshot, configuration = context.begun(as_of)
-    entries = chosen(snapshot.entries, **selection)
+    entries = select_entries(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
     result = _of_clusters(context, configuration, entries, data, asked) if asked["cluster"] else None
     if result is None or asked["by"]:
@@ -234,7 +234,7 @@ def _files(
         raise OptionError(msg)
     for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
         _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
-    found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
+    found = configuration.widen_columns(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
     return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
 
 

@@ -11,8 +11,8 @@ from streameval.evaluation.slicing import Slicing
 from streameval.options import active, check_policies
 from streameval.options.kinds import ByColumn, of_column
 from streameval.states.codec import restated
-from streameval.store.files.entries import join_facts
-from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction, plain_options
+from streameval.store.files.entries import merge_facts
+from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction_error, plain_options
 from streameval.store.nights.fold import find_types, fold_partitions
 from streameval.store.nights.merge import spec_as_kept
 from streameval.store.nights.partitions import discover
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("classes", "weight", "unit")  # options that name one column
 
 
-def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
+def extend_configuration(before: Configuration, given: Mapping[str, Any]) -> Configuration:
     """The configuration with added columns or metrics; `given` are options such as ``score=("score_lr",)``.
 
     Raises
@@ -48,7 +48,7 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
         if name == "metrics" and not kept and value:
             options[name] = ("default", *value)
         elif isinstance(value, ByColumn) or (new and not option.kind.many):
-            options[name] = _of_columns(before, option, value, new)
+            options[name] = _extend_policy(before, option, value, new)
         elif isinstance(kept, ByColumn) and option.kind.many:
             options[name] = ByColumn.of(dict(kept.columns), tuple(dict.fromkeys((*kept.others, *value))))
         elif option.kind.many:
@@ -56,14 +56,14 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
         elif kept == rest or name == "max_slices":  # a limit changes no state
             options[name] = value
         elif value != kept:
-            raise contradiction(name, value, kept, "a store can have only one: create another store")
+            raise contradiction_error(name, value, kept, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
     return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
         before.types
     )
 
 
-def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
+def _extend_policy(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
     """Extend a policy to added columns.
 
     It also applies to named columns that had the default. Other named columns may only change options that affect
@@ -78,7 +78,7 @@ def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence
     named = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
     stray = [name for name in named if name not in new and of_column(own, name) not in (named[name], option.rest)]
     if stray and option.decides == "state":
-        raise contradiction(option.name, value, own, f"{', '.join(stray)} keeps its policy: create another store")
+        raise contradiction_error(option.name, value, own, f"{', '.join(stray)} keeps its policy: create another store")
     kept = own if isinstance(own, ByColumn) else ByColumn((), own)
     return ByColumn.of(dict(kept.columns) | named, kept.others)
 
@@ -109,7 +109,7 @@ def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str
     return tuple(found)
 
 
-def without(before: Configuration, column: str) -> Configuration:
+def remove_column(before: Configuration, column: str) -> Configuration:
     """The configuration without a column.
 
     Raises
@@ -139,7 +139,7 @@ def without(before: Configuration, column: str) -> Configuration:
     return made.with_(before.types)
 
 
-def narrowed(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
+def narrow_configuration(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
     """The configuration that folds only these states."""
     families = {(group.partition(".")[0], of) for group, of in due}  # score.blocks belongs to the family score
     columns = {
@@ -190,7 +190,7 @@ class Backfill:
 
 def backfill(
     before: Configuration,
-    widened: Configuration,
+    after: Configuration,
     entries: Sequence[Entry],
     chosen: Sequence[Entry],
     place: Place,
@@ -202,7 +202,7 @@ def backfill(
 
     Parameters
     ----------
-    before, widened : the old and the new configuration
+    before, after : the old and the new configuration
     entries : all nights
     chosen : the nights to fold
     place : the location of their files
@@ -214,52 +214,52 @@ def backfill(
     DataError
         If the files of a night changed since it was folded, or no night has the columns.
     """
-    begun, before = before, _relaxed(before, widened)
+    begun, before = before, _with_new_policies(before, after)
     changed = before.changed(begun)
-    entries = [_restated(entry, changed, engine, files) for entry in entries]
-    stale, lacking = _lacked(before, widened, entries)
+    entries = [_relabel_states(entry, changed, engine, files) for entry in entries]
+    stale, lacking = _find_lacking(before, after, entries)
     some = {entry.partition for entry in chosen}
     due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
     nights: dict[str, Entry] = {}
     found: list[Partition] = []
     gone: list[str] = []
     if due:
-        narrow = narrowed(widened, frozenset().union(*lacking.values()))
-        found, gone = _there(due, place)
-        has = [partition for partition in found if not _lack(partition, narrow, engine)]
-        new = sorted({*widened.folding.columns} - {*before.folding.columns})
+        narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
+        found, gone = _find_files(due, place)
+        has = [partition for partition in found if not _why_not_foldable(partition, narrow, engine)]
+        new = sorted({*after.folding.columns} - {*before.folding.columns})
         if not has and (new or stale):
             new = new or [of for _, of in sorted(stale)]
-            why = f" ({lack})" if found and (lack := _lack(found[-1], narrow, engine)) else ""
+            why = f" ({lack})" if found and (lack := _why_not_foldable(found[-1], narrow, engine)) else ""
             what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
             msg = f"no night at hand has {what} once one has{why}"
             raise MissingColumnError(msg)
         if has:
             narrow = find_types(has, narrow, engine)
-            widened = replace(widened, types=widened.types | narrow.types)
-            nights = _folded(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
-    made = [_with(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
+            after = replace(after, types=after.types | narrow.types)
+            nights = _fold_lacking(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
+    made = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
     without = tuple(partition.name for partition in found if partition.name not in nights)
     folded = tuple(partition.name for partition in found if partition.name in nights)
-    return Backfill(widened, tuple(made), folded, tuple(gone), without)
+    return Backfill(after, tuple(made), folded, tuple(gone), without)
 
 
 def due_files(
-    before: Configuration, widened: Configuration, chosen: Sequence[Entry], place: Place
+    before: Configuration, after: Configuration, chosen: Sequence[Entry], place: Place
 ) -> tuple[Configuration, list[Partition]]:
     """Forecast a backfill: the configuration of the states that these nights lack, and their partitions."""
-    _, lacking = _lacked(_relaxed(before, widened), widened, chosen)
+    _, lacking = _find_lacking(_with_new_policies(before, after), after, chosen)
     due = [entry for entry in chosen if lacking[entry.partition]]
-    return narrowed(widened, frozenset().union(*lacking.values())), _there(due, place)[0] if due else []
+    return narrow_configuration(after, frozenset().union(*lacking.values())), _find_files(due, place)[0] if due else []
 
 
-def _relaxed(before: Configuration, widened: Configuration) -> Configuration:
+def _with_new_policies(before: Configuration, after: Configuration) -> Configuration:
     """The old configuration with the new policies for nulls and NaN."""
-    policies = {name: widened.options[name] for name in ("nan", "nulls")}
+    policies = {name: after.options[name] for name in ("nan", "nulls")}
     return replace(before, options=active(before.options | policies, "update"))
 
 
-def _restated(
+def _relabel_states(
     entry: Entry,
     changed: Mapping[tuple[str, str], tuple[Any, Any] | None],
     engine: ThreadEngine,
@@ -278,11 +278,11 @@ def _restated(
     return replace(entry, states=tuple(states))
 
 
-def _lacked(
-    before: Configuration, widened: Configuration, entries: Sequence[Entry]
+def _find_lacking(
+    before: Configuration, after: Configuration, entries: Sequence[Entry]
 ) -> tuple[set[tuple[str, str]], dict[str, frozenset[tuple[str, str]]]]:
     """The states whose spec changes, and the states that each night lacks."""
-    states = widened.changed(before)
+    states = after.changed(before)
     stale = {key for key, changed in states.items() if changed}
     return stale, {entry.partition: _lacks(entry, states, stale) for entry in entries}
 
@@ -292,7 +292,7 @@ def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str
     return frozenset(key for key in states if entry.rows and (key in stale or entry.state(*key) is None))
 
 
-def _folded(
+def _fold_lacking(
     partitions: Sequence[Partition],
     narrow: Configuration,
     entries: Mapping[str, Entry],
@@ -312,7 +312,7 @@ def _folded(
     return folded
 
 
-def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
+def _find_files(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
     """The partitions whose files exist, and the names of the other nights.
 
     Raises
@@ -325,7 +325,7 @@ def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], lis
     at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
     found, gone = [], []
     for entry in entries:
-        partition = at_hand.get(entry.partition) if data is not None else _unmoved(entry, version)
+        partition = at_hand.get(entry.partition) if data is not None else _find_unmoved(entry, version)
         if partition is None:
             gone.append(entry.partition)
         elif partition.fingerprint != entry.fingerprint:
@@ -336,7 +336,7 @@ def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], lis
     return found, gone
 
 
-def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
+def _find_unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
     """The partition of a night at its original path; None if it no longer exists."""
     try:
         found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
@@ -345,7 +345,7 @@ def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
     return next((partition for partition in found if partition.name == entry.partition), None)
 
 
-def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
+def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
     """The reason why a night cannot be folded, missing rows or columns; empty if it can."""
     try:
         scan.plan(list(partition.files), configuration.folding.columns, on_error="skip", threads=engine.threads)
@@ -354,7 +354,7 @@ def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngi
     return ""
 
 
-def _with(
+def _add_states(
     entry: Entry, folded: Entry | None, lacking: frozenset[tuple[str, str]], stale: set[tuple[str, str]]
 ) -> Entry:
     """The entry with its new states added, and stale states removed.
@@ -373,4 +373,4 @@ def _with(
         raise DataError(msg)
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
     read = entry.labels if own else folded.labels
-    return replace(entry, labels=read, states=(*kept, *new), facts=join_facts(entry, folded))
+    return replace(entry, labels=read, states=(*kept, *new), facts=merge_facts(entry, folded))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 from streameval.options import check_policies, honoured, refuse
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.backfill import Place, backfill, list_added, list_altered, widened, without
+from streameval.store.backfill import Place, backfill, extend_configuration, list_added, list_altered, remove_column
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.partitions import changes, chosen, discover, in_order
-from streameval.store.vacuum import bound, vacuum
+from streameval.store.nights.partitions import compare_partitions, discover, select_entries, sort_entries
+from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
@@ -208,11 +208,11 @@ class Changing:
         """
         snapshot, configuration = self._context.begun()
         named = several(names)
-        out = tuple(entry.partition for entry in chosen(snapshot.entries, partition=named)) if named else ()
+        out = tuple(entry.partition for entry in select_entries(snapshot.entries, partition=named)) if named else ()
         entries = [entry for name, entry in snapshot.entries.items() if name not in out]
         left = several(columns)
         for column in left:
-            configuration = without(configuration, column)
+            configuration = remove_column(configuration, column)
         if left:
             kept = set(configuration.specs(["_"]))
             entries = [with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in kept)) for e in entries]
@@ -268,7 +268,7 @@ class Changing:
         context, place = self._context, Place(data, delta_version)
         snapshot, before, after = begin_backfill(context, options, place)
         entries = list(snapshot.entries.values())
-        some = chosen(snapshot.entries, since=since) if entries else []
+        some = select_entries(snapshot.entries, since=since) if entries else []
         with context.files.undone() as files:
             filled = backfill(before, after, entries, some, place, context.engine(), files, context.workers())
         news = filled.folded or filled.configuration.to_dict() != before.to_dict()
@@ -331,7 +331,11 @@ def find_changes(
     if snapshot.version < 0:
         check_empty(context.location)
     configuration = _configuration(context, snapshot, options)
-    return snapshot, configuration, changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
+    return (
+        snapshot,
+        configuration,
+        compare_partitions(_discovered(context, data, snapshot, delta_version), snapshot.entries, data),
+    )
 
 
 def find_replaced(
@@ -385,7 +389,7 @@ def begin_backfill(
     if place.data is not None:
         check_apart(context.location, place.data)
     snapshot, before = context.begun()
-    after = widened(before, named)
+    after = extend_configuration(before, named)
     if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
         msg = "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
         msg += "create another store with this column as well"
@@ -485,7 +489,7 @@ def _commit(
         entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
         evaluations = {name: night.evaluation for name, night in nights.items()}
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
-        context.commit(snapshot, configuration, in_order(entries.values()), action, evaluations)
+        context.commit(snapshot, configuration, sort_entries(entries.values()), action, evaluations)
     if not errors:
         return done
     good = len(done.new) + len(done.changed)
@@ -519,7 +523,7 @@ def _same(context: StoreContext, configuration: Configuration, entry: Entry, aga
     """
     specs, files = configuration.specs([entry.partition]), context.files
     kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
-    alike = bound(again, {name: specs[name] for name in kept & specs.keys()}, files, context.engine().budget)
+    alike = bound_scores(again, {name: specs[name] for name in kept & specs.keys()}, files, context.engine().budget)
     one, other = ((e.counted, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))
     same = one == other and all(files.sound(state.file) for state in entry.states)
     needed = set() if same else {state.file for state in again.states}

@@ -18,7 +18,7 @@ from streameval.results import REST, Source
 from streameval.scan.derived import slicing
 from streameval.store.nights.cache import key_of
 from streameval.store.nights.merge import Nights, labels_of
-from streameval.store.nights.partitions import by_keys, chosen, newest
+from streameval.store.nights.partitions import group_by_keys, newest, select_entries
 from streameval.store.nights.slices import evaluate_where, kept_key, slices_of
 from streameval.wording import hint, shell
 
@@ -48,7 +48,7 @@ def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, An
     from streameval.report.nights import Nightly, nights_section  # imported here: only a page needs it
 
     snapshot, configuration = context.begun(as_of)
-    entries, log = chosen(snapshot.entries, **selection), context.judgements()
+    entries, log = select_entries(snapshot.entries, **selection), context.judgements()
     nightly = context.nightly(snapshot, configuration)
     meanings = found.meanings()
     first: dict[str, str] = {}
@@ -107,34 +107,36 @@ def store_source(
     >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"])
     Source(data=('STORE',), files=0, command='streameval show STORE --last 7 --metric roc_auc', nights=7)
     """
-    chosen = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
+    nights_asked = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
     own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
-    told = words("show", chosen)
-    command = "" if told is None or own is None else shell(["streameval", verb, name, *told, *own])
+    selected = words("show", nights_asked)
+    command = "" if selected is None or own is None else shell(["streameval", verb, name, *selected, *own])
     return Source((name,), 0, command, nights)
 
 
 def evaluate(
     context: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Evaluation:
-    """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
+    """Evaluate the partitions of a selection (arguments of `select_entries`); see `Store.evaluate`."""
     snapshot, configuration = context.begun(as_of)
     selection = dict(selection)
     against = selection.pop("against", None)
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # without blocks in the store, differences are null with a reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    nights = Nights(chosen(snapshot.entries, **selection), configuration, context.compaction)
+    nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.compaction)
     filtered = options.get("where") is not None
     stored = [text for text in by if kept_key(configuration, list(slicing(text)))]
     _check(against, filtered, by, stored)
-    groups = [group for text in by if text not in stored for group in _by_keys(configuration, nights.entries, text)]
+    groups = [
+        group for text in by if text not in stored for group in _group_by_keys(configuration, nights.entries, text)
+    ]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
     cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
     known = nightly.recall(key) if cached else None
     if known is not None:
-        result = _recalled(known, request, nights, engine, options)
+        result = _restore_evaluation(known, request, nights, engine, options)
     else:
         result = (evaluate_where if filtered else context.evaluate)(nights, engine, **options)
         if cached and as_of is None:
@@ -183,7 +185,7 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
         raise OptionError(msg, "against")
 
 
-def _by_keys(
+def _group_by_keys(
     configuration: Configuration, entries: Sequence[Entry], names: str
 ) -> list[tuple[dict[str, str], list[Entry]]]:
     """Partitions grouped by the values of keys in their names.
@@ -194,7 +196,7 @@ def _by_keys(
         If a partition has no such key; the message also lists the slices that the store keeps.
     """
     try:
-        return by_keys(entries, names)
+        return group_by_keys(entries, names)
     except OptionError as error:
         have = "; ".join(configuration.options["by"])
         kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
@@ -203,7 +205,7 @@ def _by_keys(
         raise OptionError(msg) from None
 
 
-def _recalled(
+def _restore_evaluation(
     known: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
 ) -> Evaluation:
     """An evaluation from cached results, dropped rows and counts.
@@ -241,7 +243,7 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
     if not (since and dots and until):
         msg = f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07"
         raise OptionError(msg)
-    return chosen(snapshot.entries, since=since, until=until)
+    return select_entries(snapshot.entries, since=since, until=until)
 
 
 def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:

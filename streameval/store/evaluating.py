@@ -11,7 +11,7 @@ from streameval.store.attribution import ATTRIBUTED, attribute
 from streameval.store.changing import several
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.history import Histories, History, Point
-from streameval.store.nights.partitions import chosen, newest
+from streameval.store.nights.partitions import newest, select_entries
 from streameval.store.nights.slices import slice_histories
 from streameval.store.planned import plan
 from streameval.wording import canonical
@@ -197,7 +197,7 @@ class Evaluating:
         selection: dict[str, Any] = {"since": since, "until": until, "last": last}
         context = self._context
         snapshot, configuration = context.begun(as_of)
-        entries, nightly = chosen(snapshot.entries, **selection), context.nightly(snapshot, configuration)
+        entries, nightly = select_entries(snapshot.entries, **selection), context.nightly(snapshot, configuration)
         if isinstance(metric, str) and (of is None or isinstance(of, str)) and not by:
             pairs: list[tuple[str, str | None]] = [(canonical(metric), of)]
             named, slicings = {"metric": pairs[0][:1], "of": of, "ci": level}, None

@@ -9,7 +9,7 @@ from streameval.errors import StoreError
 from streameval.options import recorded
 from streameval.options.kinds import in_words
 from streameval.store.nights.configuration import slices_group
-from streameval.store.nights.partitions import in_order, newest
+from streameval.store.nights.partitions import newest, sort_entries
 from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Info:
 def info(context: StoreContext, *, verify: bool) -> Info:
     """Describe a store; see `Store.info`."""
     snapshot, configuration = context.begun()
-    entries, log = in_order(snapshot.entries.values()), context.judgements()
+    entries, log = sort_entries(snapshot.entries.values()), context.judgements()
     kept = {state.file: state.bytes for entry in entries for state in entry.states}
     options = {name: value for name, value in configuration.options.items() if value}
     damaged: tuple[str, ...] | None = None

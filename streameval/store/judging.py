@@ -10,11 +10,11 @@ from streameval.errors import OptionError
 from streameval.store.attribution import costs
 from streameval.store.changing import several
 from streameval.store.evaluate import store_source
-from streameval.store.nights.diagnosis import diagnosed, odd, shapes_of, usual_nights
+from streameval.store.nights.diagnosis import diagnose_night, shapes_of, unusual_facts, usual_nights
 from streameval.store.nights.gate import Gate, accept, store_rules
-from streameval.store.nights.partitions import chosen, newest
+from streameval.store.nights.partitions import newest, select_entries
 from streameval.store.nights.slices import slice_facts
-from streameval.store.vacuum import seconds
+from streameval.store.vacuum import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,12 +76,12 @@ class Judging:
         StoreError
             If another check was committed meanwhile.
         """
-        read, hours = store_rules(rules), seconds(mature, "mature") / 3600 if mature else 0.0
+        read, hours = store_rules(rules), parse_seconds(mature, "mature") / 3600 if mature else 0.0
         snapshot, configuration = self._context.begun()
         named = several(partition)
-        entries = chosen(snapshot.entries) if snapshot.entries or not named else []
+        entries = select_entries(snapshot.entries) if snapshot.entries or not named else []
         if since is not None:
-            chosen(snapshot.entries, since=since)  # raises unless it is a date
+            select_entries(snapshot.entries, since=since)  # raises unless it is a date
         nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements()
         gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
         first = None if since is None else str(since)
@@ -94,7 +94,7 @@ class Judging:
         unusual: tuple[str, ...] = ()
         if failing:
             usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
-            unusual = odd(failing[-1], usual, configuration.readable)
+            unusual = unusual_facts(failing[-1], usual, configuration.readable)
         return replace(result, source=source, odd=unusual)
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
@@ -127,7 +127,7 @@ class Judging:
             raise OptionError(msg)
         snapshot, _ = self._context.begun()
         log = self._context.judgements()
-        entries = chosen(snapshot.entries, partition=several(partition))
+        entries = select_entries(snapshot.entries, partition=several(partition))
         accepted = accept(entries, log, several(rule), reason.strip(), datetime.now(UTC))
         log.write()
         return accepted
@@ -156,7 +156,7 @@ class Judging:
         """
         context = self._context
         snapshot, configuration = context.begun()
-        entries, log = chosen(snapshot.entries), context.judgements()
+        entries, log = select_entries(snapshot.entries), context.judgements()
         nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
         failing, undecided = log.failing(entries, last), log.undecided(entries, last)
         named = several(partition) or [*failing, *undecided]
@@ -172,9 +172,9 @@ class Judging:
             return context.computed(slice_facts, stored.of(entry))
 
         diagnoses = []
-        for entry in chosen(snapshot.entries, partition=named) if named else []:
+        for entry in select_entries(snapshot.entries, partition=named) if named else []:
             usual, rules = usual_nights(entry, entries, failing), log.closing(entry, last)
-            diagnosis = diagnosed(entry, usual, configuration.readable, rules, metrics, shapes, slices)
+            diagnosis = diagnose_night(entry, usual, configuration.readable, rules, metrics, shapes, slices)
             rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
             diagnoses.append(replace(diagnosis, costs=rose))
         return tuple(diagnoses)

@@ -10,7 +10,7 @@ from streameval.errors import MissingInputError, OptionError
 from streameval.options.kinds import texts
 from streameval.store.backfill import Place, due_files, list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
-from streameval.store.nights.partitions import chosen, newest
+from streameval.store.nights.partitions import newest, select_entries
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
     since, place = options.pop("since", None), Place(data, version)
     snapshot, before, after = begin_backfill(context, options, place)
-    some = chosen(snapshot.entries, since=since) if snapshot.entries else []
+    some = select_entries(snapshot.entries, since=since) if snapshot.entries else []
     narrow, due = due_files(before, after, some, place)
     more = (*list_added(after, before), *(f"{name}={new}" for name, _, new in list_altered(after, before)))
     return _reading(context, narrow, due, f"also {', '.join(more)}")
@@ -148,7 +148,7 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     snapshot, configuration = context.begun(as_of)
     names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
     selection = {name: asked[name] for name in names if asked.get(name)}
-    entries = chosen(snapshot.entries, **selection)
+    entries = select_entries(snapshot.entries, **selection)
     if verb == "diagnose" and not selection:
         log, last = context.judgements(), newest(snapshot.entries)
         due = {**log.failing(entries, last), **log.undecided(entries, last)}

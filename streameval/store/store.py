@@ -11,7 +11,7 @@ from streameval.store.evaluating import Evaluating
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info
 from streameval.store.judging import Judging
-from streameval.store.nights.partitions import chosen
+from streameval.store.nights.partitions import select_entries
 
 if TYPE_CHECKING:
     import os
@@ -108,7 +108,7 @@ class Store(Changing, Evaluating, Judging):
             If the ledger cannot be read.
         """
         snapshot = self._context.ledger.read(as_of)
-        return chosen(snapshot.entries) if snapshot.entries else []
+        return select_entries(snapshot.entries) if snapshot.entries else []
 
     def versions(self) -> list[dict[str, Any]]:
         """All versions of the ledger, newest first, as dicts: ``version``, ``when`` (UTC), and the ``action``."""

@@ -25,7 +25,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.partitions import moment, undated
+from streameval.store.nights.partitions import date_of, date_problem
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Vacuumed:
         return visible(", ".join(parts))
 
 
-def seconds(text: str, name: str) -> int:
+def parse_seconds(text: str, name: str) -> int:
     """Parse a span of time such as ``90d``, ``12h`` or ``0s``, the value of the option `name`, into seconds.
 
     Raises
@@ -94,7 +94,7 @@ def seconds(text: str, name: str) -> int:
 
     Examples
     --------
-    >>> seconds("90d", "keep"), seconds("12h", "grace")
+    >>> parse_seconds("90d", "keep"), parse_seconds("12h", "grace")
     (7776000, 43200)
     """
     found = re.fullmatch(r"(\d{1,15})\s*([dhms])", str(text).strip())
@@ -104,7 +104,7 @@ def seconds(text: str, name: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
+def select_older(entries: Iterable[Entry], keep: str) -> list[Entry]:
     """The nights that are older than the newest night by at least a span.
 
     Raises
@@ -114,21 +114,21 @@ def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
     """
     dated = {entry: _date(entry.partition) for entry in entries}
     newest = max(dated.values(), default=date.min).toordinal()
-    days = seconds(keep, "keep") // 86_400
+    days = parse_seconds(keep, "keep") // 86_400
     return [entry for entry, when in dated.items() if newest - when.toordinal() >= days]
 
 
 def _date(name: str) -> date:
     """The date of a partition."""
     try:
-        year, month, day = moment(name)
+        year, month, day = date_of(name)
         return date(year, month, day)
     except ValueError:
-        msg = f"{name}: the name of this partition has {undated(name)}, so nights cannot be kept by their age"
+        msg = f"{name}: the name of this partition has {date_problem(name)}, so nights cannot be kept by their age"
         raise OptionError(msg) from None
 
 
-def bound(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], files: StateFiles, budget: Budget) -> Entry:
+def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], files: StateFiles, budget: Budget) -> Entry:
     """Turn the exact scores of an entry into histograms, and write these.
 
     Parameters
@@ -154,22 +154,22 @@ def vacuum(
 ) -> Vacuumed:
     """Delete files, turn old scores into histograms, forget versions and merge states; see `Store.vacuum`."""
     now, engine = time.time(), context.engine()
-    oldest = now - seconds(grace, "grace")
+    oldest = now - parse_seconds(grace, "grace")
     before, configuration = context.begun()
-    old = {entry.partition for entry in older(before.entries.values(), keep)} if keep else set()
+    old = {entry.partition for entry in select_older(before.entries.values(), keep)} if keep else set()
     snapshot = before
     if versions is not None:
-        snapshot = context.ledger.without_versions(before, versions, now - seconds(versions, "versions"))
+        snapshot = context.ledger.without_versions(before, versions, now - parse_seconds(versions, "versions"))
     forgotten = snapshot.oldest - before.oldest
     if dry_run:
         return _forecast(context, snapshot, old, oldest, forgotten)
     specs = configuration.specs(list(snapshot.entries))
     entries = [
-        bound(entry, specs, context.files, engine.budget) if entry.partition in old else entry
+        bound_scores(entry, specs, context.files, engine.budget) if entry.partition in old else entry
         for entry in snapshot.entries.values()
     ]
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
-    runs, needed = _needed(context, snapshot, old)
+    runs, needed = _find_needed(context, snapshot, old)
     dead = context.files.unneeded(needed | {state.file for entry in entries for state in entry.states}, oldest)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
     if turned or dead or dead_runs or snapshot != before:
@@ -196,12 +196,12 @@ def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: 
         if entry.partition in old and state.kind == ScoreSpec.kind
     }
     kept = {state.file for entry in snapshot.entries.values() for state in entry.states} - set(exact)
-    dead = context.files.unneeded(_needed(context, snapshot, old)[1] | kept, oldest)
+    dead = context.files.unneeded(_find_needed(context, snapshot, old)[1] | kept, oldest)
     turned = tuple(dict.fromkeys(exact.values()))
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
 
 
-def _needed(context: StoreContext, snapshot: Snapshot, old: set[str]) -> tuple[set[str], set[str]]:
+def _find_needed(context: StoreContext, snapshot: Snapshot, old: set[str]) -> tuple[set[str], set[str]]:
     """Runs and state files of all versions that are kept, except the exact scores of old nights."""
     runs, entries = context.ledger.kept(snapshot)
     states = ((entry.partition in old, state) for entry in entries for state in entry.states)

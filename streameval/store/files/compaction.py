@@ -25,7 +25,7 @@ from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.states.rounds import one_by_one
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.files.published import StateFiles, sealed, unsealed
+from streameval.store.files.published import StateFiles, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,7 +124,7 @@ class Compaction:
         FormatError
             If a state file cannot be read.
         """
-        left, used = _covered(self._index() if len(names) > 1 else (), names)
+        left, used = _cover(self._index() if len(names) > 1 else (), names)
         try:
             states = self._merged.read_all([merged.file for merged in used], nbytes, budget, due, each)
         except FormatError:  # a merged file cannot be read: read the nights instead
@@ -154,44 +154,44 @@ class Compaction:
         there = {name for name, _, _ in self._merged.list()}
         known = [merged for merged in index if merged.file in there]
         if exact:
-            known = self._sound(known)
+            known = self._select_sound(known)
         try:
-            found = self._compacted(columns, known, engine, exact=exact)
+            found = self._compact_columns(columns, known, engine, exact=exact)
         except FormatError:  # if a merged file is damaged, write it again
-            found = self._compacted(columns, self._sound(known), engine, exact=exact)
+            found = self._compact_columns(columns, self._select_sound(known), engine, exact=exact)
         if found != index:
             told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
-            self._index_file.write(sealed({"files": told}).encode())
+            self._index_file.write(seal({"files": told}).encode())
             kept = {merged.file for merged in found} | {"index.json"}
             self._merged.delete(self._merged.unneeded(kept))
         return len(found)
 
-    def _sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
+    def _select_sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
         """The undamaged merged files."""
         return [one for one in merged if self._merged.sound(one.file)]
 
-    def _compacted(
+    def _compact_columns(
         self, columns: Sequence[ColumnFiles], known: Sequence[_MergedFile], engine: Engine, *, exact: bool
     ) -> list[_MergedFile]:
         """The known merged files that are still wanted, and new ones."""
         found: dict[_MergedFile, None] = {}
         for column in columns:
             wanted = Counter(column.names)
-            here = [merged for merged in known if _within(merged.counts, wanted)]
+            here = [merged for merged in known if _contains(merged.counts, wanted)]
             if exact or isinstance(column.spec, HistogramSpec):
-                here += self._grown(column, here, engine)
+                here += self._grow(column, here, engine)
             found |= dict.fromkeys(here)
         return list(found)
 
-    def _grown(self, column: ColumnFiles, known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
+    def _grow(self, column: ColumnFiles, known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
         """New merged files of a column, of every level."""
         due, names, nbytes = column
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
-        left, parts = _covered(known, names)
+        left, parts = _cover(known, names)
         parts += [_MergedFile(name, (name,)) for name in left.elements()]
         position = {name: i for i, name in enumerate(names)}
         new: list[_MergedFile] = []
-        while full := _full(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
+        while full := _full_groups(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
             merged = self._merged_groups(full, nbytes // len(names), due, engine)
             used = Counter(part for group in full for part in group)
             parts = [*(Counter(parts) - used).elements(), *merged]
@@ -222,27 +222,27 @@ class Compaction:
     def _index(self) -> list[_MergedFile]:
         """The merged files; none if the index is missing or damaged."""
         try:
-            return [_MergedFile.of(told) for told in unsealed(self._index_file.read())["files"]]
+            return [_MergedFile.of(told) for told in unseal(self._index_file.read())["files"]]
         except (*READ_ERRORS, FormatError, StoreError, TypeError):
             return []
 
 
-def _covered(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Counter[str], list[_MergedFile]]:
+def _cover(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Counter[str], list[_MergedFile]]:
     """The names that no merged file covers, and the merged files that cover the others, longest first."""
     left, used = Counter(names), list[_MergedFile]()
     for one in sorted(merged, key=lambda one: -len(one.stands_for)):
-        while _within(one.counts, left):
+        while _contains(one.counts, left):
             left.subtract(one.counts)
             used.append(one)
     return +left, used
 
 
-def _within(part: Counter[str], whole: Counter[str]) -> bool:
+def _contains(part: Counter[str], whole: Counter[str]) -> bool:
     """Whether the whole contains the part; takes time proportional to the part, unlike ``part <= whole``."""
     return all(whole[name] >= times for name, times in part.items())
 
 
-def _full(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Sequence[_MergedFile]]:
+def _full_groups(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Sequence[_MergedFile]]:
     """Groups of `fan` parts at the lowest level that has such a group; merged, they hold at most `most` nights."""
     levels: dict[int, list[_MergedFile]] = {}
     for part in parts:

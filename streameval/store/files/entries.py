@@ -115,13 +115,13 @@ class Entry:
     @cached_property
     def noted(self) -> dict[str, Any]:
         """The facts, parsed; raises `FormatError` if they are damaged."""
-        found: dict[str, Any] = _parsed(self, "facts", _are_facts)
+        found: dict[str, Any] = _parse(self, "facts", _are_facts)
         return found
 
     @cached_property
     def header(self) -> dict[str, Any]:
         """The state of the labels, parsed; raises `FormatError` if it is damaged."""
-        found: dict[str, Any] = _parsed(self, "labels", lambda labels: _are_labels(labels, self.rows))
+        found: dict[str, Any] = _parse(self, "labels", lambda labels: _are_labels(labels, self.rows))
         return found
 
     @property
@@ -153,7 +153,7 @@ class Entry:
         return None
 
 
-def _parsed(entry: Entry, name: str, fit: Callable[[Any], bool]) -> Any:
+def _parse(entry: Entry, name: str, fit: Callable[[Any], bool]) -> Any:
     """A JSON column of an entry."""
     try:
         found = json.loads(getattr(entry, name))
@@ -212,7 +212,7 @@ def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
     return facts | {"states": [] if removed else [vars(state) for state in entry.states], "removed": removed}
 
 
-def merge_rows(runs: Sequence[pa.Table], *, whole: bool) -> pa.Table:
+def merge_runs(runs: Sequence[pa.Table], *, whole: bool) -> pa.Table:
     """The newest row of each partition in some runs, oldest first; without removed ones if these are all runs.
 
     Raises
@@ -238,7 +238,7 @@ def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
     FormatError
         If a row is not one of the ledger.
     """
-    rows = merge_rows(runs, whole=True)
+    rows = merge_runs(runs, whole=True)
     columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
     lists = rows["states"].combine_chunks()
     facts = lists.values.flatten()
@@ -304,7 +304,7 @@ def gather_facts(
     return json.dumps({"nulls": nulls, "files": counted, "left_out": [list(one) for one in left_out]})
 
 
-def join_facts(entry: Entry, other: Entry) -> str:
+def merge_facts(entry: Entry, other: Entry) -> str:
     """Merge the facts of a night with those of added columns, as JSON."""
     one, more = entry.noted, other.noted
     if "nulls" not in one:

@@ -49,8 +49,8 @@ from streameval.store.files.delta import (
     reading,
     table_at,
 )
-from streameval.store.files.entries import SCHEMA, Entry, entries_of, merge_rows, row_of
-from streameval.store.files.published import PublishedFiles, sealed, unsealed
+from streameval.store.files.entries import SCHEMA, Entry, entries_of, merge_runs, row_of
+from streameval.store.files.published import PublishedFiles, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -188,14 +188,14 @@ class Ledger:
         """
         found = {entry.partition: entry for entry in entries}
         table = self._at(base)
-        kept, rows = _merged(base, _touched(base, found), len(found))
+        kept, rows = _merge_due_runs(base, _touched_rows(base, found), len(found))
         added = self._table.publish(rows)
         runs = (*kept, Run(added["path"], rows))
         when = max(int(clock.time() * 1000), base.when + 1)
         after = Snapshot(base.version + 1, keeps, found, runs, when, base.oldest, base.retention)
         record = {"format": FORMAT, "library": __version__, "keeps": keeps, "runs": [run.file for run in runs]}
         record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
-        facts = {"streameval": sealed(record), "action": action}
+        facts = {"streameval": seal(record), "action": action}
         removed = [run.file for run in base.runs[len(kept) :]]
         self._table.commit(table, added, facts, removed)
         return after
@@ -289,7 +289,7 @@ class Ledger:
             msg = f"{self.location.name}: its last commit is not streameval's; restore the version before it"
             raise StoreError(msg)
         try:
-            record = unsealed(said)
+            record = unseal(said)
             number, library = record["format"], record["library"]
         except (KeyError, FormatError):
             msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
@@ -326,7 +326,7 @@ class Ledger:
         return oldest - 1 + bisect_left(numbers, when, key=lambda number: self._record(self._commit(number))["when"])
 
 
-def _touched(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
+def _touched_rows(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
     """The rows of the entries that differ from a snapshot's, and of those that it has in excess."""
     before = base.entries
     new = [e for name, e in entries.items() if before.get(name) is not e and before.get(name) != e]
@@ -334,7 +334,7 @@ def _touched(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
     return pa.Table.from_pylist([*map(row_of, new), *gone], schema=SCHEMA)
 
 
-def _merged(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...], pa.Table]:
+def _merge_due_runs(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...], pa.Table]:
     """The runs of a snapshot that stay, and the rows of the new run: those touched, and the runs that are due to merge.
 
     `FAN` runs are merged once none is of a higher order of magnitude than the newest; all runs, once there are as many
@@ -342,7 +342,7 @@ def _merged(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...],
     """
     kept, merged = base.runs, rows
     if sum(run.rows.num_rows for run in kept) + rows.num_rows > 2 * max(live, FAN):
-        merged = merge_rows([*(run.rows for run in kept), rows], whole=True)
+        merged = merge_runs([*(run.rows for run in kept), rows], whole=True)
         kept = ()
     while True:
         levels = [_level(run.rows) for run in reversed(kept)]
@@ -350,7 +350,7 @@ def _merged(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...],
         if count + 1 < FAN:
             return kept, merged
         kept, due = kept[:-count], [run.rows for run in kept[-count:]]
-        merged = merge_rows([*due, merged], whole=not kept)
+        merged = merge_runs([*due, merged], whole=not kept)
 
 
 def _level(rows: pa.Table) -> int:

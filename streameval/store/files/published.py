@@ -9,7 +9,7 @@ hexadecimal digits that are new for each publication:
 - any other name, such as one that leads out of the directory, is refused before anything is opened.
 
 A killed process leaves at most unreferenced files; an update that fails deletes its own (`PublishedFiles.undone`).
-`sealed` protects small JSON records in the same way.
+`seal` protects small JSON records in the same way.
 """
 
 from __future__ import annotations
@@ -209,19 +209,19 @@ def content_of(name: str) -> str:
     return found[1]
 
 
-def sealed(record: dict[str, Any]) -> str:
+def seal(record: dict[str, Any]) -> str:
     """Encode a record as JSON with a checksum.
 
     Examples
     --------
-    >>> unsealed(sealed({"format": 1}))
+    >>> unseal(seal({"format": 1}))
     {'format': 1}
     """
     return json.dumps(record | {"sha256": _checksum(record)})
 
 
-def unsealed(text: str | bytes) -> dict[str, Any]:
-    """Decode and verify a result of `sealed`.
+def unseal(text: str | bytes) -> dict[str, Any]:
+    """Decode and verify a result of `seal`.
 
     Raises
     ------
@@ -230,8 +230,8 @@ def unsealed(text: str | bytes) -> dict[str, Any]:
     """
     try:
         record = json.loads(text)
-        seal = record.pop("sha256")
-        if seal != _checksum(record):
+        checksum = record.pop("sha256")
+        if checksum != _checksum(record):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         msg = "its checksum is missing or wrong (damaged or written by other software)"
@@ -369,14 +369,14 @@ class StateFiles(PublishedFiles):
 
     def _state(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
         """The state of one or several verified files."""
-        state: State = codec.load_together([_stored(self.load(name)) for name in names], budget)
+        state: State = codec.load_together([_read_batches(self.load(name)) for name in names], budget)
         if due not in (None, state.spec):
             msg = f"it holds {state.spec} where {due} is due"
             raise FormatError(msg)
         return state
 
 
-def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _read_batches(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Schema and batches of a file."""
     file = pq.ParquetFile(pa.BufferReader(data))
     groups = (file.read_row_group(i, use_threads=False) for i in range(file.num_row_groups))
@@ -386,7 +386,7 @@ def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: BinaryIO) -> None:
     """Write the batches of a state as Parquet."""
     with pq.ParquetWriter(sink, schema, write_statistics=False, **_layout(schema)) as writer:
-        for table in _gathered(batches, schema):
+        for table in _gather_groups(batches, schema):
             writer.write_table(table)
 
 
@@ -401,7 +401,7 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
     return {"compression": "zstd", "use_dictionary": counts, "column_encoding": keys}
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def _gather_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Tables of about `GROUP_BYTES` each, at least one.
 
     Rows are in the same table however the batches divide them, which depends on memory and workers: equal states are

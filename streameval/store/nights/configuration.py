@@ -25,7 +25,7 @@ from streameval.scan import Piece, Scan, Where
 from streameval.states.grouped.names import slice_type
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.scores.blocks import BlockSpec
-from streameval.store.nights.key_types import COMPUTED, arrow_type, conformed, key_type, slices_arrow_type
+from streameval.store.nights.key_types import COMPUTED, arrow_type, key_type, slices_arrow_type, widen_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ SHOWN = tuple(
 ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
 
-def _spelled(value: Any) -> str:
+def _spell(value: Any) -> str:
     """The value of an option for messages."""
     return (
         ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else "none" if value is None else repr(value)
@@ -79,9 +79,9 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
     return found
 
 
-def contradiction(name: str, value: Any, own: Any, remedy: str) -> OptionError:
+def contradiction_error(name: str, value: Any, own: Any, remedy: str) -> OptionError:
     """The error for an option whose value differs from the store's."""
-    msg = f"{name}={_spelled(value)} contradicts the store's value, {_spelled(own)}; {remedy}"
+    msg = f"{name}={_spell(value)} contradicts the store's value, {_spell(own)}; {remedy}"
     return OptionError(msg)
 
 
@@ -188,7 +188,7 @@ class Configuration:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
                     remedy = "leave it out, or add a column to the store (add)"
-                raise contradiction(name, value, self.options[name], remedy)
+                raise contradiction_error(name, value, self.options[name], remedy)
 
     def asked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of an evaluation: the given ones, and the store's for all others.
@@ -209,7 +209,7 @@ class Configuration:
                 if name in SUBSETS:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
-                raise contradiction(name, value, self.options[name], remedy)
+                raise contradiction_error(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in (*SHOWN, *SUBSETS, *REPORTED, "where")}
         whole = {"by": ()}  # slices have separate states
         subset = {name: given[name] for name in SUBSETS if name in given}
@@ -302,7 +302,7 @@ class Configuration:
         """The slicing columns, with the keys of their types in `types`."""
         return {column: f"by {column}" for column in self.slicing.columns}
 
-    def conformed(self, found: Scan) -> Scan:
+    def widen_columns(self, found: Scan) -> Scan:
         """Widen the columns of a scan to the store's key types; raises `SchemaError` if a type is wider."""
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
         for column, kind in slices.items():
@@ -313,7 +313,7 @@ class Configuration:
                     "rename the column, or create another store"
                 )
                 raise SchemaError(msg)
-        return conformed(found, self.types, self.numbers, slices)
+        return widen_columns(found, self.types, self.numbers, slices)
 
     @property
     def numbers(self) -> tuple[str, ...]:

@@ -121,19 +121,19 @@ def ledger_facts(entry: Entry, columns: Sequence[str]) -> dict[str, float]:
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def odd(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[str, ...]:
+def unusual_facts(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[str, ...]:
     """The unusual facts of a night in the ledger, in words."""
-    found = compared(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
+    found = compare_facts(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
     unusual = [one for one in found if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
-    return (*map(_said, unusual), *by_file(entry))
+    return (*map(_in_words, unusual), *facts_by_file(entry))
 
 
-def _said(finding: Finding) -> str:
+def _in_words(finding: Finding) -> str:
     """A finding in words, with shares in per cent.
 
     Examples
     --------
-    >>> _said(Finding("positives (share)", 0.009, 0.023, 6.1)), _said(Finding("rows", 120.0, 540.0, 9.0))
+    >>> _in_words(Finding("positives (share)", 0.009, 0.023, 6.1)), _in_words(Finding("rows", 120.0, 540.0, 9.0))
     ('positives 0.9 % (usual 2.3 %)', 'rows 120 (usual 540)')
     """
     name, share, unit = finding.what.removesuffix(" (share)"), 1, ""
@@ -142,7 +142,7 @@ def _said(finding: Finding) -> str:
     return f"{name} {share * finding.value:.4g}{unit} (usual {share * finding.usual:.4g}{unit})"
 
 
-def by_file(entry: Entry) -> tuple[str, ...]:
+def facts_by_file(entry: Entry) -> tuple[str, ...]:
     """Columns with nulls in some files, and files that were left out, in words."""
     files = entry.noted.get("files", [])
     holes: dict[str, list[str]] = {}
@@ -154,12 +154,12 @@ def by_file(entry: Entry) -> tuple[str, ...]:
     return (*told, *(f"left out {name}: {why}" for name, why in entry.left_out))
 
 
-def compared(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
+def compare_facts(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
     """Compare the facts of a night with those of other nights; largest change first.
 
     Examples
     --------
-    >>> found = compared({"rows": 50.0, "files": 2.0}, [{"rows": n, "files": 2.0} for n in (90.0, 100.0, 110.0)])
+    >>> found = compare_facts({"rows": 50.0, "files": 2.0}, [{"rows": n, "files": 2.0} for n in (90.0, 100.0, 110.0)])
     >>> found[0].what, found[0].usual, found[0].deviations
     ('rows', 100.0, 5.0)
     """
@@ -180,7 +180,7 @@ def _order(finding: Finding) -> float:
     return -finding.deviations if finding.deviations == finding.deviations else 1.0
 
 
-def diagnosed(
+def diagnose_night(
     entry: Entry,
     usual: Sequence[Entry],
     columns: Sequence[str],
@@ -207,11 +207,11 @@ def diagnosed(
         values = {name: value for name, value in values.items() if name in known and value == value}
         return {**ledger_facts(one, columns), **shapes(one), **values}
 
-    found = compared(facts(entry), list(map(facts, usual)))
+    found = compare_facts(facts(entry), list(map(facts, usual)))
     found = [_with_interval(one, known.get(one.what)) for one in found]
-    moved = compared(slices(entry), list(map(slices, usual)))[:_MOVED]
+    moved = compare_facts(slices(entry), list(map(slices, usual)))[:_MOVED]
     found = sorted([*found, *moved], key=_order)
-    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(found), by_file(entry))
+    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(found), facts_by_file(entry))
 
 
 def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
@@ -242,12 +242,12 @@ def _quantiles(state: Any) -> dict[str, float]:
         return {}
     high, rows, positives = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows", "p"))
     order = np.argsort(high, kind="stable")
-    found = {f"quantile {q:g}": value for q, value in _places(high[order], rows[order], _QUANTILES)}
-    of_positives = _places(high[order], positives[order], _QUARTILES)
+    found = {f"quantile {q:g}": value for q, value in _weighted_quantiles(high[order], rows[order], _QUANTILES)}
+    of_positives = _weighted_quantiles(high[order], positives[order], _QUARTILES)
     return found | {f"quantile {q:g} of positives": value for q, value in of_positives}
 
 
-def _places(scores: Array, weights: Array, shares: Sequence[float]) -> list[tuple[float, float]]:
+def _weighted_quantiles(scores: Array, weights: Array, shares: Sequence[float]) -> list[tuple[float, float]]:
     """Weighted quantiles of sorted scores; for a histogram, the upper ends of bins.
 
     Parameters

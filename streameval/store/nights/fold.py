@@ -227,7 +227,7 @@ def _plan(partition: Partition, configuration: Configuration, threads: int, *, s
     name = partition.name  # also numbers the rows: every night is folded without knowing those before it
     pieces = tuple(replace(piece, partition=name, origin=name) for piece in planned.pieces)
     planned = replace(planned, pieces=pieces)
-    return configuration.conformed(planned) if pieces else planned
+    return configuration.widen_columns(planned) if pieces else planned
 
 
 def _unreadable(file: scan.File, columns: Sequence[str]) -> str:

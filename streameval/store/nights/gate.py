@@ -20,7 +20,7 @@ from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, jud
 from streameval.saving import Saved
 from streameval.store.files.entries import fact
 from streameval.store.nights.judgements import BUILT_IN, COMPLETE, PRESENT, Judgement, Judgements, digests
-from streameval.store.nights.partitions import between, meant, moment, span, undated
+from streameval.store.nights.partitions import date_of, date_problem, is_between, span, suggest_names
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Gate:
             if rule.metric in LIVE:
                 shown += self._live(rule, scope if named else scope[-1:])
             else:
-                shown += self._judged(rule, scope, named, since, again)
+                shown += self._judge_due(rule, scope, named, since, again)
         known = {entry.partition for entry in self.entries}
         shown += [self._absent(name) for name in named if name not in known]
         place = {entry.partition: i for i, entry in enumerate(self.entries)}
@@ -164,7 +164,7 @@ class Gate:
         known = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
         return tuple(one for one in known if one is not None and one.outcome != "earlier")
 
-    def _judged(
+    def _judge_due(
         self, rule: Rule, scope: Sequence[Entry], named: Sequence[str], since: str | None, again: bool
     ) -> list[Judgement]:
         """New judgements of a rule, and earlier ones that keep the gate closed."""
@@ -172,7 +172,7 @@ class Gate:
         due, seen = [], {entry.partition for entry in scope}
         for entry in self.entries:
             known, newest = self._known(rule, entry), entry is self.entries[-1]
-            asked = since is not None and between(entry.partition, since, None)
+            asked = since is not None and is_between(entry.partition, since, None)
             called = entry.partition in seen and (bool(named) or newest or asked)
             if known is None:
                 needed = entry.partition in seen and (called or not fresh)
@@ -332,7 +332,7 @@ class Gate:
     def _absent(self, name: str) -> Judgement:
         """The failure of a requested night that does not exist."""
         known = [entry.partition for entry in self.entries]
-        remedy = meant(name, known) or f"it has {span(known)}"
+        remedy = suggest_names(name, known) or f"it has {span(known)}"
         return self._own(PRESENT, name, "", f"the store has no such night; {remedy}")
 
     def _own(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
@@ -384,9 +384,9 @@ def _date(name: str) -> date:
         If the name has no date.
     """
     try:
-        return date(*moment(name))
+        return date(*date_of(name))
     except (TypeError, ValueError):
-        msg = f"{name}: the name of this partition has {undated(name)}, and age, missing and --mature need one"
+        msg = f"{name}: the name of this partition has {date_problem(name)}, and age, missing and --mature need one"
         raise OptionError(msg) from None
 
 

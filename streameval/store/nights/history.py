@@ -49,7 +49,7 @@ class Point:
         return told
 
 
-def sampled(results: Iterable[Scalar]) -> str:
+def describe_intervals(results: Iterable[Scalar]) -> str:
     """The suffix of a title that names the level and the units of sampling intervals; empty if there are none."""
     there = [result for result in results if result.ci_lower is not None]
     levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in there)
@@ -105,8 +105,15 @@ class History(Saved):
     @property
     def _columns(self) -> tuple[str, ...]:
         """Fields of each value in a table; with sampling intervals if there are any."""
-        sampled = any(point.night.ci_level is not None for point in self.points)
-        return ("rows", "positives", "value", "lower", "upper", *(("ci_lower", "ci_upper") if sampled else ()))
+        with_intervals = any(point.night.ci_level is not None for point in self.points)
+        return (
+            "rows",
+            "positives",
+            "value",
+            "lower",
+            "upper",
+            *(("ci_lower", "ci_upper") if with_intervals else ()),
+        )
 
     def plot(self, save_to: str | Path | None = None) -> Any:
         """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
@@ -117,7 +124,7 @@ class History(Saved):
         marked = [i for i, name in enumerate(names) if name in self.failing]
         title = f"{self.metric} of {self.of}" if self.of else self.metric
         title += f", {slice_name(self.slice)[1:-1]}" if self.slice else ""
-        title += sampled(point.night for point in self.points)
+        title += describe_intervals(point.night for point in self.points)
         return plot_series(names, lines, title, marked=marked, save_to=save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
@@ -203,8 +210,8 @@ class Histories(Saved):
     @property
     def _ends(self) -> tuple[str, ...]:
         """Fields of the ends of sampling intervals; empty if no intervals were requested."""
-        sampled = any(result.ci_level is not None for results in self.columns.values() for result in results)
-        return ("ci_lower", "ci_upper") if sampled else ()
+        with_intervals = any(result.ci_level is not None for results in self.columns.values() for result in results)
+        return ("ci_lower", "ci_upper") if with_intervals else ()
 
     def to_csv(self) -> str:
         """The table of `to_arrow`, with the reason for each null value."""
@@ -238,7 +245,7 @@ class Histories(Saved):
         nights = [name for name, _, _ in self.nights]
         marked = [i for i, name in enumerate(nights) if name in self.failing]
         title = ", ".join(dict.fromkeys(one.metric for one in self.series))
-        title += sampled(result for results in columns.values() for result in results)
+        title += describe_intervals(result for results in columns.values() for result in results)
         return plot_series(nights, lines, title, marked=marked, save_to=save_to)
 
     def to_html(self) -> str:

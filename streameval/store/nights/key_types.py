@@ -49,7 +49,7 @@ def arrow_type(kind: str) -> pa.DataType:
             return _ARROW[kind]
         if re.fullmatch(r"d\d{1,2}", kind):
             return pa.decimal128(18, int(kind[1:]))
-    raise _unheard(kind)
+    raise _unknown_type_error(kind)
 
 
 def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
@@ -58,7 +58,7 @@ def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
     return kind(field.type, field.name)
 
 
-def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
+def widen_columns(found: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
     """Widen the columns of a scan to the store's key types.
 
     Parameters
@@ -73,27 +73,27 @@ def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str], sli
     SchemaError
         If a column's type cannot be widened to the store's type.
     """
-    fields = [_conformed(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
-    fields = [_sliceable(field, found, slices.get(field.name)) for field in fields]
+    fields = [_widen_column(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
+    fields = [_widen_slicing_column(field, found, slices.get(field.name)) for field in fields]
     return replace(found, schema=pa.schema(fields))
 
 
-def _conformed(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[str]) -> pa.Field:
+def _widen_column(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[str]) -> pa.Field:
     if due is None or _has_key_type(field, numbers, due):
         return field
-    return _widened(field, found, arrow_type(due), "holds")
+    return _widen(field, found, arrow_type(due), "holds")
 
 
-def _sliceable(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
+def _widen_slicing_column(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
     if not due or slice_type(field.type, field.name, found.pieces[0].name) in (due, ""):
         return field
-    return _widened(field, found, slices_arrow_type(due), "slices by")
+    return _widen(field, found, slices_arrow_type(due), "slices by")
 
 
 def slices_arrow_type(kind: str) -> pa.DataType:
     """The Arrow type for a result of `slice_type`; raises `FormatError` as `arrow_type`."""
     if not isinstance(kind, str):
-        raise _unheard(kind)
+        raise _unknown_type_error(kind)
     if kind in _SLICES:
         return _SLICES[kind]
     with suppress(ValueError):
@@ -102,16 +102,16 @@ def slices_arrow_type(kind: str) -> pa.DataType:
         if found := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
             return pa.timestamp(found[1], found[2])
         return pa.type_for_alias(kind)
-    raise _unheard(kind)
+    raise _unknown_type_error(kind)
 
 
-def _unheard(kind: object) -> FormatError:
+def _unknown_type_error(kind: object) -> FormatError:
     """The error for a type that no column has."""
     msg = f"the ledger has a column of type {str(kind)[:60]!r}, which no column has; restore the ledger from a backup"
     return FormatError(msg)
 
 
-def _widened(field: pa.Field, found: Scan, kind: pa.DataType, does: str) -> pa.Field:
+def _widen(field: pa.Field, found: Scan, kind: pa.DataType, does: str) -> pa.Field:
     """Widen a column to a type; `does` is the verb of the message.
 
     Raises

@@ -98,7 +98,9 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         msg = f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}"
         raise OptionError(msg)
-    files = {(_whole(file, file.path), file.name): file for file in locate_all(map(os.fspath, named), delta_version)}
+    files = {
+        (_with_scheme(file, file.path), file.name): file for file in locate_all(map(os.fspath, named), delta_version)
+    }
     grouped: dict[str, list[File]] = {}
     for (where, _), file in sorted(files.items(), key=lambda pair: pair[0]):
         known = max((root for root in roots if where.startswith(root.rstrip("/") + "/")), key=len, default=None)
@@ -119,7 +121,7 @@ def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
     return facts
 
 
-def _whole(file: File, path: str) -> str:
+def _with_scheme(file: File, path: str) -> str:
     """A path with the scheme of its file system, if it is not local."""
     kind = file.filesystem.type_name
     return path if kind == "local" else f"{kind}://{path}"
@@ -128,7 +130,7 @@ def _whole(file: File, path: str) -> str:
 def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
     """Raise `DataError` if two directories hold a partition of the same name, or a file is named twice."""
     for name, files in grouped.items():
-        roots = sorted({_whole(file, file.root) for file in files})
+        roots = sorted({_with_scheme(file, file.root) for file in files})
         if len(roots) > 1:
             msg = f"{name}: in {roots[0]} and in {roots[1]}; names of partitions are unique in a store: rename one"
             raise DataError(msg)
@@ -139,7 +141,7 @@ def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
 
 def _partition(name: str, files: list[File], facts: Sequence[tuple[int, int]]) -> Partition:
     """A partition with its fingerprint, given the size and time of each file."""
-    return Partition(name, _whole(files[0], files[0].root), tuple(files), *_fingerprint(files, facts))
+    return Partition(name, _with_scheme(files[0], files[0].root), tuple(files), *_fingerprint(files, facts))
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
@@ -154,7 +156,7 @@ def _fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]]) -> tup
     return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
 
 
-def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
+def compare_partitions(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
     """Compare the data with the ledger.
 
     Raises
@@ -178,10 +180,10 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
             raise DataError(msg)
         else:
             changed.append(partition)
-    return Changes(tuple(new), tuple(changed), tuple(unchanged), _gone(found, entries, data))
+    return Changes(tuple(new), tuple(changed), tuple(unchanged), _find_gone(found, entries, data))
 
 
-def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
+def _find_gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
     """Names of partitions that no longer exist under the roots among the data."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
@@ -190,7 +192,7 @@ def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -
     return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
 
 
-def in_order(entries: Iterable[Entry]) -> list[Entry]:
+def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     """Entries sorted by `natural`."""
     return sorted(entries, key=lambda entry: natural(entry.partition))
 
@@ -205,20 +207,21 @@ def span(names: Sequence[str]) -> str:
     return f"{names[0]} to {names[-1]}" if names else "no partitions"
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest_names(name: str, names: Iterable[str]) -> str:
     """A question that suggests names with the same date or numbers; empty if there are none.
 
     Examples
     --------
-    >>> meant("2026-01-08", ["night=2026-01-07", "night=2026-01-08"]), meant("night=2026-1-8", ["night=2026-01-08"])
+    >>> names = ["night=2026-01-07", "night=2026-01-08"]
+    >>> suggest_names("2026-01-08", names), suggest_names("night=2026-1-8", names)
     ('did you mean night=2026-01-08?', 'did you mean night=2026-01-08?')
     """
-    dated, same = moment(name), natural(name)
-    found = [known for known in names if natural(known) == same or (dated and moment(known) == dated)]
+    dated, same = date_of(name), natural(name)
+    found = [known for known in names if natural(known) == same or (dated and date_of(known) == dated)]
     return f"did you mean {few(found)}?" if found else ""
 
 
-def moment(text: str) -> tuple[int, ...]:
+def date_of(text: str) -> tuple[int, ...]:
     """The date in a partition's name or an argument: (year, month), or (year, month, day); empty without a date.
 
     If several keys have a date, such as that of a model, the date of the key ``night`` counts; without such a key, it
@@ -226,9 +229,9 @@ def moment(text: str) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> moment("region=3/night=2026-01-15"), moment("year=2026/month=1/day=5"), moment("20260115"), moment("2026-01")
-    ((2026, 1, 15), (2026, 1, 5), (2026, 1, 15), (2026, 1))
-    >>> moment("model=20251101/night=2026-01-15"), moment("model=20251101/day=2026-01-15"), moment("2026-01-32")
+    >>> date_of("region=3/night=2026-01-15"), date_of("year=2026/month=1/day=5"), date_of("2026-01")
+    ((2026, 1, 15), (2026, 1, 5), (2026, 1))
+    >>> date_of("model=20251101/night=2026-01-15"), date_of("model=20251101/day=2026-01-15"), date_of("2026-01-32")
     ((2026, 1, 15), (), ())
     """
     keyed = _days(text)
@@ -238,12 +241,12 @@ def moment(text: str) -> tuple[int, ...]:
     return days.pop() if days else _first_date("/".join(part.rpartition("=")[2] for part in text.split("/")))
 
 
-def undated(name: str) -> str:
-    """What is wrong with the name of a partition without a `moment`, for messages.
+def date_problem(name: str) -> str:
+    """What is wrong with the name of a partition without a `date_of`, for messages.
 
     Examples
     --------
-    >>> undated("part-7"), undated("model=20251101/day=2026-01-15")
+    >>> date_problem("part-7"), date_problem("model=20251101/day=2026-01-15")
     ('no date', 'two dates (2025-11-01 and 2026-01-15; call the key of its day night)')
     """
     days = sorted({date(*when).isoformat() for _, when in _days(name)})
@@ -267,7 +270,7 @@ def _first_date(text: str) -> tuple[int, ...]:
     return ()
 
 
-def chosen(
+def select_entries(
     entries: Mapping[str, Entry],
     *,
     partition: Sequence[str] = (),
@@ -289,15 +292,15 @@ def chosen(
     kept = span(known)
     absent = [name for name in partition if name not in entries]
     if absent:
-        msg = f"{absent[0]}: no such partition; {meant(absent[0], known) or f'the store has {kept}'}"
+        msg = f"{absent[0]}: no such partition; {suggest_names(absent[0], known) or f'the store has {kept}'}"
         raise MissingInputError(msg)
     names = [name for name in known if not partition or name in partition]
     for text, option in ((since, "since"), (until, "until")):
-        if text is not None and not moment(text):
+        if text is not None and not date_of(text):
             msg = f"{option}={text!r} must be a date such as 2026-01-08"
             raise OptionError(msg)
     if since or until:
-        names = [name for name in names if between(name, since, until)]
+        names = [name for name in names if is_between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
         msg = f"no partition has a date in this range; the store has {kept}" if known else f"the store has {kept}"
@@ -305,7 +308,7 @@ def chosen(
     return [entries[name] for name in names]
 
 
-def between(name: str, since: str | None, until: str | None) -> bool:
+def is_between(name: str, since: str | None, until: str | None) -> bool:
     """Whether the date in a name is within a range, ends included; a month as `until` includes all its days.
 
     Raises
@@ -313,11 +316,11 @@ def between(name: str, since: str | None, until: str | None) -> bool:
     OptionError
         If the name has no date.
     """
-    when = moment(name)
+    when = date_of(name)
     if not when:
-        msg = f"{name}: the name of this partition has {undated(name)}; select it with partition= (--partition)"
+        msg = f"{name}: the name of this partition has {date_problem(name)}; select it with partition= (--partition)"
         raise OptionError(msg)
-    first, last = moment(since or "") or (0,), moment(until or "") or (9999,)
+    first, last = date_of(since or "") or (0,), date_of(until or "") or (9999,)
     return first <= when and when[: len(last)] <= last
 
 
@@ -333,7 +336,7 @@ def keys_of(partition: str) -> dict[str, str]:
     return {name: unescaped(value) for name, equals, value in parts if equals}
 
 
-def by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
+def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
     """Group partitions by the values of keys; returns pairs (values, partitions) in order of first occurrence.
 
     Parameters

@@ -19,7 +19,7 @@ from streameval.store.files.delta import LOG, commit_numbers
 from streameval.store.files.entries import Entry
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
-from streameval.store.files.published import sealed
+from streameval.store.files.published import seal
 
 KEEPS = {"options": {"label": "spam"}, "types": {}}
 changes = st.dictionaries(st.integers(1, 30), st.one_of(st.none(), st.integers(0, 9)), max_size=4)
@@ -121,7 +121,7 @@ def test_a_ledger_of_an_earlier_format_is_refused_by_name(tmp_path, monkeypatch,
     """It is not damaged, and an upgrade does not help; the number may also be that of a format before the release."""
     ledger = Ledger(Location.of(tmp_path).child("ledger"))
     with monkeypatch.context() as patch:
-        patch.setattr("streameval.store.files.ledger.sealed", lambda record: sealed(record | change))
+        patch.setattr("streameval.store.files.ledger.seal", lambda record: seal(record | change))
         ledger.commit(ledger.read(), KEEPS, [], "update")
     with pytest.raises(StoreError, match=r"is of an earlier format, .* reads format 1: create a new store with update"):
         ledger.read()

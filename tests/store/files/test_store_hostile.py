@@ -28,7 +28,7 @@ from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
 from streameval.store.files.entries import SCHEMA
 from streameval.store.files.location import Location
-from streameval.store.files.published import PublishedFiles, sealed, unsealed
+from streameval.store.files.published import PublishedFiles, seal, unseal
 from streameval.store.nights import fold
 from streameval.store.nights.cache import ResultCache
 
@@ -39,7 +39,7 @@ def reseal(store: Path, changes: dict) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for line in lines:
         if "commitInfo" in line:
-            line["commitInfo"]["streameval"] = sealed(unsealed(line["commitInfo"]["streameval"]) | changes)
+            line["commitInfo"]["streameval"] = seal(unseal(line["commitInfo"]["streameval"]) | changes)
     log.write_text("\n".join(map(json.dumps, lines)))
 
 
@@ -267,10 +267,10 @@ def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
     [
         "[" * 200_000,
         '[{"file": "x", "stands_for": []}]',
-        sealed({"files": [{"file": "x", "stands_for": []}]}),
-        sealed({"files": [{"file": 1, "stands_for": [2]}]}),
-        sealed({"files": {"a": 1}}),
-        sealed({}),
+        seal({"files": [{"file": "x", "stands_for": []}]}),
+        seal({"files": [{"file": 1, "stands_for": [2]}]}),
+        seal({"files": {"a": 1}}),
+        seal({}),
         "{names}",
     ],
 )
@@ -279,12 +279,12 @@ def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypa
     monkeypatch.setattr("streameval.store.files.compaction.FAN", 2)
     names = [next(s.file for s in e.states if s.of == "score_lr") for e in store.partitions()]
     if index == "{names}":
-        index = sealed({"files": [{"file": "../../outside.parquet", "stands_for": names[:2]}]})
+        index = seal({"files": [{"file": "../../outside.parquet", "stands_for": names[:2]}]})
     (tmp_path / "store" / "merged" / "index.json").write_text(index)
     expected = evaluate(tmp_path / "data", **FEW, approx=True, metrics="agc", threads=1)
     assert store.evaluate(metrics="agc").to_json() == expected.to_json()
     store.update(land(NIGHTS[3], tmp_path / "data"))
-    assert isinstance(unsealed((tmp_path / "store" / "merged" / "index.json").read_bytes())["files"], list)
+    assert isinstance(unseal((tmp_path / "store" / "merged" / "index.json").read_bytes())["files"], list)
 
 
 def test_rows_of_wrong_types_are_refused(store, tmp_path):
