@@ -12,7 +12,7 @@ from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved, csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -90,30 +90,7 @@ class History(Saved):
 
     def to_csv(self) -> str:
         """CSV text with one line per night: rows, value and intervals of the night, and of all nights up to it."""
-        names = self._columns
-        spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
-        out = io.StringIO()
-        lines = csv.writer(out, lineterminator="\n")
-        lines.writerow(["partition", *(f"{span}_{name}" for span in spans for name in names)])
-        for point in self.points:
-            told = point.to_dict()
-            lines.writerow(
-                [csv_cell(point.partition), *(told.get(span, {}).get(name) for span in spans for name in names)]
-            )
-        return out.getvalue()
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        """Fields of each value in a table; with sampling intervals if there are any."""
-        with_intervals = any(point.night.ci_level is not None for point in self.points)
-        return (
-            "rows",
-            "positives",
-            "value",
-            "lower",
-            "upper",
-            *(("ci_lower", "ci_upper") if with_intervals else ()),
-        )
+        return _csv_text(self.to_arrow().to_pydict())
 
     def plot(self, save_to: str | Path | None = None) -> Any:
         """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
@@ -138,14 +115,15 @@ class History(Saved):
         """A table with one row per night and the columns of `to_csv`."""
         import pyarrow as pa
 
-        names = self._columns
+        names = ["rows", "positives", "value", "lower", "upper"]
+        names += ["ci_lower", "ci_upper"] if any(point.night.ci_level is not None for point in self.points) else []
         spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
         columns: dict[str, Any] = {"partition": [point.partition for point in self.points]}
         kinds = {"rows": pa.int64(), "positives": pa.int64()}
         for span in spans:
-            told = [getattr(point, span) for point in self.points]
+            results = [getattr(point, span) for point in self.points]
             for name in names:
-                values = [None if each is None else getattr(each, name) for each in told]
+                values = [None if result is None else getattr(result, name) for result in results]
                 columns[f"{span}_{name}"] = pa.array(values, kinds.get(name, pa.float64()), from_pandas=True)
         return pa.table(columns)
 
@@ -199,36 +177,23 @@ class Histories(Saved):
         import pyarrow as pa
 
         names, incomplete, failing = (list(column) for column in zip(*self.nights, strict=True))
-        facts = {"partition": pa.array(names, pa.string()), "incomplete": incomplete, "failing": failing}
-        values: dict[str, Any] = {}
+        columns = {"partition": pa.array(names, pa.string()), "incomplete": incomplete, "failing": failing}
+        sampled = any(result.ci_level is not None for results in self.columns.values() for result in results)
         for name, results in self.columns.items():
-            values[name] = pa.array([_value(r) for r in results], pa.float64())
-            for end in self._ends:
-                values[f"{name} {end}"] = pa.array([getattr(r, end) for r in results], pa.float64())
-        return pa.table(facts | values)
-
-    @property
-    def _ends(self) -> tuple[str, ...]:
-        """Fields of the ends of sampling intervals; empty if no intervals were requested."""
-        with_intervals = any(result.ci_level is not None for results in self.columns.values() for result in results)
-        return ("ci_lower", "ci_upper") if with_intervals else ()
+            columns[name] = pa.array([result.value for result in results], pa.float64(), from_pandas=True)
+            for end in ("ci_lower", "ci_upper") if sampled else ():
+                columns[f"{name} {end}"] = pa.array([getattr(result, end) for result in results], pa.float64())
+        return pa.table(columns)
 
     def to_csv(self) -> str:
         """The table of `to_arrow`, with the reason for each null value."""
-        import csv
-        import io
-
-        out = io.StringIO()
-        lines = csv.writer(out, lineterminator="\n")
-        columns, ends = self.columns, self._ends
-        heads = [head for name in columns for head in (name, f"{name} reason", *(f"{name} {end}" for end in ends))]
-        lines.writerow(["partition", "incomplete", "failing", *heads])
-        for i, (name, incomplete, failing) in enumerate(self.nights):
-            cells: list[Any] = []
-            for r in (results[i] for results in columns.values()):
-                cells += [_value(r), r.reason if math.isnan(r.value) else "", *(getattr(r, end) for end in ends)]
-            lines.writerow(map(csv_cell, [name, str(incomplete).lower(), str(failing).lower(), *cells]))
-        return out.getvalue()
+        columns: dict[str, list[Any]] = {}
+        for name, values in self.to_arrow().to_pydict().items():
+            columns[name] = values
+            if name in self.columns:
+                reasons = [result.reason if math.isnan(result.value) else "" for result in self.columns[name]]
+                columns[f"{name} reason"] = reasons
+        return _csv_text(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -256,5 +221,11 @@ class Histories(Saved):
         return html_of(history_page(self.series, self.series[0].source))
 
 
-def _value(result: Scalar) -> float | None:
-    return None if math.isnan(result.value) else result.value
+def _csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Columns as CSV; null is empty."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        lines.writerow([str(cell).lower() if isinstance(cell, bool) else csv_cell(cell) for cell in row])
+    return out.getvalue()
