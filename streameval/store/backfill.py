@@ -367,10 +367,9 @@ def _add_states(
     kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
         return entry if kept == entry.states else replace(entry, states=kept)
-    labels, own = folded.counted, entry.counted
-    if folded.rows != entry.rows or (labels and own and labels != own):
+    labels, own = folded.labels, entry.labels
+    if folded.rows != entry.rows or (labels.column and own.column and labels != own):
         msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
         raise DataError(msg)
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
-    read = entry.labels if own else folded.labels
-    return replace(entry, labels=read, states=(*kept, *new), facts=merge_facts(entry, folded))
+    return replace(entry, labels=own if own.column else labels, states=(*kept, *new), facts=merge_facts(entry, folded))

@@ -524,7 +524,7 @@ def _same(context: StoreContext, configuration: Configuration, entry: Entry, aga
     specs, files = configuration.specs([entry.partition]), context.files
     kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
     alike = bound_scores(again, {name: specs[name] for name in kept & specs.keys()}, files, context.engine().budget)
-    one, other = ((e.counted, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))
+    one, other = ((e.labels, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))
     same = one == other and all(files.sound(state.file) for state in entry.states)
     needed = set() if same else {state.file for state in again.states}
     files.delete({state.file for e in (again, alike) for state in e.states} - needed)

@@ -248,5 +248,5 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
 
 def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:
     """The cache key of an evaluation: the options that affect it, the labels, and the contents of the states."""
-    facts = ((entry.partition, entry.labels, *(c for s in entry.states for c in s.content)) for entry in entries)
+    facts = ((entry.partition, str(entry.labels), *(c for s in entry.states for c in s.content)) for entry in entries)
     return key_of(__version__, repr(configuration.to_dict()), result_key(request.options), *chain.from_iterable(facts))

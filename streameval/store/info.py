@@ -124,7 +124,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         len(entries),
         entries[0].partition if entries else None,
         entries[-1].partition if entries else None,
-        sum(entry.counted_rows for entry in entries),
+        sum(entry.rows for entry in entries),
         sum(kept.values()),
         len(kept),
         {name: _plain(options[name]) for name in _COLUMNS if name in options},

@@ -3,8 +3,8 @@
 The ledger is in runs of rows (`SCHEMA`), oldest first. The newest row of a partition counts, and a row with `removed`
 takes it out of the store.
 
-An entry keeps its label counts and facts as JSON. They are parsed when they are needed, and checked then, so that a
-forged ledger is refused by the name of the partition.
+An entry keeps its facts as JSON. They are parsed when they are needed, and checked then, so that a forged ledger is
+refused by the name of the partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,12 +28,15 @@ from streameval.scan.parquet.ranges import footer_at
 from streameval.store.files.published import content_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval.evaluation.family import MetricRequest
     from streameval.scan import File
 
 
+_LABELS = pa.struct(
+    {"column": pa.string(), "values": pa.string()} | dict.fromkeys(("neg", "pos", "null", "incomplete"), pa.int64())
+)
 _STATE = pa.struct([*((name, pa.string()) for name in ("group", "of", "kind", "file")), ("bytes", pa.int64())])
 SCHEMA = pa.schema(
     {
@@ -43,7 +46,7 @@ SCHEMA = pa.schema(
         "files": pa.int64(),
         "bytes": pa.int64(),
         "rows": pa.int64(),
-        "labels": pa.string(),
+        "labels": _LABELS,
         "states": pa.list_(_STATE),
         "updated": pa.timestamp("us", "UTC"),
         "facts": pa.string(),
@@ -52,6 +55,24 @@ SCHEMA = pa.schema(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = 1 << 53  # rows or bytes; float64 holds all smaller integers
+
+
+class Labels(NamedTuple):
+    """The labels of a partition.
+
+    Attributes
+    ----------
+    column : the label column; empty if labels were not read
+    values : up to three of the label values, as JSON
+    neg, pos, null, incomplete : rows, as in `streameval.states.labels.LabelCounts`
+    """
+
+    column: str
+    values: str
+    neg: int
+    pos: int
+    null: int
+    incomplete: int
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,7 @@ class Entry:
     fingerprint : hash of the names, sizes and modification times of its files
     files, bytes : number and total size of its files
     rows : number of rows
-    labels : the state of the labels, as JSON
+    labels : rows by label
     states : the other states, each in a file
     updated : time of the fold, UTC
     facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `streameval.store.nights.facts`
@@ -107,7 +128,7 @@ class Entry:
     files: int
     bytes: int
     rows: int
-    labels: str
+    labels: Labels
     states: tuple[StoredState, ...]
     updated: datetime
     facts: str = "{}"
@@ -115,25 +136,14 @@ class Entry:
     @cached_property
     def noted(self) -> dict[str, Any]:
         """The facts, parsed; raises `FormatError` if they are damaged."""
-        found: dict[str, Any] = _parse(self, "facts", _are_facts)
-        return found
-
-    @cached_property
-    def header(self) -> dict[str, Any]:
-        """The state of the labels, parsed; raises `FormatError` if it is damaged."""
-        found: dict[str, Any] = _parse(self, "labels", lambda labels: _are_labels(labels, self.rows))
-        return found
-
-    @property
-    def counted_rows(self) -> int:
-        """The number of rows by the label counts; raises `FormatError` if the ledger has another number in `rows`."""
-        return sum(_label_counts(self.header).values())
-
-    @property
-    def counted(self) -> dict[str, Any]:
-        """The label counts without the label spec; empty if labels were not read."""
-        labels = self.header
-        return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}
+        try:
+            facts = json.loads(self.facts)
+        except (ValueError, RecursionError):
+            facts = None
+        if not _are_facts(facts):
+            msg = f"{self.partition}: its facts in the ledger are damaged; restore the ledger from a backup"
+            raise FormatError(msg)
+        return dict(facts)
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -151,18 +161,6 @@ class Entry:
             if kept.of == of and kept.group == group:
                 return kept
         return None
-
-
-def _parse(entry: Entry, name: str, fit: Callable[[Any], bool]) -> Any:
-    """A JSON column of an entry."""
-    try:
-        found = json.loads(getattr(entry, name))
-    except (ValueError, RecursionError):
-        found = None
-    if not fit(found):
-        msg = f"{entry.partition}: its {name} in the ledger are damaged; restore the ledger from a backup"
-        raise FormatError(msg)
-    return found
 
 
 def _are_facts(found: Any) -> bool:
@@ -187,20 +185,6 @@ def _are_facts(found: Any) -> bool:
     )
 
 
-def _are_labels(found: Any, rows: int) -> bool:
-    """Whether label counts have a spec, and counts of all rows."""
-    spec = found.get("spec") if isinstance(found, dict) else None
-    if not isinstance(spec, dict) or "column" not in spec:
-        return False
-    counts = _label_counts(found)
-    return _are_counts(counts) and sum(counts.values()) == rows
-
-
-def _label_counts(labels: dict[str, Any]) -> dict[str, Any]:
-    """Rows by label, and those left out with the rows common to all columns."""
-    return {name: labels.get(name) for name in ("neg", "pos", "null")} | {"incomplete": labels.get("incomplete", 0)}
-
-
 def _are_counts(found: Any) -> bool:
     """Whether an object holds counts of rows only."""
     return isinstance(found, dict) and all(type(count) is int and 0 <= count < _MOST for count in found.values())
@@ -209,7 +193,8 @@ def _are_counts(found: Any) -> bool:
 def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
     """The row of an entry, or the one that removes it."""
     facts = {name: getattr(entry, name) for name in SCHEMA.names if name != "removed"}
-    return facts | {"states": [] if removed else [vars(state) for state in entry.states], "removed": removed}
+    states = [] if removed else [vars(state) for state in entry.states]
+    return facts | {"labels": entry.labels._asdict(), "states": states, "removed": removed}
 
 
 def merge_runs(runs: Sequence[pa.Table], *, whole: bool) -> pa.Table:
@@ -239,10 +224,17 @@ def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
         If a row is not one of the ledger.
     """
     rows = merge_runs(runs, whole=True)
-    columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
-    lists = rows["states"].combine_chunks()
+    nested = ("labels", "states", "updated")
+    columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in nested}
+    labels, lists = rows["labels"].combine_chunks().flatten(), rows["states"].combine_chunks()
     facts = lists.values.flatten()
-    _check_rows([*zip(rows.column_names, rows.columns, strict=True), *zip(_STATE.names, facts, strict=True)])
+    fields = (*zip(_LABELS.names, labels, strict=True), *zip(_STATE.names, facts, strict=True))
+    _check_rows([*zip(rows.column_names, rows.columns, strict=True), *fields])
+    columns["labels"] = list(map(Labels, *(field.to_pylist() for field in labels)))
+    for name, counts, count in zip(columns["partition"], columns["labels"], columns["rows"], strict=True):
+        if sum(counts[2:]) != count:
+            msg = f"{name}: its labels in the ledger are damaged; restore the ledger from a backup"
+            raise FormatError(msg)
     kept = list(map(StoredState, *(fact.to_pylist() for fact in facts)))
     columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
     since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
@@ -354,16 +346,14 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
     Scalar
         Undefined, with the reason, if it was not recorded.
     """
-    labels = entry.header
-    labelled = labels["neg"] + labels["pos"]
+    labels, of_all = entry.labels, entry.rows
     if name == "rows":
         return Scalar.certain(name, entry.rows)
+    value: int | None = labels.pos
     if name == "positives":
-        value, of_all = labels["pos"], labelled
-    elif of == labels["spec"]["column"]:
-        value, of_all = labels["null"], entry.rows
+        of_all = labels.neg + labels.pos
     else:
-        value, of_all = entry.noted.get("nulls", {}).get(of), entry.rows
+        value = labels.null if of == labels.column else entry.noted.get("nulls", {}).get(of)
     if value is None:
         why = f"nulls of {of} were not recorded; if the store has no filter (--where), fold the night again"
         return replace(Scalar.undefined(name, why), of=of)

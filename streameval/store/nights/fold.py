@@ -27,7 +27,7 @@ from streameval.errors import ClusterError, CorruptFileError, DataError, Missing
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.scan.faults import cause, mending
-from streameval.store.files.entries import Entry, StoredState, gather_facts
+from streameval.store.files.entries import Entry, Labels, StoredState, gather_facts
 from streameval.store.nights.merge import finalize_nights
 from streameval.store.nights.partitions import fingerprint
 
@@ -369,7 +369,14 @@ def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, .
         len(partition.files),
         partition.bytes,
         labels.seen,
-        json.dumps(labels.header(), sort_keys=True),
+        Labels(
+            labels.spec.column or "",
+            json.dumps(labels.header()["values"]),
+            labels.neg,
+            labels.pos,
+            labels.null,
+            labels.incomplete,
+        ),
         kept,
         datetime.now(UTC),
         facts,

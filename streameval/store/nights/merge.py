@@ -13,34 +13,33 @@ from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation.run import finalize_all
 from streameval.results import Scalar
-from streameval.states.facts import check_facts
+from streameval.states.labels import LabelCounts
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.compaction import ColumnFiles
+from streameval.store.files.entries import Labels
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.budget import Budget
     from streameval.engine import Engine
     from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.request import Request
     from streameval.evaluation.result import Evaluation
-    from streameval.states.labels import LabelCounts, LabelSpec
+    from streameval.states.labels import LabelSpec
     from streameval.states.protocol import State, StoredSpec
     from streameval.states.scores.counts import ScoreCounts
     from streameval.states.scores.histogram import ScoreHistogram
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.entries import Entry, StoredState
     from streameval.store.nights.configuration import Configuration
-
-_LABEL_COUNTS = ("neg", "pos", "null", "incomplete")
 
 
 class LazyStates(Mapping[tuple[str, str], "State"]):
@@ -219,44 +218,16 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     Raises
     ------
     FormatError
-        If the labels in the ledger are damaged.
+        If the label values in the ledger are damaged.
     """
+    labels = [entry.labels for entry in entries]
     try:
-        headers = _join_labels(json.loads(f"[{','.join(entry.labels for entry in entries)}]"))
-        for header in headers:
-            check_facts(spec, header)
-        counts = spec.empty().merge(*(spec.from_arrow(header, (), Budget(1)) for header in headers))
-        if counts.seen != sum(entry.rows for entry in entries):
-            msg = "they are not those of all rows"
-            raise ValueError(msg)
-        return counts
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        values = frozenset(value for text in {counts.values for counts in labels} for value in json.loads(text))
+        neg, pos, null, incomplete = (sum(getattr(one, name) for one in labels) for name in Labels._fields[2:])
+        return spec.empty().merge(LabelCounts(spec, neg, pos, null, values, incomplete))
+    except (ValueError, TypeError, RecursionError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         raise FormatError(msg) from error
-
-
-def _join_labels(headers: Sequence[Any]) -> list[dict[str, Any]]:
-    """One header for those of equal label values, with the sums of their counts: nights are many, and labels are few.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative or not an integer, which its sum would hide, or the values are not in a list.
-    """
-    joined: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for header in headers:
-        if not isinstance(header["values"], list):
-            msg = f"values is {str(header['values'])[:60]!r}"
-            raise ValueError(msg)
-        empty = {"values": header["values"]} | dict.fromkeys(_LABEL_COUNTS, 0)
-        total = joined.setdefault(tuple(header["values"]), empty)
-        for name in _LABEL_COUNTS:
-            count = header.get(name, 0) if name == "incomplete" else header[name]
-            if type(count) is not int or count < 0:
-                msg = f"{name} is {str(count)[:60]}"
-                raise ValueError(msg)
-            total[name] += count
-    return list(joined.values())
 
 
 def _files(states: Sequence[StoredState]) -> tuple[list[str], int]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streameval.errors import StoreError
 from streameval.scan import natural
 from streameval.store.files.delta import LOG, commit_numbers
-from streameval.store.files.entries import Entry
+from streameval.store.files.entries import Entry, Labels
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
 from streameval.store.files.published import seal
@@ -27,7 +27,8 @@ changes = st.dictionaries(st.integers(1, 30), st.one_of(st.none(), st.integers(0
 
 def entry(night: int, rows: int) -> Entry:
     """A partition without states."""
-    return Entry(f"night={night}", "/data", str(rows), 1, 1, rows, "{}", (), datetime(2026, 1, 1, tzinfo=UTC))
+    labels = Labels("label", "[]", rows, 0, 0, 0)
+    return Entry(f"night={night}", "/data", str(rows), 1, 1, rows, labels, (), datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def sorted_entries(entries: dict[str, Entry]) -> list[Entry]:
