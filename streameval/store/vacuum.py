@@ -149,6 +149,11 @@ def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], file
     return replace(entry, states=tuple(states))
 
 
+def _is_exact(state: StoredState, specs: Mapping[tuple[str, str], StoredSpec]) -> bool:
+    """Whether a stored state has exact scores that can be turned into a histogram."""
+    return state.kind == ScoreSpec.kind and isinstance(specs.get((state.group, state.of)), ScoreSpec)
+
+
 def vacuum(
     context: StoreContext, keep: str | None, grace: str, versions: str | None = None, *, dry_run: bool = False
 ) -> Vacuumed:
@@ -161,17 +166,19 @@ def vacuum(
     if versions is not None:
         snapshot = context.ledger.without_versions(before, versions, now - parse_seconds(versions, "versions"))
     forgotten = snapshot.oldest - before.oldest
-    if dry_run:
-        return _forecast(context, snapshot, old, oldest, forgotten)
     specs = configuration.specs(list(snapshot.entries))
+    states = [(entry.partition, state) for entry in snapshot.entries.values() for state in entry.states]
+    exact = {state.file: name for name, state in states if name in old and _is_exact(state, specs)}
+    turned = tuple(dict.fromkeys(exact.values()))
+    runs, needed = _find_needed(context, snapshot, old)
+    dead = context.files.unneeded(needed | {state.file for _, state in states} - exact.keys(), oldest)
+    if dry_run:
+        return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
+    dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
     entries = [
-        bound_scores(entry, specs, context.files, engine.budget) if entry.partition in old else entry
+        bound_scores(entry, specs, context.files, engine.budget) if entry.partition in turned else entry
         for entry in snapshot.entries.values()
     ]
-    turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
-    runs, needed = _find_needed(context, snapshot, old)
-    dead = context.files.unneeded(needed | {state.file for entry in entries for state in entry.states}, oldest)
-    dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
     if turned or dead or dead_runs or snapshot != before:
         action = f"vacuum: {plural(len(dead), 'file')} deleted, {plural(len(turned), 'night')} turned into histograms"
         action += f", {plural(forgotten, 'version')} forgotten" if forgotten else ""
@@ -185,20 +192,6 @@ def vacuum(
     except StoreError as error:  # what the vacuum is about is done
         _LOGGER.warning("%s", error)
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged, forgotten)
-
-
-def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float, forgotten: int) -> Vacuumed:
-    """Forecast a vacuum."""
-    exact = {
-        state.file: entry.partition
-        for entry in snapshot.entries.values()
-        for state in entry.states
-        if entry.partition in old and state.kind == ScoreSpec.kind
-    }
-    kept = {state.file for entry in snapshot.entries.values() for state in entry.states} - set(exact)
-    dead = context.files.unneeded(_find_needed(context, snapshot, old)[1] | kept, oldest)
-    turned = tuple(dict.fromkeys(exact.values()))
-    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
 
 
 def _find_needed(context: StoreContext, snapshot: Snapshot, old: set[str]) -> tuple[set[str], set[str]]:

@@ -73,21 +73,15 @@ def widen_columns(found: Scan, types: Mapping[str, str], numbers: Sequence[str],
     SchemaError
         If a column's type cannot be widened to the store's type.
     """
-    fields = [_widen_column(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
-    fields = [_widen_slicing_column(field, found, slices.get(field.name)) for field in fields]
+    fields = []
+    for field in without_views(found.schema):
+        kind, sliced = types.get(field.name), slices.get(field.name)
+        if kind is not None and not _has_key_type(field, numbers, kind):
+            field = _widen(field, found, arrow_type(kind), "holds")
+        if sliced and slice_type(field.type, field.name, found.pieces[0].name) not in (sliced, ""):
+            field = _widen(field, found, slices_arrow_type(sliced), "slices by")
+        fields.append(field)
     return replace(found, schema=pa.schema(fields))
-
-
-def _widen_column(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[str]) -> pa.Field:
-    if due is None or _has_key_type(field, numbers, due):
-        return field
-    return _widen(field, found, arrow_type(due), "holds")
-
-
-def _widen_slicing_column(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
-    if not due or slice_type(field.type, field.name, found.pieces[0].name) in (due, ""):
-        return field
-    return _widen(field, found, slices_arrow_type(due), "slices by")
 
 
 def slices_arrow_type(kind: str) -> pa.DataType:

@@ -107,18 +107,23 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
         rooted = file if known is None else replace(file, root=known.partition("://")[2] if "://" in known else known)
         grouped.setdefault(rooted.partition, []).append(rooted)
     _refuse_ambiguous(grouped)
-    facts = _facts(list(files.values()))
-    found = [_partition(name, files, [facts[file.path] for file in files]) for name, files in grouped.items()]
-    return sorted(found, key=lambda partition: natural(partition.name))
+    sizes = _sizes(list(files.values()))
+    partitions = []
+    for name, found in grouped.items():
+        facts = _fingerprint(found, [sizes[file.path] for file in found])
+        partitions.append(Partition(name, _with_scheme(found[0], found[0].root), tuple(found), *facts))
+    return sorted(partitions, key=lambda partition: natural(partition.name))
 
 
-def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
+def _sizes(files: Sequence[File]) -> dict[str, tuple[int, int]]:
     """Size and modification time of all files by path; in a bucket, from one listing per tree."""
-    facts: dict[str, tuple[int, int]] = {}
-    for _, group in groupby(files, key=lambda file: (file.filesystem, file.root)):
-        some = list(group)
-        facts.update(zip((file.path for file in some), details(some), strict=True))
-    return facts
+    trees = groupby(files, key=lambda file: (file.filesystem, file.root))
+    return {
+        file.path: size
+        for _, tree in trees
+        for some in [list(tree)]
+        for file, size in zip(some, details(some), strict=True)
+    }
 
 
 def _with_scheme(file: File, path: str) -> str:
@@ -137,11 +142,6 @@ def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
         if len({file.path for file in files}) < len(files):
             msg = f"{files[0].name}: named more than once; name inputs that do not overlap"
             raise DataError(msg)
-
-
-def _partition(name: str, files: list[File], facts: Sequence[tuple[int, int]]) -> Partition:
-    """A partition with its fingerprint, given the size and time of each file."""
-    return Partition(name, _with_scheme(files[0], files[0].root), tuple(files), *_fingerprint(files, facts))
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
