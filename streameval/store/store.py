@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
-from streameval.store.changing import Changing
+from streameval.errors import OptionError
+from streameval.options import honoured, refuse
+from streameval.options.kinds import texts
+from streameval.store.attribution import ATTRIBUTED, attribute, costs
+from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
-from streameval.store.evaluating import Evaluating
+from streameval.store.evaluate import evaluate, store_source
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info
-from streameval.store.judging import Judging
-from streameval.store.nights.partitions import select_entries
+from streameval.store.nights.diagnosis import diagnose_night, shapes_of, unusual_facts, usual_nights
+from streameval.store.nights.gate import Gate, accept, store_rules
+from streameval.store.nights.history import Histories, History, Point
+from streameval.store.nights.partitions import newest, select_entries
+from streameval.store.nights.slices import slice_facts, slice_histories
+from streameval.store.planned import plan
+from streameval.store.vacuum import parse_seconds
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.evaluation.result import Evaluation
+    from streameval.results import Scalar
     from streameval.store.files.entries import Entry
+    from streameval.store.nights.diagnosis import Diagnosis
+    from streameval.store.nights.gate import Check
+    from streameval.store.nights.judgements import Judgement
+    from streameval.store.planned import Reading
 
 
-class Store(Changing, Evaluating, Judging):
+class Store(Changing):
     """States of partitions that arrive over time, on a local disk or S3-compatible storage.
 
     An update is one commit: if it is killed at any moment, the store is in the state before or after it, and the update
@@ -132,3 +152,355 @@ class Store(Changing, Evaluating, Judging):
     def exists(self) -> bool:
         """Whether there is a store at its path; False if that cannot be determined."""
         return self._context.ledger.exists()
+
+    def evaluate(
+        self,
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        against: str | None = None,
+        **options: Any,
+    ) -> Evaluation:
+        """Evaluate all partitions, or some, from their states.
+
+        The results equal those of `streameval.evaluate` on the files, bit for bit, except for the estimates (quantiles
+        and ``agc_approx``), which come from digests of the nights, and for intervals of rows without a unit, or with a
+        null one, in files outside of Hive directories: a store numbers these rows in each night, `streameval.evaluate`
+        in all files together. Evaluation takes time proportional to the stored keys. Results are cached until the
+        ledger changes.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Names of partitions.
+        since, until : str or date, optional
+            First and last date in the names of the partitions, both included; a month stands for all its days.
+        last : int, optional
+            Only the last `last` of the selected partitions.
+        as_of : str, int or date, optional
+            Evaluate the store as it was at a version, date or time.
+        against : str, optional
+            Also compare with the nights of a span of dates, such as ``"2026-01-01..2026-01-07"``, paired by common
+            units. With ``"rest"``, each of the 100 largest slices of `by` that the store keeps is compared with all
+            other rows.
+        **options
+            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, clip, ci,
+            quantiles`` override the store's own; ``baseline`` compares columns, but not clusterings by ``aul``, which
+            needs the files (a store does not keep the units of each cluster); ``score, cluster, sketch`` select some
+            of its columns. ``by`` adds the slices that the store keeps, or groups nights by a key in the names of the
+            partitions, such as ``by="night"``. ``where`` selects rows by the columns of the slices that it keeps.
+
+        Raises
+        ------
+        MissingInputError
+            If no partition is selected.
+        OptionError
+            If the states of the store cannot honour an option, such as another `pos_label`.
+        StoreError, FormatError
+            If there is no store, or a file of it is missing or damaged.
+        """
+        selection = {"partition": several(partition), "since": since, "until": until, "last": last, "against": against}
+        return evaluate(self._context, as_of, selection, options)
+
+    def attribute(
+        self,
+        partition: str | Sequence[str] = (),
+        *,
+        cluster: str | None = None,
+        data: Any = None,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        **options: Any,
+    ) -> Attribution:
+        """Rank the clusters, classes and slices that cost most in all or some partitions, from their states.
+
+        The tables equal those of `streameval.attribute` on the files. States hold integer ids, and hashes of other
+        ids; without `data`, the latter are shown as hashes, such as ``#3f2a…``.
+
+        Parameters
+        ----------
+        partition, since, until, last, as_of
+            As `evaluate`.
+        cluster : str, optional
+            The cluster column, for the costs of clusters and classes.
+        data : path, URI, or list of those, optional
+            The files of these partitions, for the texts of hashed ids and for examples.
+        **options
+            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``.
+            ``score, by, ci, unit`` rank the slices that the store keeps, or values of keys in the names of the
+            partitions. By default, all tables of the cluster column for which the store has states.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep the columns, or examples are requested without data.
+        """
+        for name in options:
+            if name not in ATTRIBUTED:
+                refuse("attribute", name, ATTRIBUTED, "of a store, ")
+        selection = {"partition": several(partition), "since": since, "until": until, "last": last}
+        return attribute(self._context, data, as_of, selection, {"cluster": cluster, **options})
+
+    def report(
+        self,
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        **options: Any,
+    ) -> str:
+        """The text of a self-contained HTML page on the store.
+
+        It shows the results of `evaluate`, the first metric of each kind of column night by night, failing and
+        incomplete nights, and the judgements of rules.
+
+        Parameters
+        ----------
+        partition, since, until, last, as_of, **options
+            As `evaluate`.
+
+        Raises
+        ------
+        OptionError
+            As `evaluate`.
+        """
+        return self.evaluate(partition, since=since, until=until, last=last, as_of=as_of, **options).to_html()
+
+    def history(
+        self,
+        metric: str | Sequence[str],
+        of: str | Sequence[str] | None = None,
+        *,
+        cumulative: bool = True,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        by: str | Sequence[str] = (),
+        ci: float | None = None,
+    ) -> Any:
+        """A metric of each night, and over all nights up to each; or several metrics and columns in one table.
+
+        Updates compute the values of single nights. Cumulative values are computed on the first request, each in time
+        proportional to the stored keys, and cached until an earlier night changes.
+
+        Parameters
+        ----------
+        metric, of : str or sequence of str
+            Name of the metric, and its column if there are several. If either is a sequence, the result is a table of
+            all these metrics for all these columns, by default for all columns that have them.
+        cumulative : bool
+            Also compute the values over all nights from the first selected one up to each.
+        since, until, last, as_of
+            As `evaluate`.
+        by : str or sequence of str
+            Slicings that the store keeps, such as ``"country"``: adds the values of each slice night by night, largest
+            slice first.
+        ci : float, optional
+            Level of sampling intervals, such as 0.95; by default that of the store, if it has one.
+
+        Returns
+        -------
+        History, or Histories if `metric` or `of` is a sequence
+
+        Raises
+        ------
+        OptionError
+            If there is no such metric or slicing, or the level is not between 0 and 1.
+        """
+        level = honoured("history")["ci"].plain(ci)
+        selection: dict[str, Any] = {"since": since, "until": until, "last": last}
+        context = self._context
+        snapshot, configuration = context.begun(as_of)
+        entries, nightly = select_entries(snapshot.entries, **selection), context.nightly(snapshot, configuration)
+        if isinstance(metric, str) and (of is None or isinstance(of, str)) and not by:
+            pairs: list[tuple[str, str | None]] = [(canonical(metric), of)]
+            named, slicings = {"metric": pairs[0][:1], "of": of, "ci": level}, None
+        else:
+            metrics, columns, slicings = texts("metric", metric), texts("of", of), texts("by", by or None)
+            pairs = [pair for one in metrics for pair in nightly.named(one, columns)]
+            named = {"metric": metrics, "of": columns, "by": slicings, "ci": level}
+        failing = tuple(context.judgements().failing(entries, newest(snapshot.entries)))
+        given = [name for name, value in named.items() if value]
+        source = store_source("history", context.location.name, len(entries), selection, named, given)
+        series = []
+        for pair in dict.fromkeys(pairs):
+            nights = nightly.nights(entries, *pair, level)
+            totals: Sequence[Any] = nightly.cumulative(entries, *pair, level) if cumulative else [None] * len(nights)
+            rows = zip(entries, nights, totals, strict=True)
+            points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
+            series.append(History(pair[0], nights[0].of, points, failing, source))
+        if as_of is None:
+            nightly.write()
+        if slicings is None:
+            return series[0]
+        asked = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
+        for text in slicings:
+            series += context.computed(partial(slice_histories, text=text, asked=asked), nightly.stored.of(*entries))
+        return Histories(tuple(series))
+
+    def plan(self, verb: str, **asked: Any) -> Reading:
+        """Forecast what a verb would read and keep with these arguments.
+
+        ``show``, ``history``, ``check``, ``diagnose``, ``attribute`` and ``info`` read states, whose sizes are in the
+        ledger; ``update``, ``replace`` and ``add`` read ``data``, of which only footers are read here.
+
+        Raises
+        ------
+        OptionError
+            If the verb is unknown, or would raise it for these arguments.
+        """
+        return plan(self._context, verb, asked)
+
+    def check(
+        self,
+        rules: str | Sequence[str] | Mapping[str, str],
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        again: bool = False,
+        mature: str | None = None,
+        allow_incomplete: bool = False,
+    ) -> Check:
+        """Judge new, changed and failed nights by rules such as ``roc_auc[score] >= 0.97``, and store the judgements.
+
+        Each rule judges a night once, and again if the night is folded again. A night that failed keeps failing until
+        it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night and
+        nights that are folded later. An incomplete night fails. See `streameval.rules` for the syntax.
+
+        Parameters
+        ----------
+        rules : str, sequence of str, or mapping of names to rules
+            The text of a rule is its default name.
+        partition : str or sequence of str
+            Judge and report only these nights; a night that the store lacks fails.
+        since : str or date, optional
+            Also judge nights from this date on that were folded before a rule existed.
+        again : bool
+            Also judge nights that were judged before, including accepted failures; with `since`, from that date on.
+        mature : str, optional
+            A span such as ``3d``: for this time after the end of a night, rules on labels are pending.
+        allow_incomplete : bool
+            Do not fail nights from which files were left out.
+
+        Returns
+        -------
+        Check
+            Has `passed`, and the judgements: those made now, and those that still fail.
+
+        Raises
+        ------
+        OptionError
+            If a rule is malformed, or names a metric that the store does not have.
+        StoreError
+            If another check was committed meanwhile.
+        """
+        read, hours = store_rules(rules), parse_seconds(mature, "mature") / 3600 if mature else 0.0
+        snapshot, configuration = self._context.begun()
+        named = several(partition)
+        entries = select_entries(snapshot.entries) if snapshot.entries or not named else []
+        if since is not None:
+            select_entries(snapshot.entries, since=since)  # raises unless it is a date
+        nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements()
+        gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
+        first = None if since is None else str(since)
+        result = gate.check(read, named, first, again=again, allow_incomplete=allow_incomplete)
+        log.write()
+        nightly.write()
+        options = {"rules": tuple(rule.text for rule in read), "partition": tuple(named), "since": since}
+        source = store_source("check", self._context.location.name, result.nights, {}, options, options)
+        failing = [snapshot.entries[name] for name in result.failing if name in snapshot.entries]
+        unusual: tuple[str, ...] = ()
+        if failing:
+            usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
+            unusual = unusual_facts(failing[-1], usual, configuration.readable)
+        return replace(result, source=source, odd=unusual)
+
+    def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
+        """Accept failures of nights that checks have recorded; later failures are not accepted.
+
+        Accepted nights pass, and do not count towards the usual values of the rules that they failed.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Names of the nights.
+        reason : str
+            Stored with the judgements.
+        rule : str or sequence of str
+            Names of rules; by default all rules that the nights fail.
+
+        Returns
+        -------
+        list of Judgement
+
+        Raises
+        ------
+        DataError
+            If no such failure is recorded.
+        OptionError
+            If `reason` is empty.
+        """
+        if not reason.strip():
+            msg = "say why the failure is accepted (--reason)"
+            raise OptionError(msg)
+        snapshot, _ = self._context.begun()
+        log = self._context.judgements()
+        entries = select_entries(snapshot.entries, partition=several(partition))
+        accepted = accept(entries, log, several(rule), reason.strip(), datetime.now(UTC))
+        log.write()
+        return accepted
+
+    def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
+        """List unusual facts of nights, largest change first, to find the cause of a failed rule.
+
+        Compares rows, positives, nulls (also by file), quantiles of scores, sizes of clusters, and the costs of
+        clusters and classes (see `attribute`) with the last 7 complete earlier nights that fail no rule. It reads the
+        states of these nights, not the data.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Names of nights; by default those that fail or are undecided.
+
+        Returns
+        -------
+        tuple of Diagnosis
+            One for each night, in order.
+
+        Raises
+        ------
+        MissingInputError
+            If the store lacks one of the nights.
+        """
+        context = self._context
+        snapshot, configuration = context.begun()
+        entries, log = select_entries(snapshot.entries), context.judgements()
+        nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
+        failing, undecided = log.failing(entries, last), log.undecided(entries, last)
+        named = several(partition) or [*failing, *undecided]
+        stored = nightly.stored
+
+        def metrics(entry: Entry) -> Sequence[Scalar]:
+            return nightly.grouped([[entry]], {})[0] if configuration.options["unit"] else ()
+
+        def shapes(entry: Entry) -> dict[str, float]:
+            return context.computed(shapes_of, stored.of(entry))
+
+        def slices(entry: Entry) -> dict[str, float]:
+            return context.computed(slice_facts, stored.of(entry))
+
+        diagnoses = []
+        for entry in select_entries(snapshot.entries, partition=named) if named else []:
+            usual, rules = usual_nights(entry, entries, failing), log.closing(entry, last)
+            diagnosis = diagnose_night(entry, usual, configuration.readable, rules, metrics, shapes, slices)
+            rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
+            diagnoses.append(replace(diagnosis, costs=rose))
+        return tuple(diagnoses)
