@@ -23,10 +23,11 @@ The modules, from the bottom up:
   them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``, ``compaction``;
 - ``nights``: ``partitions`` (find new and changed data), ``key_types``, ``configuration`` (columns and policies),
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
-  (stored slices, and filters that they answer), ``cache``, ``nightly`` (cached results), ``history``, ``judgements``
-  (stored verdicts of rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);
-- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``evaluate``, ``attribution``,
-  ``query`` (night by night), ``planned`` (forecasts), ``info`` and ``vacuum``; ``store`` combines them.
+  (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``judgements`` (stored verdicts of
+  rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);
+- ``context`` (the parts of a store), and what verbs share: ``backfill``, ``vacuum``, ``evaluate``, ``attribution``,
+  ``planned`` (forecasts) and ``info``;
+- ``changing`` and ``store``: the verbs.
 """
 
 from streameval.store.changing import Update

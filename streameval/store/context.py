@@ -13,12 +13,11 @@ from streameval.scan import READ_ERRORS
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.published import StateFiles
-from streameval.store.nights.cache import ResultCache
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
 from streameval.store.nights.judgements import Judgements
 from streameval.store.nights.merge import Nights, columns_kept
-from streameval.store.nights.nightly import MetricSeries
+from streameval.store.nights.results import MetricSeries, ResultCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

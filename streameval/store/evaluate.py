@@ -16,9 +16,9 @@ from streameval.options import honoured, recorded, result_key, words
 from streameval.options.kinds import texts
 from streameval.results import REST, Source
 from streameval.scan.derived import slicing
-from streameval.store.nights.cache import key_of
 from streameval.store.nights.merge import Nights, labels_of
 from streameval.store.nights.partitions import group_by_keys, newest, select_entries
+from streameval.store.nights.results import key_of
 from streameval.store.nights.slices import evaluate_where, kept_key, slices_of
 from streameval.wording import hint, shell
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.store.files.entries import Entry
-    from streameval.store.nights.nightly import MetricSeries
+    from streameval.store.nights.results import MetricSeries
 
 
 RECENT = 90  # number of nights shown on a page

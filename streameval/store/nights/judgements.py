@@ -30,7 +30,7 @@ from streameval.store.files.delta import (
     data_files,
 )
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.cache import key_of
+from streameval.store.nights.results import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from streameval.errors import StoreError
 from streameval.store.files import delta
 from streameval.store.files.delta import FORGET, KEEP, LOG, RowTable
 from streameval.store.files.location import Location
-from streameval.store.nights.cache import ResultCache
+from streameval.store.nights.results import ResultCache
 
 SCHEMA = pa.schema({"a": pa.int64()})
 

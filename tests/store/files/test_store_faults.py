@@ -20,7 +20,7 @@ from nightly import FEW, NIGHTS, land
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
 from streameval.store.files import ledger
-from streameval.store.nights.nightly import MetricSeries
+from streameval.store.nights.results import MetricSeries
 
 
 @pytest.fixture(scope="module")

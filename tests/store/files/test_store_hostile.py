@@ -30,7 +30,7 @@ from streameval.store.files.entries import SCHEMA
 from streameval.store.files.location import Location
 from streameval.store.files.published import PublishedFiles, seal, unseal
 from streameval.store.nights import fold
-from streameval.store.nights.cache import ResultCache
+from streameval.store.nights.results import ResultCache
 
 
 def reseal(store: Path, changes: dict) -> None:

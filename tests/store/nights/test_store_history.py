@@ -22,8 +22,8 @@ from streameval.errors import OptionError
 from streameval.plots.series import plot_series
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
-from streameval.store.nights import cache
-from streameval.store.nights.cache import ResultCache
+from streameval.store.nights import results
+from streameval.store.nights.results import ResultCache
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_other_tools_read_the_history(nights):
 
 def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkeypatch):
     """A night that comes last reads no row; a late one, a correction, a lost update or many files: all rows."""
-    monkeypatch.setattr(cache, "FILES", 4)
+    monkeypatch.setattr(results, "FILES", 4)
     data, store, seen = tmp_path / "data", Store(tmp_path / "store"), []
 
     def versions():
