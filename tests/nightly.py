@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval import Store
+    from streameval.store.files.entries import Entry
 
 DATA = Path(__file__).parent / "data" / "spam_messages"
 NIGHTS = sorted(path.name for path in DATA.iterdir() if path.is_dir())
@@ -33,3 +41,21 @@ def correct(night: str, data: Path) -> Path:
     pq.write_table(table.set_column(index, "label", pa.array(label)), path)
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     return path.parent
+
+
+def forge(store: Store, change: Callable[[Entry], dict[str, Any]], *nights: str, **keeps: Any) -> None:
+    """Commit a version of which some nights, or all, have other facts, with the right checksums.
+
+    Parameters
+    ----------
+    store : the store
+    change : the changed facts of an entry
+    nights : names of the nights
+    keeps : changes of the configuration
+    """
+    ledger = store._context.ledger
+    snapshot = ledger.read()
+    entries = [
+        replace(e, **change(e)) if e.partition in (nights or snapshot.entries) else e for e in snapshot.entries.values()
+    ]
+    ledger.commit(snapshot, snapshot.configuration | keeps, entries, "forged")

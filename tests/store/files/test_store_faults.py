@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from nightly import FEW, NIGHTS, land
+from nightly import FEW, NIGHTS, forge, land
 
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
@@ -184,11 +184,7 @@ def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) 
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
     name = hashlib.sha256(path.read_bytes()).hexdigest() + f"-{0:016}.parquet"
     path.rename(path.with_name(name))
-    snapshot = store._context.ledger.read()
-    entry = snapshot.entries[NIGHTS[night]]
-    states = (replace(entry.states[0], file=name), *entry.states[1:])
-    entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+    forge(store, lambda e: {"states": (replace(e.states[0], file=name), *e.states[1:])}, NIGHTS[night])
 
 
 @pytest.mark.parametrize(
@@ -211,11 +207,7 @@ def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, meta
 def test_a_state_of_another_column_is_not_taken_for_it(stored):
     """A whole and sound state file in the place of another is refused."""
     store, [_, other] = stored
-    snapshot = store._context.ledger.read()
-    entry = snapshot.entries[NIGHTS[1]]
-    states = (replace(entry.states[0], file=other.name), entry.states[1])
-    entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+    forge(store, lambda e: {"states": (replace(e.states[0], file=other.name), e.states[1])}, NIGHTS[1])
     with pytest.raises(FormatError, match=other.name):
         store.evaluate()
 
@@ -223,10 +215,9 @@ def test_a_state_of_another_column_is_not_taken_for_it(stored):
 def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, monkeypatch):
     """Nothing is guessed: the message names the format and the remedy."""
     store, _ = stored
-    snapshot = store._context.ledger.read()
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "FORMAT", 2)
-        store._context.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
+        forge(store, lambda _: {})
     with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
         store.evaluate()
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from nightly import DATA, FEW, NIGHTS, land
+from nightly import DATA, FEW, NIGHTS, forge, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError, masked
 from streameval.results import Scalar
 from streameval.scan.files.uris import Uri
-from streameval.store.files.entries import SCHEMA
+from streameval.store.files.entries import SCHEMA, Entry
 from streameval.store.files.location import Location
 from streameval.store.files.published import PublishedFiles, seal, unseal
 from streameval.store.nights import fold
@@ -43,19 +43,26 @@ def reseal(store: Path, changes: dict) -> None:
     log.write_text("\n".join(map(json.dumps, lines)))
 
 
-@pytest.fixture
-def store(tmp_path):
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
     """A store of three nights, with cached results and merged histograms."""
+    folder = tmp_path_factory.mktemp("begun")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.store.files.compaction.FAN", 2)
-        made = Store(tmp_path / "store", threads=1)
-        made.update(
-            [land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW, approx=True, metrics=["roc_auc", "aul"]
-        )
-        made.update(land(NIGHTS[2], tmp_path / "data"))
+        made = Store(folder / "store", threads=1)
+        nights = [land(name, folder / "data") for name in NIGHTS[:2]]
+        made.update(nights, **FEW, approx=True, metrics=["roc_auc", "aul"])
+        made.update(land(NIGHTS[2], folder / "data"))
         made.evaluate()
         made.history("roc_auc")
-    return made
+    return folder
+
+
+@pytest.fixture
+def store(begun, tmp_path):
+    """A copy of it."""
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    return Store(tmp_path / "store", threads=1)
 
 
 def numbers(store: Path) -> tuple:
@@ -211,11 +218,7 @@ def test_a_failed_update_does_not_affect_what_is_published_later(tmp_path, monke
 @pytest.mark.parametrize("name", ["../../outside.parquet", "/etc/passwd", "states/x.parquet", "", "x" * 64])
 def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name):
     """In a ledger, although its checksums are right."""
-    snapshot = store._context.ledger.read()
-    entry = snapshot.entries[NIGHTS[0]]
-    forged = replace(entry, states=(replace(entry.states[0], file=name), *entry.states[1:]))
-    entries = snapshot.entries | {NIGHTS[0]: forged}
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+    forge(store, lambda e: {"states": (replace(e.states[0], file=name), *e.states[1:])}, NIGHTS[0])
     opened = []
     original = PublishedFiles._bytes
     monkeypatch.setattr(PublishedFiles, "_bytes", lambda self, name: opened.append(name) or original(self, name))
@@ -289,15 +292,8 @@ def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypa
 
 def test_rows_of_wrong_types_are_refused(store, tmp_path):
     """Labels that are not counts, and columns of other tables."""
-    snapshot = store._context.ledger.read()
     for values in ("[" * 100_000, "{", "3", "[[]]"):
-        entries = {
-            name: replace(entry, labels=entry.labels._replace(values=values))
-            for name, entry in snapshot.entries.items()
-        }
-        snapshot = store._context.ledger.commit(
-            store._context.ledger.read(), snapshot.configuration, entries.values(), "forged"
-        )
+        forge(store, lambda e, values=values: {"labels": e.labels._replace(values=values)})
         with pytest.raises(FormatError, match="labels in the ledger are damaged"):
             store.evaluate()
     rows = pa.table({name: pa.array([{"a": 1}]) for name in SCHEMA.names})
@@ -310,17 +306,17 @@ def test_rows_of_wrong_types_are_refused(store, tmp_path):
 @pytest.mark.parametrize(("column", "value"), [("only", 0), ("negatives", 2**62), ("bin", 690_000), ("only", -(2**63))])
 def test_a_forged_state_is_refused_by_the_name_of_its_file(store, column, value):
     """Its checksum is right, in a ledger whose checksum is right; alone, and among the states of other nights."""
-    snapshot, files = store._context.ledger.read(), PublishedFiles(store._context.location.child("states"))
-    entries = dict(snapshot.entries)
-    for night in NIGHTS[:2]:
-        kept = entries[night].state("score", "score_lr")
+    files = PublishedFiles(store._context.location.child("states"))
+
+    def forged_states(entry: Entry) -> dict:
+        kept = entry.state("score", "score_lr")
         table = pq.read_table(pa.BufferReader(files.load(kept.file)))
         at = table.schema.get_field_index(column)
         forged = table.set_column(at, table.schema.field(at), pa.array([value, *table[column].to_pylist()[1:]]))
         name, _ = files.publish(partial(pq.write_table, forged))
-        states = tuple(replace(state, file=name) if state == kept else state for state in entries[night].states)
-        entries[night] = replace(entries[night], states=states)
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+        return {"states": tuple(replace(state, file=name) if state == kept else state for state in entry.states)}
+
+    forge(store, forged_states, *NIGHTS[:2])
     for verb in (
         partial(store.evaluate, metrics="agc"),
         partial(store.evaluate, NIGHTS[0]),
@@ -340,9 +336,7 @@ def test_a_forged_state_is_refused_by_the_name_of_its_file(store, column, value)
 )  # fmt: skip
 def test_forged_facts_of_a_night_are_refused(store, facts):
     """They were unpacked as they came, with a raw error."""
-    snapshot = store._context.ledger.read()
-    entries = [replace(entry, facts=facts) if name == NIGHTS[0] else entry for name, entry in snapshot.entries.items()]
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries, "forged")
+    forge(store, lambda _: {"facts": facts}, NIGHTS[0])
     verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.check, "agc > 0", again=True)]
     for verb in [*verbs, store.info]:
         with pytest.raises(FormatError, match=r"in the ledger are damaged"):
@@ -388,11 +382,7 @@ def test_forged_rows_of_a_night_are_refused(store, tmp_path, change, said):
 def test_a_forged_state_of_an_unknown_column_is_folded_again(store, tmp_path):
     """The verification of an update raised a raw KeyError; nights without their states are named until then."""
     expected = store.evaluate().to_json()
-    snapshot = store._context.ledger.read()
-    entry = snapshot.entries[NIGHTS[0]]
-    forged = replace(entry, states=tuple(replace(state, of=f"{state.of}2") for state in entry.states))
-    entries = snapshot.entries | {NIGHTS[0]: forged}
-    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+    forge(store, lambda e: {"states": tuple(replace(state, of=f"{state.of}2") for state in e.states)}, NIGHTS[0])
     assert "no score_lr in 1 of 3 partitions" in store.evaluate().to_json()
     assert store.update(tmp_path / "data", verify=True).changed == (NIGHTS[0],)
     assert store.evaluate().to_json() == expected
@@ -402,9 +392,7 @@ def test_a_column_is_added_to_nights_whose_facts_have_no_files(tmp_path):
     """The counts by file are those of the column alone; it was a raw KeyError."""
     store = Store(tmp_path / "store", threads=1)
     store.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
-    snapshot = store._context.ledger.read()
-    forged = replace(snapshot.entries[NIGHTS[0]], facts=json.dumps({"nulls": {"label": 0}}))
-    store._context.ledger.commit(snapshot, snapshot.configuration, [forged], "forged")
+    forge(store, lambda _: {"facts": json.dumps({"nulls": {"label": 0}})})
     assert store.add(score="score_nb").changed == (NIGHTS[0],)
     assert store.evaluate().value("roc_auc", of="score_nb") > 0
 
@@ -415,13 +403,10 @@ def test_a_forged_kind_of_a_state_is_refused(tmp_path, kind, of):
     """A spec was made of that of another state, with a raw TypeError."""
     store = Store(tmp_path / "store", threads=1)
     store.update([land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW)
-    snapshot = store._context.ledger.read()
-    entry = snapshot.entries[NIGHTS[0]]
-    states = tuple(replace(state, kind=kind) if state.of == of else state for state in entry.states)
-    if states == entry.states:
+    before = store.partitions()
+    forge(store, lambda e: {"states": tuple(replace(s, kind=kind) if s.of == of else s for s in e.states)}, NIGHTS[0])
+    if store.partitions() == before:
         return
-    forged = snapshot.entries | {NIGHTS[0]: replace(entry, states=states)}
-    store._context.ledger.commit(snapshot, snapshot.configuration, forged.values(), "forged")
     metric = "agc" if of == "score_lr" else "aul"
     for verb in (store.evaluate, partial(store.evaluate, metrics=metric), partial(store.history, metric)):
         with pytest.raises(FormatError, match=r"; (restore the ledger|fold its partition again)"):
@@ -450,9 +435,8 @@ def test_a_forged_type_of_slices_is_refused(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["", "f16", "d", "d999", "d-1", None, 3, [], ["f4"], {"a": 1}])
 def test_a_forged_type_of_a_column_is_refused(store, kind):
     """In the configuration, whatever it is."""
-    snapshot = store._context.ledger.read()
-    forged = snapshot.configuration | {"types": snapshot.configuration["types"] | {"score_lr": kind}}
-    store._context.ledger.commit(snapshot, forged, snapshot.entries.values(), "forged")
+    types = store._context.ledger.read().configuration["types"]
+    forge(store, lambda _: {}, types=types | {"score_lr": kind})
     with pytest.raises(FormatError, match="the ledger has a column of type"):
         store.evaluate(metrics="agc")
 
@@ -472,10 +456,8 @@ def test_a_configuration_whose_column_has_no_type_is_refused(tmp_path, gone):
     store = Store(tmp_path / "store", threads=1)
     kept = {name: name for name in ("score", "cluster", "classes", "sketch", "unit")}
     store.update(night, **kept, metrics=["default", "roc_auc"], ci=0.9)
-    snapshot = store._context.ledger.read()
-    types = {name: kind for name, kind in snapshot.configuration["types"].items() if name != gone}
-    forged = snapshot.configuration | {"types": types}
-    store._context.ledger.commit(snapshot, forged, snapshot.entries.values(), "forged")
+    types = store._context.ledger.read().configuration["types"]
+    forge(store, lambda _: {}, types={name: kind for name, kind in types.items() if name != gone})
     verbs = [store.evaluate, partial(store.history, "roc_auc"), partial(store.update, night), store.vacuum, store.info]
     for verb in verbs:
         with pytest.raises(FormatError, match=f"store: night.* states of column '{gone}', whose type is missing"):

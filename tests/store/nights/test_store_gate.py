@@ -22,6 +22,18 @@ from streameval.store.nights import judgements
 FLOOR = "roc_auc[score_lr] >= 0.95"
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The first eight nights, judged by one rule."""
+    folder = tmp_path_factory.mktemp("begun")
+    for name in NIGHTS[:8]:
+        land(name, folder / "data")
+    made = Store(folder / "store", threads=1)
+    made.update(folder / "data", **FEW)
+    assert made.check(FLOOR).passed
+    return folder
+
+
 @pytest.fixture
 def data(tmp_path):
     """Where nights land."""
@@ -29,14 +41,10 @@ def data(tmp_path):
 
 
 @pytest.fixture
-def store(data, tmp_path):
-    """The first eight nights, judged by one rule."""
-    for name in NIGHTS[:8]:
-        land(name, data)
-    made = Store(tmp_path / "store", threads=1)
-    made.update(data, **FEW)
-    assert made.check(FLOOR).passed
-    return made
+def store(begun, tmp_path):
+    """A copy of the nights and their store."""
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    return Store(tmp_path / "store", threads=1)
 
 
 def rewritten(night, data, change):

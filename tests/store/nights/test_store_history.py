@@ -26,14 +26,21 @@ from streameval.store.nights import results
 from streameval.store.nights.results import ResultCache
 
 
-@pytest.fixture
-def nights(tmp_path):
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
     """Five nights and their store."""
+    folder = tmp_path_factory.mktemp("begun")
     for name in NIGHTS[:5]:
-        land(name, tmp_path / "data")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", **FEW)
-    return tmp_path / "data", store
+        land(name, folder / "data")
+    Store(folder / "store").update(folder / "data", **FEW)
+    return folder
+
+
+@pytest.fixture
+def nights(begun, tmp_path):
+    """Where nights land, and the store; a copy of both."""
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "data", Store(tmp_path / "store")
 
 
 def expected(data, names, metric="roc_auc"):
