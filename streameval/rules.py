@@ -278,17 +278,17 @@ def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
 
 def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
     """Columns and values in braces; a value may hold a comma, such as ``[0, 20)``."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     place = 0
     while place < len(listed):
         pair = _SLICE.match(listed, place)
         if pair is None:
             _refuse(text, at, "a slice names columns and values, such as {country=DE,channel=*}")
-        found.append((pair[1].strip(), pair[2]))
+        pairs.append((pair[1].strip(), pair[2]))
         place = pair.end()
-    if len(dict(found)) < len(found):
+    if len(dict(pairs)) < len(pairs):
         _refuse(text, at, "a slice names each column once")
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _spellings(name: str) -> tuple[str, str]:
@@ -340,13 +340,13 @@ def named_rules(given: Any) -> list[Rule]:
     ['floor', 'aul > 0.1']
     """
     if isinstance(given, dict):
-        found = [Rule.read(text, name) for name, text in given.items()]
+        rules = [Rule.read(text, name) for name, text in given.items()]
     else:
-        found = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
-    if not found:
+        rules = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
+    if not rules:
         msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
         raise OptionError(msg)
-    return found
+    return rules
 
 
 BASELINE = 7  # the usual value is the median of at most this number of nights
@@ -426,8 +426,8 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
         return _undecided(
             rule, worse, len(known), f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
         )
-    found = _compared(rule, ends, known, result.value)
-    return replace(found, reason=_said(rule, ends, result, found.reason))
+    verdict = _compared(rule, ends, known, result.value)
+    return replace(verdict, reason=_said(rule, ends, result, verdict.reason))
 
 
 def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Verdict:

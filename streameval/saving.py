@@ -129,13 +129,13 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "
     >>> ending("page.HTML", ["json", "html"])
     'html'
     """
-    found = Path(path).suffix[1:].lower()
-    if found not in formats:
+    suffix = Path(path).suffix[1:].lower()
+    if suffix not in formats:
         *others, last = (f".{name}" for name in formats)
         listed = f"{', '.join(others)} or {last}" if others else last
         msg = f"{option}={os.fspath(path)!r} does not say in which format: end it in {listed}"
         raise OptionError(msg)
-    return found
+    return suffix
 
 
 def check_local(path: str | os.PathLike[str]) -> None:

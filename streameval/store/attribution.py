@@ -83,12 +83,12 @@ def _with_slices(
 ) -> Attribution:
     """Add the table of slices; `evaluated` evaluates the selected nights with the given options."""
     options = {name: of_slices(asked)[name] for name in ("score", "by", "metrics")}
-    found = evaluated({**options, "ci": asked["ci"]})
+    evaluation = evaluated({**options, "ci": asked["ci"]})
 
     def at_level(level: float) -> list[Scalar]:
         return [one for one in evaluated({**options, "ci": level}).results if one.slice is not None]
 
-    return with_slices(result, found, asked, at_level)
+    return with_slices(result, evaluation, asked, at_level)
 
 
 def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: Run | None, place: str) -> Attribution:
@@ -167,24 +167,24 @@ def costs(
 
     A column is left out if the night, or all usual nights, lack its states or have labels of only one class.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     by_night = configuration.options["cluster_scope"] == "partition"  # ids are only valid within their night
     for of in configuration.options["cluster"] or ():
         night, before = (_costliest(context, of, some) for some in ([entry], () if by_night else usual))
         if night and (before or by_night):
-            found += cost_increases(of, night[0], before, configuration.options["classes"])
-    return tuple(found)
+            findings += cost_increases(of, night[0], before, configuration.options["classes"])
+    return tuple(findings)
 
 
 def _costliest(context: StoreContext, of: str, entries: Sequence[Entry]) -> list[Attribution]:
     """The costliest groups of each night that can be attributed."""
-    found = []
+    attributions = []
     for entry in entries:
         with suppress(DataError, OptionError):
-            found.append(
+            attributions.append(
                 attribute(context, None, None, {"partition": (entry.partition,)}, {"cluster": of, "top": DEEP})
             )
-    return found
+    return attributions
 
 
 def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], nights: Nights) -> None:
@@ -203,13 +203,13 @@ def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str,
 
 def _dropped(nights: Nights, states: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Rows left out, by reason."""
-    found: dict[str, int] = {}
+    dropped: dict[str, int] = {}
     for wanted in nights.configuration.wanted(nights.names, **ALL_STATES):
         state = states.get(wanted.group)
         if state is not None and wanted.spec == state.spec:
             for reason, rows in wanted.family.counted(wanted, state).dropped:
-                found.setdefault(reason, rows)
-    return tuple((reason, rows) for reason, rows in found.items() if rows)
+                dropped.setdefault(reason, rows)
+    return tuple((reason, rows) for reason, rows in dropped.items() if rows)
 
 
 def _files(

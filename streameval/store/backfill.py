@@ -85,28 +85,28 @@ def _extend_policy(before: Configuration, option: Option, value: Any, new: Seque
 
 def list_added(after: Configuration, before: Configuration) -> tuple[str, ...]:
     """Added columns and metrics, in words."""
-    found: list[str] = []
+    added: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
         if isinstance(value, tuple):
-            found += [item if isinstance(item, str) else f"{name} {item}" for item in value if item not in own]
+            added += [item if isinstance(item, str) else f"{name} {item}" for item in value if item not in own]
         elif name in _COLUMNS and value != own:
-            found.append(str(value))
-    return tuple(dict.fromkeys(name for name in found if name != "default"))
+            added.append(str(value))
+    return tuple(dict.fromkeys(name for name in added if name != "default"))
 
 
 def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str, Any, Any], ...]:
     """Changed options: the name of each, such as ``max_slices`` or ``nan of score_lr``, with its old and new value."""
-    found: list[tuple[str, Any, Any]] = []
+    altered: list[tuple[str, Any, Any]] = []
     for name, value in after.options.items():
         own = before.options[name]
         if isinstance(value, ByColumn):
             changes = [(column, of_column(own, column), new) for column, new in value.columns]
             known = [each for each in changes if each[0] in before.key_columns and each[1] != each[2]]
-            found += [(f"{name} of {column}", old, new) for column, old, new in known]
+            altered += [(f"{name} of {column}", old, new) for column, old, new in known]
         elif not isinstance(value, tuple) and name not in _COLUMNS and value != own:
-            found.append((name, own, value))
-    return tuple(found)
+            altered.append((name, own, value))
+    return tuple(altered)
 
 
 def remove_column(before: Configuration, column: str) -> Configuration:
@@ -121,10 +121,10 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     if single:
         msg = f"{column} is the {single[0]} column, on which all states depend; create another store"
         raise OptionError(msg)
-    known = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
-    known = tuple(dict.fromkeys((*known, *before.slicing.sources)))
-    if column not in known:
-        raise OptionError(unknown_column(column, known, "the store keeps"))
+    columns_kept = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
+    columns_kept = tuple(dict.fromkeys((*columns_kept, *before.slicing.sources)))
+    if column not in columns_kept:
+        raise OptionError(unknown_column(column, columns_kept, "the store keeps"))
     options = dict(before.options)
     options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).sources)
     for name in (*SUBSETS, "classes"):
@@ -135,8 +135,8 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     if not any(options[name] for name in SUBSETS):
         msg = f"{column} is the only column of the store; delete the store instead"
         raise OptionError(msg)
-    made = Configuration(active(options, "update"), before.types)
-    return made.with_(before.types)
+    configuration = Configuration(active(options, "update"), before.types)
+    return configuration.with_(before.types)
 
 
 def narrow_configuration(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
@@ -221,16 +221,16 @@ def backfill(
     some = {entry.partition for entry in chosen}
     due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
     nights: dict[str, Entry] = {}
-    found: list[Partition] = []
+    at_hand: list[Partition] = []
     gone: list[str] = []
     if due:
         narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
-        found, gone = _find_files(due, place)
-        has = [partition for partition in found if not _why_not_foldable(partition, narrow, engine)]
+        at_hand, gone = _find_files(due, place)
+        has = [partition for partition in at_hand if not _why_not_foldable(partition, narrow, engine)]
         new = sorted({*after.folding.columns} - {*before.folding.columns})
         if not has and (new or stale):
             new = new or [of for _, of in sorted(stale)]
-            why = f" ({lack})" if found and (lack := _why_not_foldable(found[-1], narrow, engine)) else ""
+            why = f" ({lack})" if at_hand and (lack := _why_not_foldable(at_hand[-1], narrow, engine)) else ""
             what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
             msg = f"no night at hand has {what} once one has{why}"
             raise MissingColumnError(msg)
@@ -238,10 +238,10 @@ def backfill(
             narrow = find_types(has, narrow, engine)
             after = replace(after, types=after.types | narrow.types)
             nights = _fold_lacking(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
-    made = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
-    without = tuple(partition.name for partition in found if partition.name not in nights)
-    folded = tuple(partition.name for partition in found if partition.name in nights)
-    return Backfill(after, tuple(made), folded, tuple(gone), without)
+    filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
+    without = tuple(partition.name for partition in at_hand if partition.name not in nights)
+    folded = tuple(partition.name for partition in at_hand if partition.name in nights)
+    return Backfill(after, tuple(filled), folded, tuple(gone), without)
 
 
 def due_files(
@@ -267,14 +267,14 @@ def _relabel_states(
 ) -> Entry:
     """The night with its states relabelled for the new policies, which change nothing: nulls were refused before."""
     states = []
-    for kept in entry.states:
-        specs = changed.get((kept.group, kept.of))
+    for stored in entry.states:
+        specs = changed.get((stored.group, stored.of))
         if specs is not None:
-            old, new = (spec_as_kept(spec, kept) for spec in specs)
-            state = restated(files.read(kept.file, engine.budget, old), new, engine.budget)
+            old, new = (spec_as_kept(spec, stored) for spec in specs)
+            state = restated(files.read(stored.file, engine.budget, old), new, engine.budget)
             file, size = files.write(state)
-            kept = replace(kept, file=file, bytes=size)
-        states.append(kept)
+            stored = replace(stored, file=file, bytes=size)
+        states.append(stored)
     return replace(entry, states=tuple(states))
 
 
@@ -323,7 +323,7 @@ def _find_files(entries: Sequence[Entry], place: Place) -> tuple[list[Partition]
     roots = {entry.root for entry in entries}
     data, version = place.data, place.delta_version
     at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
-    found, gone = [], []
+    partitions, gone = [], []
     for entry in entries:
         partition = at_hand.get(entry.partition) if data is not None else _find_unmoved(entry, version)
         if partition is None:
@@ -332,17 +332,17 @@ def _find_files(entries: Sequence[Entry], place: Place) -> tuple[list[Partition]
             msg = f"{entry.partition}: its files changed since it was folded; update or replace it first"
             raise DataError(msg)
         else:
-            found.append(partition)
-    return found, gone
+            partitions.append(partition)
+    return partitions, gone
 
 
 def _find_unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
     """The partition of a night at its original path; None if it no longer exists."""
     try:
-        found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
+        partitions = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
     except MissingInputError:
         return None
-    return next((partition for partition in found if partition.name == entry.partition), None)
+    return next((partition for partition in partitions if partition.name == entry.partition), None)
 
 
 def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
@@ -364,12 +364,14 @@ def _add_states(
     DataError
         If the labels differ from those that were folded.
     """
-    kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
+    states = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
-        return entry if kept == entry.states else replace(entry, states=kept)
+        return entry if states == entry.states else replace(entry, states=states)
     labels, own = folded.labels, entry.labels
     if folded.rows != entry.rows or (labels.column and own.column and labels != own):
         msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
         raise DataError(msg)
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
-    return replace(entry, labels=own if own.column else labels, states=(*kept, *new), facts=merge_facts(entry, folded))
+    return replace(
+        entry, labels=own if own.column else labels, states=(*states, *new), facts=merge_facts(entry, folded)
+    )

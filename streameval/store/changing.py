@@ -138,25 +138,31 @@ class Changing:
             If another update was committed meanwhile.
         """
         context, skip = self._context, _skips(on_error)
-        snapshot, configuration, found = find_changes(context, data, options, delta_version)
+        snapshot, configuration, changes = find_changes(context, data, options, delta_version)
         keeps = str(configuration) if snapshot.version < 0 else ""
-        doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
+        doubted = tuple(p for p in changes.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
         if dry_run:
-            told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
-            return Update(snapshot.version, *told, suspected=_names(doubted), keeps=keeps)
-        due = [*found.new, *found.changed, *doubted]
+            counts = (
+                _names(changes.new),
+                _names(changes.changed),
+                (),
+                len(changes.unchanged) - len(doubted),
+                changes.gone,
+            )
+            return Update(snapshot.version, *counts, suspected=_names(doubted), keeps=keeps)
+        due = [*changes.new, *changes.changed, *doubted]
         configuration, nights, errors = _fold(context, snapshot, configuration, due, skip=skip)
-        again = [name for name in _names([*found.changed, *doubted]) if name in nights]
+        again = [name for name in _names([*changes.changed, *doubted]) if name in nights]
         compared = again if verify else [name for name in again if name in _names(doubted)]
         same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
         nights = {name: night for name, night in nights.items() if name not in same}
-        left = [name for name in _names(found.unchanged) if name not in nights and snapshot.entries[name].incomplete]
+        left = [name for name in _names(changes.unchanged) if name not in nights and snapshot.entries[name].incomplete]
         done = Update(
             snapshot.version + bool(nights),
-            tuple(name for name in _names(found.new) if name in nights),
+            tuple(name for name in _names(changes.new) if name in nights),
             tuple(name for name in again if name in nights),
-            unchanged=len(same) + len(found.unchanged) - len(doubted),
-            gone=found.gone,
+            unchanged=len(same) + len(changes.unchanged) - len(doubted),
+            gone=changes.gone,
             rows=_rows(nights),
             incomplete=(*_incomplete(nights), *left),
             keeps=keeps,
@@ -179,8 +185,8 @@ class Changing:
             As `update`.
         """
         context, skip = self._context, _skips(on_error)
-        snapshot, configuration, found = find_replaced(context, data, delta_version)
-        configuration, nights, errors = _fold(context, snapshot, configuration, found, skip=skip)
+        snapshot, configuration, partitions = find_replaced(context, data, delta_version)
+        configuration, nights, errors = _fold(context, snapshot, configuration, partitions, skip=skip)
         done = Update(
             snapshot.version + bool(nights),
             changed=tuple(nights),
@@ -214,8 +220,10 @@ class Changing:
         for column in left:
             configuration = remove_column(configuration, column)
         if left:
-            kept = set(configuration.specs(["_"]))
-            entries = [with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in kept)) for e in entries]
+            staying = set(configuration.specs(["_"]))
+            entries = [
+                with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in staying)) for e in entries
+            ]
         done = Update(snapshot.version + 1, removed=out, left=tuple(left))
         self._context.commit(snapshot, configuration, entries, str(done))
         return done
@@ -350,21 +358,21 @@ def find_replaced(
     """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
-    found = _discovered(context, data, snapshot, delta_version)
-    absent = [partition.name for partition in found if partition.name not in snapshot.entries]
+    partitions = _discovered(context, data, snapshot, delta_version)
+    absent = [partition.name for partition in partitions if partition.name not in snapshot.entries]
     if absent:
         msg = f"{absent[0]}: the store has no such partition to replace; use update"
         raise MissingInputError(msg)
-    return snapshot, configuration, found
+    return snapshot, configuration, partitions
 
 
 def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
     """The partitions of the data; raises `OptionError` if a file lies in the store."""
-    found = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
+    partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
     kind = context.location.filesystem.type_name
-    same = (file.path for partition in found for file in partition.files if file.filesystem.type_name == kind)
+    same = (file.path for partition in partitions for file in partition.files if file.filesystem.type_name == kind)
     check_files(context.location, same)
-    return found
+    return partitions
 
 
 def _skips(on_error: str) -> bool:
@@ -401,9 +409,9 @@ def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str
     """The store's configuration, or a new one for a first update."""
     given = {name: value for name, value in given.items() if value is not None}
     if snapshot.version < 0:
-        made = Configuration.of(given)
-        check_policies(plain_options(given), made.options, KEPT)
-        return made
+        new = Configuration.of(given)
+        check_policies(plain_options(given), new.options, KEPT)
+        return new
     configuration = context.configuration(snapshot)
     configuration.refuse_others(given)
     return configuration
@@ -522,8 +530,8 @@ def _same(context: StoreContext, configuration: Configuration, entry: Entry, aga
     Scores that vacuum turned into histograms are compared as histograms. Unreferenced new files are deleted.
     """
     specs, files = configuration.specs([entry.partition]), context.files
-    kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
-    alike = bound_scores(again, {name: specs[name] for name in kept & specs.keys()}, files, context.engine().budget)
+    bounded = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
+    alike = bound_scores(again, {name: specs[name] for name in bounded & specs.keys()}, files, context.engine().budget)
     one, other = ((e.labels, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))
     same = one == other and all(files.sound(state.file) for state in entry.states)
     needed = set() if same else {state.file for state in again.states}

@@ -63,10 +63,13 @@ class StoreContext:
 
     def workers(self) -> Workers | None:
         """The workers that fold partitions, if there is a client; an address is connected only once."""
-        found = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
-        if found is not None and isinstance(self.client, str):
-            self.client, self._connected = found.connection.client, found  # keeps the connection, and its client, open
-        return found
+        workers = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
+        if workers is not None and isinstance(self.client, str):
+            self.client, self._connected = (
+                workers.connection.client,
+                workers,
+            )  # keeps the connection, and its client, open
+        return workers
 
     def computed(self, function: Callable[[_Item, Engine], _Result], item: _Item) -> _Result:
         """Call ``function(item, engine)``, on one worker if there is a client, otherwise in this process."""

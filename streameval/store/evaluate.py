@@ -36,27 +36,29 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
 
 
-def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
+def nights_of_page(
+    context: StoreContext, as_of: Any, selection: Mapping[str, Any], evaluation: Evaluation
+) -> list[Section]:
     """The section on nights of an evaluation's page: the first metric of each kind of column, and judgements.
 
     Parameters
     ----------
     context : the store
     as_of, selection : the selection of nights, see `streameval.store.evaluate.evaluate`
-    found : the evaluation of these nights
+    evaluation : the evaluation of these nights
     """
     from streameval.report.nights import Nightly, nights_section  # imported here: only a page needs it
 
     snapshot, configuration = context.begun(as_of)
     entries, log = select_entries(snapshot.entries, **selection), context.judgements()
     nightly = context.nightly(snapshot, configuration)
-    meanings = found.meanings()
+    meanings = evaluation.meanings()
     first: dict[str, str] = {}
-    values = [result for result in found.results if result.baseline is None and result.slice is None]
+    values = [result for result in evaluation.results if result.baseline is None and result.slice is None]
     for result in values:
-        known = meanings.get(result.metric)
-        if known is not None and known.family in ("score", "cluster", "classes"):
-            first.setdefault(known.family, result.metric)
+        meaning = meanings.get(result.metric)
+        if meaning is not None and meaning.family in ("score", "cluster", "classes"):
+            first.setdefault(meaning.family, result.metric)
     series = [
         Nightly(
             metric,
@@ -71,7 +73,7 @@ def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, An
     if as_of is None:
         nightly.write()
     last = newest(snapshot.entries)
-    told = [
+    judgements = [
         one
         for entry in entries
         for one in (log.of(entry) if entry is entries[-1] else log.closing(entry, last) + log.accepted(entry))
@@ -79,7 +81,7 @@ def nights_of_page(context: StoreContext, as_of: Any, selection: Mapping[str, An
     ]
     incomplete = [entry.partition for entry in entries if entry.incomplete]
     failing = log.failing(entries, last)
-    return [nights_section([entry.partition for entry in entries], series, failing, incomplete, told)]
+    return [nights_section([entry.partition for entry in entries], series, failing, incomplete, judgements)]
 
 
 def store_source(
@@ -134,9 +136,9 @@ def evaluate(
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
     cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
-    known = nightly.recall(key) if cached else None
-    if known is not None:
-        result = _restore_evaluation(known, request, nights, engine, options)
+    stored_results = nightly.recall(key) if cached else None
+    if stored_results is not None:
+        result = _restore_evaluation(stored_results, request, nights, engine, options)
     else:
         result = (evaluate_where if filtered else context.evaluate)(nights, engine, **options)
         if cached and as_of is None:
@@ -154,19 +156,19 @@ def evaluate(
     for text in stored:
         of_text = partial(slices_of, text=text, resampling=resampling, options=options)
         results += context.computed(of_text, nights)
-    told = {**selection, "against": against, "by": by or None}
+    arguments = {**selection, "against": against, "by": by or None}
     more = partial(nights_of_page, context, as_of, selection)
     return replace(
         result,
         results=tuple(results),
         options=recorded(request.options) | ({"by": list(by)} if by else {}),
         skipped=tuple(lost for entry in nights.entries for lost in entry.left_out),
-        source=store_source("show", context.location.name, len(nights.entries), told, request.options, options),
+        source=store_source("show", context.location.name, len(nights.entries), arguments, request.options, options),
         _more=None if filtered else more,  # its values cover all rows
     )
 
 
-def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequence[str]) -> None:
+def _check(against: str | None, filtered: bool, by: Sequence[str], sliced: Sequence[str]) -> None:
     """Refuse combinations of options that a store cannot answer.
 
     Raises
@@ -180,7 +182,7 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
             "and against (--against), or evaluate the files with where and by"
         )
         raise OptionError(msg, "where")
-    if against == REST and not kept:
+    if against == REST and not sliced:
         msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
         raise OptionError(msg, "against")
 
@@ -199,14 +201,14 @@ def _group_by_keys(
         return group_by_keys(entries, names)
     except OptionError as error:
         have = "; ".join(configuration.options["by"])
-        kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
+        stored = f"the store keeps slices by {have}" if have else "the store keeps no slices"
         near = hint(names, configuration.options["by"])
-        msg = f"{error}; {kept}; {near}add them (add STORE DATA --by {names})"
+        msg = f"{error}; {stored}; {near}add them (add STORE DATA --by {names})"
         raise OptionError(msg) from None
 
 
 def _restore_evaluation(
-    known: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
+    results: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
 ) -> Evaluation:
     """An evaluation from cached results, dropped rows and counts.
 
@@ -219,14 +221,14 @@ def _restore_evaluation(
     return Evaluation(
         labels.rows,
         labels.positives,
-        *known[:2],
+        *results[:2],
         (),
         _states=states,
         _engine=engine,
         _threshold=request.options["aul_threshold"],
         estimates=estimates,
         ci_level=level,
-        counts=known[2],
+        counts=results[2],
         _resampled={} if level is None else CachedStates(again),
     )
 

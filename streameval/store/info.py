@@ -76,7 +76,7 @@ class Info:
             few([f"{night} ({few(list(rules))})" for night, rules in (nights or {}).items()])
             for nights in (self.failing, self.undecided)
         )
-        told = [
+        facts = [
             ("store", f"{self.name}, version {self.version}"),
             ("versions", self.kept),
             ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
@@ -90,17 +90,17 @@ class Info:
             *([("undecided", undecided)] if undecided else []),
         ]
         if self.damaged is not None:
-            told += [("damaged", what) for what in self.damaged] or [
+            facts += [("damaged", what) for what in self.damaged] or [
                 ("damaged", "none: all files are as they were written")
             ]
-        return told
+        return facts
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
     """Describe a store; see `Store.info`."""
     snapshot, configuration = context.begun()
     entries, log = sort_entries(snapshot.entries.values()), context.judgements()
-    kept = {state.file: state.bytes for entry in entries for state in entry.states}
+    states = {state.file: state.bytes for entry in entries for state in entry.states}
     options = {name: value for name, value in configuration.options.items() if value}
     damaged: tuple[str, ...] | None = None
     if verify:
@@ -125,8 +125,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         entries[0].partition if entries else None,
         entries[-1].partition if entries else None,
         sum(entry.rows for entry in entries),
-        sum(kept.values()),
-        len(kept),
+        sum(states.values()),
+        len(states),
         {name: _plain(options[name]) for name in _COLUMNS if name in options},
         dict(configuration.types),
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
@@ -141,8 +141,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
 def _bytes_of(entries: Sequence[Entry], key: By) -> int:
     """Total size in bytes of the sliced states of a slicing."""
     group = slices_group("", key)
-    kept = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
-    return sum(kept.values())
+    sizes = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
+    return sum(sizes.values())
 
 
 def _plain(value: Any) -> Any:

@@ -69,20 +69,20 @@ class Reading:
 
 def _of_states(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
     """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for entry in entries:
         for state in entry.states:
             if not columns or state.of in columns:
-                files, nbytes = found.get(f"{state.group} {state.of}", (0, 0))
-                found[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
+                files, nbytes = sizes.get(f"{state.group} {state.of}", (0, 0))
+                sizes[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
     return Reading(
         len(entries),
         entries[0].partition if entries else "",
         entries[-1].partition if entries else "",
         sum(entry.rows for entry in entries),
-        sum(files for files, _ in found.values()),
-        sum(nbytes for _, nbytes in found.values()),
-        found,
+        sum(files for files, _ in sizes.values()),
+        sum(nbytes for _, nbytes in sizes.values()),
+        sizes,
         keeps,
     )
 
@@ -114,8 +114,8 @@ def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     data, version = options.pop("data", None), options.pop("delta_version", None)
     if verb == "update":
         verify = options.pop("verify", False)
-        _, configuration, found = find_changes(context, data, options, version)
-        due: Sequence[Partition] = [*found.new, *found.changed, *(found.unchanged if verify else ())]
+        _, configuration, changes = find_changes(context, data, options, version)
+        due: Sequence[Partition] = [*changes.new, *changes.changed, *(changes.unchanged if verify else ())]
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
     if verb == "replace":
         _, configuration, due = find_replaced(context, data, version)
@@ -133,11 +133,11 @@ def _reading(context: StoreContext, configuration: Configuration, due: Sequence[
     files = [file for partition in due for file in partition.files]
     columns, rows, nbytes = configuration.folding.columns if due else (), 0, 0
     try:
-        found = scan.plan(files, columns, on_error="skip", threads=context.engine().threads) if files else None
+        planned = scan.plan(files, columns, on_error="skip", threads=context.engine().threads) if files else None
     except MissingInputError:  # no file has rows
-        found = None
-    if found is not None:
-        rows, nbytes = found.rows, found.nbytes
+        planned = None
+    if planned is not None:
+        rows, nbytes = planned.rows, planned.nbytes
     first, last = (due[i].name if due else "" for i in (0, -1))
     return Reading(len(due), first, last, rows, len(files), nbytes, {}, keeps, tuple(columns))
 
@@ -165,6 +165,6 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
     kept = {"show": "the results until the next update", "history": "the values of the nights"}
     keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
-    found = _of_states(entries, columns, keeps)
+    forecast = _of_states(entries, columns, keeps)
     from_ledger = verb == "info" and not asked.get("verify")
-    return replace(found, files=0, bytes=0, columns={}) if from_ledger else found
+    return replace(forecast, files=0, bytes=0, columns={}) if from_ledger else forecast

@@ -97,11 +97,11 @@ def parse_seconds(text: str, name: str) -> int:
     >>> parse_seconds("90d", "keep"), parse_seconds("12h", "grace")
     (7776000, 43200)
     """
-    found = re.fullmatch(r"(\d{1,15})\s*([dhms])", str(text).strip())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,15})\s*([dhms])", str(text).strip())
+    if match is None:
         msg = f"{name}={text!r} is not a span of time; write for instance 90d or 12h"
         raise OptionError(msg)
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def select_older(entries: Iterable[Entry], keep: str) -> list[Entry]:
@@ -140,12 +140,12 @@ def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], file
     budget : memory budget of the states
     """
     states = []
-    for kept in entry.states:
-        spec = specs.get((kept.group, kept.of))
-        if kept.kind == ScoreSpec.kind and isinstance(spec, ScoreSpec):
-            state = to_histogram(cast("ScoreCounts", files.read(kept.file, budget, spec)))
-            kept = StoredState(kept.group, kept.of, histogram_spec(spec).kind, *files.write(state))
-        states.append(kept)
+    for stored in entry.states:
+        spec = specs.get((stored.group, stored.of))
+        if stored.kind == ScoreSpec.kind and isinstance(spec, ScoreSpec):
+            state = to_histogram(cast("ScoreCounts", files.read(stored.file, budget, spec)))
+            stored = StoredState(stored.group, stored.of, histogram_spec(spec).kind, *files.write(state))
+        states.append(stored)
     return replace(entry, states=tuple(states))
 
 

@@ -63,7 +63,7 @@ class _MergedFile:
     stands_for: tuple[str, ...]
 
     @classmethod
-    def of(cls, told: Any) -> _MergedFile:
+    def of(cls, item: Any) -> _MergedFile:
         """Parse an item of the index.
 
         Raises
@@ -71,7 +71,7 @@ class _MergedFile:
         FormatError
             If it covers no state file, or is malformed.
         """
-        file, names = told["file"], tuple(told["stands_for"])
+        file, names = item["file"], tuple(item["stands_for"])
         if not names or not all(isinstance(name, str) for name in (file, *names)):
             msg = "a merged file must stand for state files"
             raise FormatError(msg)
@@ -152,42 +152,42 @@ class Compaction:
         """
         index = self._index()
         there = {name for name, _, _ in self._merged.list()}
-        known = [merged for merged in index if merged.file in there]
+        usable = [merged for merged in index if merged.file in there]
         if exact:
-            known = self._select_sound(known)
+            usable = self._select_sound(usable)
         try:
-            found = self._compact_columns(columns, known, engine, exact=exact)
+            merged_files = self._compact_columns(columns, usable, engine, exact=exact)
         except FormatError:  # if a merged file is damaged, write it again
-            found = self._compact_columns(columns, self._select_sound(known), engine, exact=exact)
-        if found != index:
-            told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
-            self._index_file.write(seal({"files": told}).encode())
-            kept = {merged.file for merged in found} | {"index.json"}
-            self._merged.delete(self._merged.unneeded(kept))
-        return len(found)
+            merged_files = self._compact_columns(columns, self._select_sound(usable), engine, exact=exact)
+        if merged_files != index:
+            items = [{"file": merged.file, "stands_for": merged.stands_for} for merged in merged_files]
+            self._index_file.write(seal({"files": items}).encode())
+            names = {merged.file for merged in merged_files} | {"index.json"}
+            self._merged.delete(self._merged.unneeded(names))
+        return len(merged_files)
 
     def _select_sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
         """The undamaged merged files."""
         return [one for one in merged if self._merged.sound(one.file)]
 
     def _compact_columns(
-        self, columns: Sequence[ColumnFiles], known: Sequence[_MergedFile], engine: Engine, *, exact: bool
+        self, columns: Sequence[ColumnFiles], usable: Sequence[_MergedFile], engine: Engine, *, exact: bool
     ) -> list[_MergedFile]:
         """The known merged files that are still wanted, and new ones."""
-        found: dict[_MergedFile, None] = {}
+        merged_files: dict[_MergedFile, None] = {}
         for column in columns:
             wanted = Counter(column.names)
-            here = [merged for merged in known if _contains(merged.counts, wanted)]
+            here = [merged for merged in usable if _contains(merged.counts, wanted)]
             if exact or isinstance(column.spec, HistogramSpec):
                 here += self._grow(column, here, engine)
-            found |= dict.fromkeys(here)
-        return list(found)
+            merged_files |= dict.fromkeys(here)
+        return list(merged_files)
 
-    def _grow(self, column: ColumnFiles, known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
+    def _grow(self, column: ColumnFiles, usable: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
         """New merged files of a column, of every level."""
         due, names, nbytes = column
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
-        left, parts = _cover(known, names)
+        left, parts = _cover(usable, names)
         parts += [_MergedFile(name, (name,)) for name in left.elements()]
         position = {name: i for i, name in enumerate(names)}
         new: list[_MergedFile] = []
@@ -222,7 +222,7 @@ class Compaction:
     def _index(self) -> list[_MergedFile]:
         """The merged files; none if the index is missing or damaged."""
         try:
-            return [_MergedFile.of(told) for told in unseal(self._index_file.read())["files"]]
+            return [_MergedFile.of(item) for item in unseal(self._index_file.read())["files"]]
         except (*READ_ERRORS, FormatError, StoreError, TypeError):
             return []
 

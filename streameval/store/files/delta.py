@@ -133,9 +133,9 @@ def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
     newest_first = sorted(numbers, reverse=True)
     with reading(location):
         for number in newest_first:
-            found = read_commit(location, number)
-            if found is not None:
-                return found
+            commit = read_commit(location, number)
+            if commit is not None:
+                return commit
             _warn_of_cut(_file(location, number).name)
         if (newest_first and newest_first[-1] > 0) or any(map(_CHECKPOINT.fullmatch, _names(location))):
             msg = f"no commit in {LOG} is whole, but there were others"
@@ -439,8 +439,8 @@ def _delete_before(location: Location, oldest: int) -> None:
 def _stands(location: Location, number: int, path: str) -> bool:
     """Whether a commit that has failed is there all the same, because only its confirmation was lost."""
     with suppress(*READ_ERRORS):
-        found = read_commit(location, number)
-        return found is not None and path in found.added
+        commit = read_commit(location, number)
+        return commit is not None and path in commit.added
     return False
 
 

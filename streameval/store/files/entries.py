@@ -163,15 +163,15 @@ class Entry:
         return None
 
 
-def _are_facts(found: Any) -> bool:
+def _are_facts(facts: Any) -> bool:
     """Whether facts have the form that `streameval.store.nights.facts.gathered` gives them."""
-    if not isinstance(found, dict):
+    if not isinstance(facts, dict):
         return False
-    files, left_out = found.get("files", []), found.get("left_out", [])
+    files, left_out = facts.get("files", []), facts.get("left_out", [])
     return (
         isinstance(files, list)
         and isinstance(left_out, list)
-        and _are_counts(found.get("nulls", {}))
+        and _are_counts(facts.get("nulls", {}))
         and all(
             isinstance(file, dict)
             and isinstance(file.get("file"), str)
@@ -185,9 +185,9 @@ def _are_facts(found: Any) -> bool:
     )
 
 
-def _are_counts(found: Any) -> bool:
+def _are_counts(counts: Any) -> bool:
     """Whether an object holds counts of rows only."""
-    return isinstance(found, dict) and all(type(count) is int and 0 <= count < _MOST for count in found.values())
+    return isinstance(counts, dict) and all(type(count) is int and 0 <= count < _MOST for count in counts.values())
 
 
 def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
@@ -235,13 +235,13 @@ def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
         if sum(counts[2:]) != count:
             msg = f"{name}: its labels in the ledger are damaged; restore the ledger from a backup"
             raise FormatError(msg)
-    kept = list(map(StoredState, *(fact.to_pylist() for fact in facts)))
-    columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
+    states = list(map(StoredState, *(fact.to_pylist() for fact in facts)))
+    columns["states"] = [tuple(states[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
     since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
     columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
     names = [name for name in rows.column_names if name != "removed"]
-    found = {entry.partition: entry for entry in map(Entry, *(columns[name] for name in names))}
-    return {name: found[name] for name in sorted(found, key=natural)}
+    entries = {entry.partition: entry for entry in map(Entry, *(columns[name] for name in names))}
+    return {name: entries[name] for name in sorted(entries, key=natural)}
 
 
 def _check_unique(names: Sequence[str]) -> None:
@@ -357,5 +357,5 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
     if value is None:
         why = f"nulls of {of} were not recorded; if the store has no filter (--where), fold the night again"
         return replace(Scalar.undefined(name, why), of=of)
-    found = (value / of_all if of_all else math.nan) if share else value
-    return replace(Scalar.certain(name, found), of=of, reason="no rows" if math.isnan(found) else None)
+    number = (value / of_all if of_all else math.nan) if share else value
+    return replace(Scalar.certain(name, number), of=of, reason="no rows" if math.isnan(number) else None)

@@ -98,8 +98,8 @@ class Snapshot:
     @property
     def span(self) -> str:
         """The versions that are kept, in words."""
-        kept = "all kept" if self.retention is None else f"kept for {self.retention} once replaced"
-        return f"{self.oldest} to {self.version}, {kept}"
+        policy = "all kept" if self.retention is None else f"kept for {self.retention} once replaced"
+        return f"{self.oldest} to {self.version}, {policy}"
 
 
 class Ledger:
@@ -186,17 +186,17 @@ class Ledger:
         StoreError
             If another update was committed meanwhile, or the ledger cannot be written.
         """
-        found = {entry.partition: entry for entry in entries}
+        by_name = {entry.partition: entry for entry in entries}
         table = self._at(base)
-        kept, rows = _merge_due_runs(base, _touched_rows(base, found), len(found))
+        runs_left, rows = _merge_due_runs(base, _touched_rows(base, by_name), len(by_name))
         added = self._table.publish(rows)
-        runs = (*kept, Run(added["path"], rows))
+        runs = (*runs_left, Run(added["path"], rows))
         when = max(int(clock.time() * 1000), base.when + 1)
-        after = Snapshot(base.version + 1, keeps, found, runs, when, base.oldest, base.retention)
+        after = Snapshot(base.version + 1, keeps, by_name, runs, when, base.oldest, base.retention)
         record = {"format": FORMAT, "library": __version__, "keeps": keeps, "runs": [run.file for run in runs]}
         record |= {"when": when, "oldest": base.oldest, "retention": base.retention}
         facts = {"streameval": seal(record), "action": action}
-        removed = [run.file for run in base.runs[len(kept) :]]
+        removed = [run.file for run in base.runs[len(runs_left) :]]
         self._table.commit(table, added, facts, removed)
         return after
 
@@ -255,11 +255,11 @@ class Ledger:
     def _commit(self, version: int) -> Commit:
         """The commit of a version; raises `StoreError` if it cannot be read."""
         with reading(self.location):
-            found = read_commit(self.location, version)
-        if found is None:
+            commit = read_commit(self.location, version)
+        if commit is None:
             msg = f"{self.location.name}: version {version} is empty or cut off; read another one"
             raise StoreError(msg)
-        return found
+        return commit
 
     def _at(self, base: Snapshot) -> DeltaTable | None:
         """The Delta table at a snapshot; None before the first commit.
@@ -309,16 +309,16 @@ class Ledger:
         """The number of the version that `as_of` names or that was the newest at that time."""
         text = str(as_of)
         by_number = re.fullmatch(r"\d{1,9}", text)
-        found = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
-        if found > newest:
+        version = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
+        if version > newest:
             msg = f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}"
             raise OptionError(msg)
-        if found < oldest:
+        if version < oldest:
             first = f"{_when(self._record(self._commit(oldest))):%Y-%m-%dT%H:%MZ}"
             why = f"the oldest version that is kept is {oldest}, of {first}"
             msg = f"as_of={as_of!r}: {why if oldest else f'the store was created later, at {first}'}"
             raise OptionError(msg)
-        return found
+        return version
 
     def _at_time(self, newest: int, oldest: int, when: float) -> int:
         """The number of the version that was the newest before a time (milliseconds since 1970)."""
@@ -340,17 +340,17 @@ def _merge_due_runs(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Ru
     `FAN` runs are merged once none is of a higher order of magnitude than the newest; all runs, once there are as many
     outdated rows as partitions.
     """
-    kept, merged = base.runs, rows
-    if sum(run.rows.num_rows for run in kept) + rows.num_rows > 2 * max(live, FAN):
-        merged = merge_runs([*(run.rows for run in kept), rows], whole=True)
-        kept = ()
+    runs, merged = base.runs, rows
+    if sum(run.rows.num_rows for run in runs) + rows.num_rows > 2 * max(live, FAN):
+        merged = merge_runs([*(run.rows for run in runs), rows], whole=True)
+        runs = ()
     while True:
-        levels = [_level(run.rows) for run in reversed(kept)]
+        levels = [_level(run.rows) for run in reversed(runs)]
         count = len(list(takewhile(_level(merged).__ge__, levels)))
         if count + 1 < FAN:
-            return kept, merged
-        kept, due = kept[:-count], [run.rows for run in kept[-count:]]
-        merged = merge_runs([*due, merged], whole=not kept)
+            return runs, merged
+        runs, due = runs[:-count], [run.rows for run in runs[-count:]]
+        merged = merge_runs([*due, merged], whole=not runs)
 
 
 def _level(rows: pa.Table) -> int:
@@ -387,8 +387,8 @@ def _moment(text: str) -> datetime:
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.combine(date.fromisoformat(text), time(), UTC) + timedelta(days=1)
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=found.tzinfo or UTC) + timedelta(microseconds=1)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC) + timedelta(microseconds=1)
     except ValueError:
         msg = f"as_of={text!r} must be a version, a date such as 2026-01-14, or a time"
         raise OptionError(msg) from None

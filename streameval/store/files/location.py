@@ -69,13 +69,15 @@ class Location:
         OptionError
             If it is neither on a local disk nor on S3, or deltalake would misread its path.
         """
-        found = cls._of(where, options)
-        odd = misread(found.path) or next((c for c in "#?" if c in found.path), "")  # it finds no commits beyond them
+        location = cls._of(where, options)
+        odd = misread(location.path) or next(
+            (c for c in "#?" if c in location.path), ""
+        )  # it finds no commits beyond them
         if odd:
             why = f"a store cannot have {odd!r} in its path, which deltalake takes for something else"
-            msg = f"{found.name}: {why}; choose another directory"
+            msg = f"{location.name}: {why}; choose another directory"
             raise OptionError(msg)
-        return found
+        return location
 
     @classmethod
     def _of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None) -> Location:
@@ -155,27 +157,27 @@ def check_apart(location: Location, data: Any) -> None:
     for item in named:
         if not isinstance(item, str | os.PathLike):
             continue
-        given = os.fspath(item)
-        uri = Uri.parse(given)
+        text = os.fspath(item)
+        uri = Uri.parse(text)
         own = uri is None or uri.scheme == "file"
         if own != location.local:
             continue
-        place = _place(given if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
+        place = _place(text if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
         if any(c in place for c in "*?["):
             if _within(PurePosixPath(place).parent.as_posix(), store):
-                _refuse_place(location, f"the data {shown(given)} lie in it")
+                _refuse_place(location, f"the data {shown(text)} lie in it")
         elif _within(place, store):
-            _refuse_place(location, f"the data {shown(given)} lie in it")
+            _refuse_place(location, f"the data {shown(text)} lie in it")
         elif _within(store, place):
-            _refuse_place(location, f"it lies in its data {shown(given)}")
+            _refuse_place(location, f"it lies in its data {shown(text)}")
 
 
 def check_files(location: Location, paths: Iterable[str]) -> None:
     """Raise `OptionError` if files of the data lie in a store; `paths` are paths on the file system of the store."""
     start = f"{location.path.rstrip('/')}/"
-    found = next((path for path in paths if path.startswith(start)), None)
-    if found is not None:
-        _refuse_place(location, f"{found}, which the data name, lies in it")
+    inside = next((path for path in paths if path.startswith(start)), None)
+    if inside is not None:
+        _refuse_place(location, f"{inside}, which the data name, lies in it")
 
 
 def check_empty(location: Location) -> None:

@@ -202,11 +202,11 @@ def content_of(name: str) -> str:
     FormatError
         If it is not the name of a published file.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         msg = f"{name!r} is not the name of a file of a store; it was not opened"
         raise FormatError(msg)
-    return found[1]
+    return match[1]
 
 
 def seal(record: dict[str, Any]) -> str:
@@ -428,9 +428,9 @@ def _row_bytes(column: pa.Array) -> Array:
     """Bytes of each row of a column, as an int64 array of shape (n,)."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        found: Array = pc.binary_length(column).to_numpy().astype(np.int64)
+        sizes: Array = pc.binary_length(column).to_numpy().astype(np.int64)
     elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        found = pc.list_value_length(column).to_numpy().astype(np.int64) * kind.value_type.byte_width
+        sizes = pc.list_value_length(column).to_numpy().astype(np.int64) * kind.value_type.byte_width
     else:
-        found = np.full(len(column), -(-kind.bit_width // 8))
-    return found
+        sizes = np.full(len(column), -(-kind.bit_width // 8))
+    return sizes

@@ -62,21 +62,21 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
         If an option is unknown or invalid, or a store does not take it; options in `more`, and options with their
         default value, are accepted.
     """
-    known, found = honoured("evaluate"), {}
+    options, plain = honoured("evaluate"), {}
     for name, value in given.items():
-        if name not in known:
+        if name not in options:
             refuse("a store", name, KEPT)
         if value is None:
             continue
-        option = known[name]
-        found[name] = option.plain(value)
-        if name in KEPT or name in more or found[name] == option.rest:
+        option = options[name]
+        plain[name] = option.plain(value)
+        if name in KEPT or name in more or plain[name] == option.rest:
             continue
         if option.decides == "nothing":
             msg = f"{name} is an option of Store(…) and applies to all its methods: give it there"
             raise OptionError(msg)
         refuse("a store", name, KEPT)
-    return found
+    return plain
 
 
 def contradiction_error(name: str, value: Any, own: Any, remedy: str) -> OptionError:
@@ -135,10 +135,12 @@ class Configuration:
         if isinstance(options["where"], Filter):
             msg = f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"'
             raise OptionError(msg, "where")
-        made = cls(options, {})
-        made.request()
-        made.folding.slicing.check_apart(options["score"])  # invalid slicings and filters are refused here as well
-        return made
+        configuration = cls(options, {})
+        configuration.request()
+        configuration.folding.slicing.check_apart(
+            options["score"]
+        )  # invalid slicings and filters are refused here as well
+        return configuration
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Configuration:
@@ -154,13 +156,15 @@ class Configuration:
         if unknown:
             msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
             raise FormatError(msg)
-        made = cls({name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {})
-        made = made.with_(kept["types"])
-        for name, kind in made.types.items():
-            if kind == COMPUTED and name not in made.key_columns:
+        configuration = cls(
+            {name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {}
+        )
+        configuration = configuration.with_(kept["types"])
+        for name, kind in configuration.types.items():
+            if kind == COMPUTED and name not in configuration.key_columns:
                 continue
-            (arrow_type if name in made.key_columns else slices_arrow_type)(kind)
-        return made
+            (arrow_type if name in configuration.key_columns else slices_arrow_type)(kind)
+        return configuration
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""
@@ -263,14 +267,15 @@ class Configuration:
             return {name: value for name, value in ALL_STATES.items() if name != "metrics"}
         return ALL_STATES
 
-    def typed(self, found: Scan) -> Configuration:
+    def typed(self, planned: Scan) -> Configuration:
         """The configuration, with key types from a scan for the columns that have none yet."""
         types = {
-            name: self.types.get(name) or key_type(found.schema.field(name), self.numbers) for name in self.key_columns
+            name: self.types.get(name) or key_type(planned.schema.field(name), self.numbers)
+            for name in self.key_columns
         }
         for column, name in self._slices.items():
-            if made := self.types.get(name) or _slice_type(found, column):
-                types[name] = made
+            if kind := self.types.get(name) or _slice_type(planned, column):
+                types[name] = kind
         return replace(self, types=types)
 
     @property
@@ -291,9 +296,11 @@ class Configuration:
                 needed = {state.of}
                 needed |= {self.options["classes"]} if state.group.startswith("classes") else set()
                 needed |= {self.options["unit"]} if ".blocks" in state.group else set()
-                found = [name for name in untyped if name in needed]
-                if found:
-                    msg = f"{entry.partition} has states of column {found[0]!r}, whose type is missing in the ledger; "
+                lacking = [name for name in untyped if name in needed]
+                if lacking:
+                    msg = (
+                        f"{entry.partition} has states of column {lacking[0]!r}, whose type is missing in the ledger; "
+                    )
                     msg += "restore the ledger from a backup"
                     raise FormatError(msg)
 
@@ -302,18 +309,18 @@ class Configuration:
         """The slicing columns, with the keys of their types in `types`."""
         return {column: f"by {column}" for column in self.slicing.columns}
 
-    def widen_columns(self, found: Scan) -> Scan:
+    def widen_columns(self, planned: Scan) -> Scan:
         """Widen the columns of a scan to the store's key types; raises `SchemaError` if a type is wider."""
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
         for column, kind in slices.items():
-            if (kind == COMPUTED) == (column in found.schema.names):
+            if (kind == COMPUTED) == (column in planned.schema.names):
                 have = "has" if kind == COMPUTED else "lacks"
                 msg = (
-                    f"{found.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
+                    f"{planned.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
                     "rename the column, or create another store"
                 )
                 raise SchemaError(msg)
-        return widen_columns(found, self.types, self.numbers, slices)
+        return widen_columns(planned, self.types, self.numbers, slices)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -346,7 +353,7 @@ class Configuration:
         """The requests themselves, and those of the unit blocks that are kept for them."""
         blocked = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
         blocks = (w.blocks(self.folding.resampling) for w in blocked)
-        return [*wanted, *(made for made in blocks if made is not None)]
+        return [*wanted, *(block for block in blocks if block is not None)]
 
     def with_(self, types: Mapping[str, str]) -> Configuration:
         """The configuration with these key types, restricted to its columns."""
@@ -355,7 +362,7 @@ class Configuration:
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
         """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
-        old, new = (made.with_placeholders.specs(["_"]) for made in (before, self))
+        old, new = (each.with_placeholders.specs(["_"]) for each in (before, self))
         return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in new.items()}
 
     @property
@@ -390,8 +397,8 @@ def _clips(metrics: Sequence[Any]) -> bool:
     return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
 
 
-def _slice_type(found: Scan, column: str) -> str:
+def _slice_type(planned: Scan, column: str) -> str:
     """The type of a slicing column in a scan; see `slice_type`."""
-    if column not in found.schema.names:
+    if column not in planned.schema.names:
         return COMPUTED
-    return slice_type(found.schema.field(column).type, column, found.pieces[0].name)
+    return slice_type(planned.schema.field(column).type, column, planned.pieces[0].name)

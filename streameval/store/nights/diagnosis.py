@@ -115,16 +115,16 @@ def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, A
 
 def ledger_facts(entry: Entry, columns: Sequence[str]) -> dict[str, float]:
     """Facts of a night from the ledger: rows, files, share of positives, share of nulls by column."""
-    found = {"rows": float(entry.rows), "files": float(entry.files)}
-    found["positives (share)"] = fact(entry, "positives", share=True).value
-    found |= {f"{name} null (share)": fact(entry, "nulls", name, share=True).value for name in columns}
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+    facts = {"rows": float(entry.rows), "files": float(entry.files)}
+    facts["positives (share)"] = fact(entry, "positives", share=True).value
+    facts |= {f"{name} null (share)": fact(entry, "nulls", name, share=True).value for name in columns}
+    return {name: value for name, value in facts.items() if not math.isnan(value)}
 
 
 def unusual_facts(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[str, ...]:
     """The unusual facts of a night in the ledger, in words."""
-    found = compare_facts(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
-    unusual = [one for one in found if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
+    findings = compare_facts(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
+    unusual = [one for one in findings if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
     return (*map(_in_words, unusual), *facts_by_file(entry))
 
 
@@ -150,8 +150,8 @@ def facts_by_file(entry: Entry) -> tuple[str, ...]:
         for column, count in file["nulls"].items():
             if count:
                 holes.setdefault(column, []).append(f"{file['file'].rpartition('/')[2]}: {count:,}")
-    told = [f"{column} null in {len(some)} of {len(files)} files ({few(some)})" for column, some in holes.items()]
-    return (*told, *(f"left out {name}: {why}" for name, why in entry.left_out))
+    texts = [f"{column} null in {len(some)} of {len(files)} files ({few(some)})" for column, some in holes.items()]
+    return (*texts, *(f"left out {name}: {why}" for name, why in entry.left_out))
 
 
 def compare_facts(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
@@ -163,17 +163,17 @@ def compare_facts(night: Mapping[str, float], usual: Sequence[Mapping[str, float
     >>> found[0].what, found[0].usual, found[0].deviations
     ('rows', 100.0, 5.0)
     """
-    found = []
+    findings = []
     for what, value in night.items():
-        known = [facts[what] for facts in usual if what in facts]
-        if not known:
-            found.append(Finding(what, value, math.nan, math.nan))
+        before = [facts[what] for facts in usual if what in facts]
+        if not before:
+            findings.append(Finding(what, value, math.nan, math.nan))
             continue
-        middle = median(known)
-        scale = max(median(abs(one - middle) for one in known), abs(middle) / 100)
+        middle = median(before)
+        scale = max(median(abs(one - middle) for one in before), abs(middle) / 100)
         moved = abs(value - middle)
-        found.append(Finding(what, value, middle, 0.0 if not moved else moved / scale if scale else math.inf))
-    return sorted(found, key=_order)
+        findings.append(Finding(what, value, middle, 0.0 if not moved else moved / scale if scale else math.inf))
+    return sorted(findings, key=_order)
 
 
 def _order(finding: Finding) -> float:
@@ -200,18 +200,18 @@ def diagnose_night(
     shapes : returns the result of `shapes_of` for a night
     slices : returns the facts of the slices of a night; those that changed most are reported
     """
-    known = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
+    sampled = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
 
     def facts(one: Entry) -> dict[str, float]:
-        values = {f"{r.metric}[{r.of}]": r.value for r in metrics(one)} if known else {}
-        values = {name: value for name, value in values.items() if name in known and value == value}
+        values = {f"{r.metric}[{r.of}]": r.value for r in metrics(one)} if sampled else {}
+        values = {name: value for name, value in values.items() if name in sampled and value == value}
         return {**ledger_facts(one, columns), **shapes(one), **values}
 
-    found = compare_facts(facts(entry), list(map(facts, usual)))
-    found = [_with_interval(one, known.get(one.what)) for one in found]
+    findings = compare_facts(facts(entry), list(map(facts, usual)))
+    findings = [_with_interval(one, sampled.get(one.what)) for one in findings]
     moved = compare_facts(slices(entry), list(map(slices, usual)))[:_MOVED]
-    found = sorted([*found, *moved], key=_order)
-    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(found), facts_by_file(entry))
+    findings = sorted([*findings, *moved], key=_order)
+    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(findings), facts_by_file(entry))
 
 
 def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
@@ -242,9 +242,9 @@ def _quantiles(state: Any) -> dict[str, float]:
         return {}
     high, rows, positives = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows", "p"))
     order = np.argsort(high, kind="stable")
-    found = {f"quantile {q:g}": value for q, value in _weighted_quantiles(high[order], rows[order], _QUANTILES)}
+    quantiles = {f"quantile {q:g}": value for q, value in _weighted_quantiles(high[order], rows[order], _QUANTILES)}
     of_positives = _weighted_quantiles(high[order], positives[order], _QUARTILES)
-    return found | {f"quantile {q:g} of positives": value for q, value in of_positives}
+    return quantiles | {f"quantile {q:g} of positives": value for q, value in of_positives}
 
 
 def _weighted_quantiles(scores: Array, weights: Array, shares: Sequence[float]) -> list[tuple[float, float]]:
@@ -295,7 +295,7 @@ def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], cl
     usual : the attributions of the usual nights, with `DEEP` groups each; empty if ids are only valid within a night
     classes : the column of classes
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, rows in night.tables().items():
         if name not in _COSTS:
             continue
@@ -303,12 +303,12 @@ def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], cl
         before = [_costs(one.tables()[name], key, cost) for one in usual]
         increased = []
         for group, value in _costs(rows, key, cost)[0].items():
-            middle = median(known.get(group, least) for known, least in before) if before else math.nan
+            middle = median(costs.get(group, least) for costs, least in before) if before else math.nan
             if not value <= middle:
                 what = f"{of if key == 'cluster' else classes} {group} {_COST_NAMES[cost]}"
                 increased.append(Finding(what, float(value), float(middle), math.nan))
-        found += sorted(increased, key=lambda one: (one.usual if before else 0.0) - one.value)[:_REPORTED]
-    return found
+        findings += sorted(increased, key=lambda one: (one.usual if before else 0.0) - one.value)[:_REPORTED]
+    return findings
 
 
 def _costs(rows: pa.Table, key: str, cost: str) -> tuple[dict[Any, float], float]:

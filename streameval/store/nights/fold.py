@@ -339,12 +339,12 @@ class _Folding:
         return Night(_entry(partition, folded.states[label], written, facts), evaluation)
 
 
-def _pruned(found: scan.Scan, where: scan.Test | None) -> scan.Scan:
+def _pruned(planned: scan.Scan, where: scan.Test | None) -> scan.Scan:
     """The pieces that may hold rows to fold; if none does, all pieces, so that an empty night is kept."""
     try:
-        return found if where is None else scan.prune(found, where)[0]
+        return planned if where is None else scan.prune(planned, where)[0]
     except MissingInputError:
-        return found
+        return planned
 
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
@@ -360,7 +360,7 @@ def _evaluation(name: str, configuration: Configuration, engine: Engine, folded:
     return copy(result)  # as pickled: without the states, whose memory the next partition needs
 
 
-def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...], facts: str = "{}") -> Entry:
+def _entry(partition: Partition, labels: LabelCounts, states: tuple[StoredState, ...], facts: str = "{}") -> Entry:
     """The row of a partition in the ledger."""
     return Entry(
         partition.name,
@@ -377,7 +377,7 @@ def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, .
             labels.null,
             labels.incomplete,
         ),
-        kept,
+        states,
         datetime.now(UTC),
         facts,
     )

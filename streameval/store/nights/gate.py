@@ -101,12 +101,12 @@ def store_rules(given: Any) -> list[Rule]:
     OptionError
         If a rule is malformed, or has the name of a built-in rule.
     """
-    found = named_rules(given)
-    taken = [rule.name for rule in found if rule.name in BUILT_IN]
+    rules = named_rules(given)
+    taken = [rule.name for rule in rules if rule.name in BUILT_IN]
     if taken:
         msg = f"rule {taken[0]!r}: every store has a rule of this name; choose another"
         raise OptionError(msg)
-    return found
+    return rules
 
 
 class Gate:
@@ -161,8 +161,8 @@ class Gate:
     def _recent(self, rules: Sequence[Rule]) -> tuple[Judgement, ...]:
         """The known judgements of the last nights, except those of rules on the current store."""
         lasting = [rule for rule in rules if rule.metric not in LIVE]
-        known = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
-        return tuple(one for one in known if one is not None and one.outcome != "earlier")
+        judgements = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
+        return tuple(one for one in judgements if one is not None and one.outcome != "earlier")
 
     def _judge_due(
         self, rule: Rule, scope: Sequence[Entry], named: Sequence[str], since: str | None, again: bool
@@ -185,10 +185,12 @@ class Gate:
             elif known is None and fresh and not newest:
                 self.log.add(self._judgement(rule, entry, "earlier", "folded before the rule was new"))
         values = self._values(rule, due)
-        made = {entry.partition: self._judge(rule, entry, values) for entry in due}
-        kept = {e.partition: one for e in scope if (one := self._known(rule, e)) and one.outcome != "earlier"}
-        told = {name: one for name, one in kept.items() if named or not one.good or name == self.entries[-1].partition}
-        return list((told | made).values())
+        new = {entry.partition: self._judge(rule, entry, values) for entry in due}
+        judged = {e.partition: one for e in scope if (one := self._known(rule, e)) and one.outcome != "earlier"}
+        closing = {
+            name: one for name, one in judged.items() if named or not one.good or name == self.entries[-1].partition
+        }
+        return list((closing | new).values())
 
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
@@ -218,8 +220,8 @@ class Gate:
 
     def _digest(self, rule: Rule, entry: Entry) -> str:
         """The digest of those data of a night that a rule reads."""
-        found = self._digests[entry.partition]
-        return " ".join(found.get(column, found["", ""]) for column in self._read(rule))
+        by_column = self._digests[entry.partition]
+        return " ".join(by_column.get(column, by_column["", ""]) for column in self._read(rule))
 
     def _read(self, rule: Rule) -> tuple[tuple[str, str], ...]:
         """The states that a rule reads: two for a difference."""
@@ -238,32 +240,32 @@ class Gate:
             return self._judgement(rule, entry, "pending", f"labels are mature at {until:%Y-%m-%dT%H:%MZ}")
         if rule.slices:
             earlier = self._earlier(rule, entry) if rule.how else []
-            found = self.nightly.slices(entry, rule)
-            verdict = judge_slices(rule, found, [self.nightly.slices(other, rule) for other in earlier[:BASELINE]])
+            results = self.nightly.slices(entry, rule)
+            verdict = judge_slices(rule, results, [self.nightly.slices(other, rule) for other in earlier[:BASELINE]])
         else:
             verdict = judge(rule, value(entry), self._before(rule, entry, value) if rule.how else [])
-        made = self._judgement(rule, entry, verdict.outcome, verdict.reason)
-        made = replace(made, value=verdict.value, usual=verdict.usual, nights=verdict.nights)
-        return self._keep(made)
+        judgement = self._judgement(rule, entry, verdict.outcome, verdict.reason)
+        judgement = replace(judgement, value=verdict.value, usual=verdict.usual, nights=verdict.nights)
+        return self._keep(judgement)
 
     def _before(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> list[Scalar]:
         """Values of the last complete earlier nights that did not fail the rule."""
-        found: list[Scalar] = []
+        results: list[Scalar] = []
         for other in self._earlier(rule, entry):
             result = value(other)
-            found += [] if result.value != result.value else [result]
-            if len(found) == BASELINE:
+            results += [] if result.value != result.value else [result]
+            if len(results) == BASELINE:
                 break
-        return found
+        return results
 
     def _earlier(self, rule: Rule, entry: Entry) -> list[Entry]:
         """Complete earlier nights that did not fail the rule, latest first."""
-        found = []
+        nights = []
         for other in reversed(self.entries[: self.entries.index(entry)]):
-            known = self._known(rule, other)
-            if not other.incomplete and (known is None or known.outcome != "failed"):
-                found.append(other)
-        return found
+            judgement = self._known(rule, other)
+            if not other.incomplete and (judgement is None or judgement.outcome != "failed"):
+                nights.append(other)
+        return nights
 
     def _values(self, rule: Rule, due: Sequence[Entry]) -> Callable[[Entry], Scalar]:
         """A function from a night to the value of the rule's metric; values that are due are computed in one batch."""
@@ -297,14 +299,14 @@ class Gate:
         newest = entries[-1]
         value = self._age(newest) if rule.metric == "age" else self._missing(rule, newest)
         verdict = judge(rule, value, [])
-        made = replace(self._judgement(rule, newest, verdict.outcome, value.reason or ""), value=verdict.value)
+        judgement = replace(self._judgement(rule, newest, verdict.outcome, value.reason or ""), value=verdict.value)
         known = self._known(rule, newest)
         accepted = known is not None and known.accepted is not None
-        if known and accepted and (made.good or rule.metric == "age" or made.value <= known.value):
+        if known and accepted and (judgement.good or rule.metric == "age" or judgement.value <= known.value):
             return [known]
-        if known and rule.metric == "age" and known.outcome == made.outcome:
-            return [made]  # the same outcome at a later hour is not worth storing
-        return [self._keep(made)]
+        if known and rule.metric == "age" and known.outcome == judgement.outcome:
+            return [judgement]  # the same outcome at a later hour is not worth storing
+        return [self._keep(judgement)]
 
     def _age(self, entry: Entry) -> Scalar:
         """The hours since a night ended."""
@@ -331,8 +333,8 @@ class Gate:
 
     def _absent(self, name: str) -> Judgement:
         """The failure of a requested night that does not exist."""
-        known = [entry.partition for entry in self.entries]
-        remedy = suggest_names(name, known) or f"it has {span(known)}"
+        names = [entry.partition for entry in self.entries]
+        remedy = suggest_names(name, names) or f"it has {span(names)}"
         return self._own(PRESENT, name, "", f"the store has no such night; {remedy}")
 
     def _own(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
@@ -340,16 +342,16 @@ class Gate:
         return Judgement(rule, rule, partition, digest, "failed", nan, nan, 0, reason, None, self.now)
 
     def _judgement(self, rule: Rule, entry: Entry, outcome: str, reason: str) -> Judgement:
-        made = self._own(rule.name, entry.partition, self._digest(rule, entry), reason)
-        return replace(made, text=rule.text, outcome=outcome)
+        judgement = self._own(rule.name, entry.partition, self._digest(rule, entry), reason)
+        return replace(judgement, text=rule.text, outcome=outcome)
 
-    def _keep(self, made: Judgement) -> Judgement:
+    def _keep(self, judgement: Judgement) -> Judgement:
         """Record a judgement unless it repeats a known one, compared as plain values (NaN equals NaN)."""
-        known = self.log.find(made.rule, made.partition, made.digest)
-        if known is None or known.to_dict() != made.to_dict():
-            self.log.add(made)
-            self.made.append(made)
-        return made
+        known = self.log.find(judgement.rule, judgement.partition, judgement.digest)
+        if known is None or known.to_dict() != judgement.to_dict():
+            self.log.add(judgement)
+            self.made.append(judgement)
+        return judgement
 
 
 def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why: str, now: datetime) -> list[Judgement]:
@@ -360,7 +362,7 @@ def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why:
     DataError
         If no such failure is recorded.
     """
-    found = []
+    accepted = []
     for entry in entries:
         open_ = [one for one in log.of(entry) if not one.good and (not rules or one.rule in rules)]
         if not open_:
@@ -369,10 +371,10 @@ def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why:
             remedy = f"it fails {few(others)}" if others else "check first, then accept"
             msg = f"{entry.partition}: no failure{of} is recorded; {remedy}"
             raise DataError(msg)
-        found += [replace(one, accepted=why, judged=now) for one in open_]
-    for one in found:
+        accepted += [replace(one, accepted=why, judged=now) for one in open_]
+    for one in accepted:
         log.add(one)
-    return found
+    return accepted
 
 
 def _date(name: str) -> date:

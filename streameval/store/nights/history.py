@@ -159,14 +159,14 @@ class Histories(Saved):
     @property
     def columns(self) -> dict[str, list[Scalar]]:
         """Results of the nights by column name: ``roc_auc[score]``, then ``roc_auc[score] cumulative``."""
-        found: dict[str, list[Scalar]] = {}
+        by_name: dict[str, list[Scalar]] = {}
         for one in self.series:
             name = one.name
-            found[name] = [point.night for point in one.points]
+            by_name[name] = [point.night for point in one.points]
             totals = [point.cumulative for point in one.points if point.cumulative]
             if totals:
-                found[f"{name} cumulative"] = totals
-        return found
+                by_name[f"{name} cumulative"] = totals
+        return by_name
 
     def to_arrow(self) -> pa.Table:
         """A table with one row per night: partition, incomplete, failing, and the value of each series, or null.

@@ -58,12 +58,12 @@ def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
     return kind(field.type, field.name)
 
 
-def widen_columns(found: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
+def widen_columns(planned: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
     """Widen the columns of a scan to the store's key types.
 
     Parameters
     ----------
-    found : the scan, with the types of the files
+    planned : the scan, with the types of the files
     types : key types of the store's columns
     numbers : score and sketch columns
     slices : types of slicing columns, see `slice_type`
@@ -74,14 +74,14 @@ def widen_columns(found: Scan, types: Mapping[str, str], numbers: Sequence[str],
         If a column's type cannot be widened to the store's type.
     """
     fields = []
-    for field in without_views(found.schema):
+    for field in without_views(planned.schema):
         kind, sliced = types.get(field.name), slices.get(field.name)
         if kind is not None and not _has_key_type(field, numbers, kind):
-            field = _widen(field, found, arrow_type(kind), "holds")
-        if sliced and slice_type(field.type, field.name, found.pieces[0].name) not in (sliced, ""):
-            field = _widen(field, found, slices_arrow_type(sliced), "slices by")
+            field = _widen(field, planned, arrow_type(kind), "holds")
+        if sliced and slice_type(field.type, field.name, planned.pieces[0].name) not in (sliced, ""):
+            field = _widen(field, planned, slices_arrow_type(sliced), "slices by")
         fields.append(field)
-    return replace(found, schema=pa.schema(fields))
+    return replace(planned, schema=pa.schema(fields))
 
 
 def slices_arrow_type(kind: str) -> pa.DataType:
@@ -91,10 +91,10 @@ def slices_arrow_type(kind: str) -> pa.DataType:
     if kind in _SLICES:
         return _SLICES[kind]
     with suppress(ValueError):
-        if found := re.fullmatch(r"decimal(32|64|128|256)\((\d{1,2}), (\d{1,2})\)", kind):
-            return (pa.decimal256 if found[1] == "256" else pa.decimal128)(int(found[2]), int(found[3]))
-        if found := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
-            return pa.timestamp(found[1], found[2])
+        if match := re.fullmatch(r"decimal(32|64|128|256)\((\d{1,2}), (\d{1,2})\)", kind):
+            return (pa.decimal256 if match[1] == "256" else pa.decimal128)(int(match[2]), int(match[3]))
+        if match := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
+            return pa.timestamp(match[1], match[2])
         return pa.type_for_alias(kind)
     raise _unknown_type_error(kind)
 
@@ -105,7 +105,7 @@ def _unknown_type_error(kind: object) -> FormatError:
     return FormatError(msg)
 
 
-def _widen(field: pa.Field, found: Scan, kind: pa.DataType, does: str) -> pa.Field:
+def _widen(field: pa.Field, planned: Scan, kind: pa.DataType, does: str) -> pa.Field:
     """Widen a column to a type; `does` is the verb of the message.
 
     Raises
@@ -115,9 +115,9 @@ def _widen(field: pa.Field, found: Scan, kind: pa.DataType, does: str) -> pa.Fie
     """
     if widened([field.type, kind]) == kind:
         return field.with_type(kind)
-    own = plain(found.schema.field(field.name).type)
+    own = plain(planned.schema.field(field.name).type)
     msg = (
-        f"{found.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
+        f"{planned.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
         "create another store"
     )

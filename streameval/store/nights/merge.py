@@ -148,12 +148,12 @@ class Nights:
 
     def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
-        kept: dict[StoredSpec, list[StoredState]] = {}
+        by_spec: dict[StoredSpec, list[StoredState]] = {}
         for entry in self.entries:
             if state := entry.state(w.group, w.of):
-                kept.setdefault(spec_as_kept(w.spec, state), []).append(state)
-        parts = self.files.read_all(*_files(kept.pop(w.spec, [])), engine.budget, w.spec, engine.each)
-        for spec, states in kept.items():  # exact scores among histograms
+                by_spec.setdefault(spec_as_kept(w.spec, state), []).append(state)
+        parts = self.files.read_all(*_files(by_spec.pop(w.spec, [])), engine.budget, w.spec, engine.each)
+        for spec, states in by_spec.items():  # exact scores among histograms
             exact = [state.file for state in states]
             parts += engine.each(partial(_histogram, self.files, engine.budget, spec), exact, "bounded")
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
@@ -161,7 +161,7 @@ class Nights:
 
     def _as_kept(self, w: MetricRequest) -> MetricRequest:
         """The request with the available state: a histogram if a night no longer has exact scores."""
-        specs = {spec_as_kept(w.spec, kept) for entry in self.entries if (kept := entry.state(w.group, w.of))}
+        specs = {spec_as_kept(w.spec, stored) for entry in self.entries if (stored := entry.state(w.group, w.of))}
         histogram = next((spec for spec in specs - {w.spec} if isinstance(spec, HistogramSpec)), None)
         return w if histogram is None else w.remade(histogram, w.metrics)
 
@@ -262,14 +262,14 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
 
     Digests are left out: their values depend on the order of merging, which compaction would change.
     """
-    found: dict[StoredSpec, list[StoredState]] = {}
+    by_spec: dict[StoredSpec, list[StoredState]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
-        for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
-            found.setdefault(spec_as_kept(spec, kept), []).append(kept)
-    return [ColumnFiles(spec, *_files(states)) for spec, states in found.items()]
+        for stored in (state for entry in entries if spec.associative and (state := entry.state(*column))):
+            by_spec.setdefault(spec_as_kept(spec, stored), []).append(stored)
+    return [ColumnFiles(spec, *_files(states)) for spec, states in by_spec.items()]
 
 
-def spec_as_kept(spec: StoredSpec, kept: StoredState) -> StoredSpec:
+def spec_as_kept(spec: StoredSpec, stored: StoredState) -> StoredSpec:
     """The spec of a stored state: the configuration's, or for scores that of the histogram that vacuum made of them.
 
     Raises
@@ -277,11 +277,11 @@ def spec_as_kept(spec: StoredSpec, kept: StoredState) -> StoredSpec:
     FormatError
         If it has the kind of another state.
     """
-    if kept.kind == spec.kind:
+    if stored.kind == spec.kind:
         return spec
-    if kept.kind == HistogramSpec.kind and isinstance(spec, ScoreSpec):
+    if stored.kind == HistogramSpec.kind and isinstance(spec, ScoreSpec):
         return histogram_spec(spec)
-    if kept.kind == ScoreSpec.kind and isinstance(spec, HistogramSpec):
+    if stored.kind == ScoreSpec.kind and isinstance(spec, HistogramSpec):
         return ScoreSpec(**asdict(spec))
-    msg = f"{kept.file}: the ledger has it as {kept.kind!r}, not {spec.kind!r}; restore the ledger from a backup"
+    msg = f"{stored.file}: the ledger has it as {stored.kind!r}, not {spec.kind!r}; restore the ledger from a backup"
     raise FormatError(msg)

@@ -156,7 +156,7 @@ def _fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]]) -> tup
     return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
 
 
-def compare_partitions(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
+def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
     """Compare the data with the ledger.
 
     Raises
@@ -165,7 +165,7 @@ def compare_partitions(found: Sequence[Partition], entries: Mapping[str, Entry],
         If a partition of the store is found with other files in another directory.
     """
     new, changed, unchanged = [], [], []
-    for partition in found:
+    for partition in partitions:
         entry = entries.get(partition.name)
         if entry is None:
             new.append(partition)
@@ -180,15 +180,15 @@ def compare_partitions(found: Sequence[Partition], entries: Mapping[str, Entry],
             raise DataError(msg)
         else:
             changed.append(partition)
-    return Changes(tuple(new), tuple(changed), tuple(unchanged), _find_gone(found, entries, data))
+    return Changes(tuple(new), tuple(changed), tuple(unchanged), _find_gone(partitions, entries, data))
 
 
-def _find_gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
+def _find_gone(partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
     """Names of partitions that no longer exist under the roots among the data."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
     whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
-    here = {partition.name for partition in found}
+    here = {partition.name for partition in partitions}
     return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
 
 
@@ -217,8 +217,8 @@ def suggest_names(name: str, names: Iterable[str]) -> str:
     ('did you mean night=2026-01-08?', 'did you mean night=2026-01-08?')
     """
     dated, same = date_of(name), natural(name)
-    found = [known for known in names if natural(known) == same or (dated and date_of(known) == dated)]
-    return f"did you mean {few(found)}?" if found else ""
+    near = [other for other in names if natural(other) == same or (dated and date_of(other) == dated)]
+    return f"did you mean {few(near)}?" if near else ""
 
 
 def date_of(text: str) -> tuple[int, ...]:
@@ -256,17 +256,17 @@ def date_problem(name: str) -> str:
 def _days(text: str) -> list[tuple[str, tuple[int, ...]]]:
     """The dates with a day in the parts of a path, each with the key of its part."""
     parts = (part.rpartition("=") for part in text.split("/"))
-    found = ((key, _first_date(value)) for key, _, value in parts)
-    return [(key, when) for key, when in found if len(when) > len(("year", "month"))]
+    dates = ((key, _first_date(value)) for key, _, value in parts)
+    return [(key, when) for key, when in dates if len(when) > len(("year", "month"))]
 
 
 def _first_date(text: str) -> tuple[int, ...]:
     """The first date or month in a text; empty if there is none."""
     for match in _DATE.finditer(text):
-        found = tuple(int(part) for part in match.groups() if part)
+        parts = tuple(int(part) for part in match.groups() if part)
         with suppress(ValueError):
-            date(*(*found, 1)[:3])
-            return found
+            date(*(*parts, 1)[:3])
+            return parts
     return ()
 
 
@@ -288,13 +288,13 @@ def select_entries(
         If an argument is not a date, or the name of a partition has none.
     """
     since, until = (None if given is None else str(given) for given in (since, until))
-    known = sorted(entries, key=natural)
-    kept = span(known)
+    ordered = sorted(entries, key=natural)
+    extent = span(ordered)
     absent = [name for name in partition if name not in entries]
     if absent:
-        msg = f"{absent[0]}: no such partition; {suggest_names(absent[0], known) or f'the store has {kept}'}"
+        msg = f"{absent[0]}: no such partition; {suggest_names(absent[0], ordered) or f'the store has {extent}'}"
         raise MissingInputError(msg)
-    names = [name for name in known if not partition or name in partition]
+    names = [name for name in ordered if not partition or name in partition]
     for text, option in ((since, "since"), (until, "until")):
         if text is not None and not date_of(text):
             msg = f"{option}={text!r} must be a date such as 2026-01-08"
@@ -303,7 +303,7 @@ def select_entries(
         names = [name for name in names if is_between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
-        msg = f"no partition has a date in this range; the store has {kept}" if known else f"the store has {kept}"
+        msg = f"no partition has a date in this range; the store has {extent}" if ordered else f"the store has {extent}"
         raise MissingInputError(msg)
     return [entries[name] for name in names]
 
@@ -349,7 +349,7 @@ def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, 
     OptionError
         If a partition has no such key.
     """
-    found: dict[tuple[str, ...], list[Entry]] = {}
+    groups: dict[tuple[str, ...], list[Entry]] = {}
     keys = [name.strip() for name in names.split(",")]
     for entry in entries:
         own = keys_of(entry.partition)
@@ -359,5 +359,5 @@ def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, 
             have = ", ".join(keys_of(entry.partition)) or "none"
             msg = f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}"
             raise OptionError(msg, "by")
-        found.setdefault(tuple(own[name] for name in keys), []).append(entry)
-    return [(dict(zip(keys, values, strict=True)), group) for values, group in found.items()]
+        groups.setdefault(tuple(own[name] for name in keys), []).append(entry)
+    return [(dict(zip(keys, values, strict=True)), group) for values, group in groups.items()]

@@ -130,14 +130,14 @@ class ResultCache:
 
     def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:
         """Cached results by key, optionally only those of one metric; missing keys are absent."""
-        due, found = set(keys), dict[str, list[Scalar]]()
+        due, results = set(keys), dict[str, list[Scalar]]()
         self._asked |= due
         rows = self._rows.filter(pc.is_in(self._rows["key"], pa.array(due, pa.string())))
         stored = zip(rows["key"].to_pylist(), from_arrow(rows), strict=True)
         for key, result in [*stored, *((key, result) for (*_, key), result in self._new if key in due)]:
             if metric in (None, result.metric):
-                found.setdefault(key, []).append(result)
-        return found
+                results.setdefault(key, []).append(result)
+        return results
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
         """Collect new results for `write` or `append`."""
@@ -263,12 +263,12 @@ class MetricSeries:
         OptionError
             If there is no such metric or column, or several columns have the metric.
         """
-        found = self.columns(metric, () if of is None else [of])
-        if len(found) > 1:
-            columns = ", ".join(w.of for w, _ in found)
+        matches = self.columns(metric, () if of is None else [of])
+        if len(matches) > 1:
+            columns = ", ".join(w.of for w, _ in matches)
             msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
             raise OptionError(msg)
-        w, options = found[0]
+        w, options = matches[0]
         return w, options if level is None else {**options, "ci": level}
 
     def columns(self, metric: str, of: Sequence[str] = ()) -> list[tuple[MetricRequest, dict[str, Any]]]:
@@ -288,9 +288,9 @@ class MetricSeries:
         for options in ({}, {"metrics": (metric,), "truncate": (), "at": ()}):
             wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
             named = [w for w in wanted if any(m.name == metric for m in w.metrics)]
-            found = [w for w in named if not of or w.of in of]
-            if found:
-                return [(w, options) for w in found]
+            matches = [w for w in named if not of or w.of in of]
+            if matches:
+                return [(w, options) for w in matches]
         msg = f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}"
         raise OptionError(msg)
 
@@ -307,10 +307,10 @@ class MetricSeries:
         except OptionError:
             with suppress(OptionError):
                 wanted = self.configuration.wanted(list(self.snapshot.entries), metrics=(pattern,))
-                found = [(metric.name, w.of) for w in wanted if not of or w.of in of for metric in w.metrics]
-                if found:
-                    names = list(dict.fromkeys(name for name, _ in found))
-                    return sorted(found, key=lambda pair: names.index(pair[0]))
+                pairs = [(metric.name, w.of) for w in wanted if not of or w.of in of for metric in w.metrics]
+                if pairs:
+                    names = list(dict.fromkeys(name for name, _ in pairs))
+                    return sorted(pairs, key=lambda pair: names.index(pair[0]))
             raise
 
     def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, Any]) -> list[list[Scalar]]:
@@ -365,14 +365,14 @@ class MetricSeries:
         """The difference of a metric between two columns in each night, with its sampling interval."""
         metric = canonical(metric)
         (one, options), (other, _) = (self.column(metric, of, level) for of in pair)
-        found = []
+        results = []
         for entry in entries:
             key = key_of("difference", self._key("", entry, one, options), self._key("", entry, other, options))
             if key not in (known := self.cache.find([key], metric)):
                 known[key] = [self._difference(entry, one, pair, {"metrics": (metric,), **options})]
                 self.cache.add("night", entry.partition, one.group, key, known[key])
-            found += known[key][:1]
-        return found
+            results += known[key][:1]
+        return results
 
     def _difference(self, entry: Entry, one: MetricRequest, pair: tuple[str, str], options: dict[str, Any]) -> Scalar:
         others = {"score": (), "cluster": (), "sketch": ()} | {one.family.column: pair}
@@ -478,10 +478,10 @@ class MetricSeries:
             return _undefined(w, f"no {w.of} in {absent} of {plural(len(entries), 'night')}")
         nights, only = self.stored.of(*entries), (w.group, w.of)
         try:
-            found = self.evaluate(nights, self.engine, only=only, merge=merge, **options)
+            evaluation = self.evaluate(nights, self.engine, only=only, merge=merge, **options)
         except DataError as error:
             return _undefined(w, str(error))
-        return [result for result in found.results if result.metric in {metric.name for metric in w.metrics}]
+        return [result for result in evaluation.results if result.metric in {metric.name for metric in w.metrics}]
 
 
 def _named(configuration: Configuration, options: dict[str, Any]) -> str:

@@ -108,12 +108,12 @@ class KeptSlices:
         request = configuration.request(**options)
         weighted = request.weight is not None
         sliced = SlicedStates(self.engine, Slicing((self.key,)), states, wanted)
-        found = list(slice_results(sliced, {}, weighted=weighted))
+        scalars = list(slice_results(sliced, {}, weighted=weighted))
         if resampling.level is not None:
             sliced = replace(sliced, states=states | self.blocks(wanted))
-            found = list(sampled_slices(sliced, found, resampling).results)
+            scalars = list(sampled_slices(sliced, scalars, resampling).results)
         self.engine.budget.release_spares()
-        return found if request.label.column is not None else [replace(one, positives=None) for one in found]
+        return scalars if request.label.column is not None else [replace(one, positives=None) for one in scalars]
 
     def blocks(self, wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
         """The unit blocks of every slice, for the columns whose blocks all nights have."""
@@ -170,14 +170,14 @@ class KeptSlices:
         for one in chain.from_iterable(nights):
             rows[_values(one)] += one.rows
             named.setdefault(_values(one), one.slice or {})
-        found = []
+        series = []
         for name, _ in rows.most_common():
-            known = [night.get(name) for night in by_night]
-            values = [one or replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0) for one in known]
+            scalars = [night.get(name) for night in by_night]
+            values = [one or replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0) for one in scalars]
             points = zip(whole.points, values, strict=True)
             sliced = tuple(replace(point, night=value, cumulative=None) for point, value in points)
-            found.append(replace(whole, points=sliced, slice=named[name]))
-        return found
+            series.append(replace(whole, points=sliced, slice=named[name]))
+        return series
 
 
 def _values(result: Scalar) -> tuple[Any, ...]:
@@ -202,7 +202,7 @@ def slice_histories(
 
 def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
     """The share of rows, and the first metric of each column, in every stored slice of a night."""
-    found: dict[str, float] = {}
+    facts: dict[str, float] = {}
     [entry] = night.entries
     for key in night.configuration.slicing.keys if entry.rows else ():
         try:
@@ -212,9 +212,9 @@ def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
         first: dict[str | None, str] = {}
         for one in results:
             if first.setdefault(one.of, one.metric) == one.metric:
-                found[f"{slice_name(one.slice)[1:-1]} (share)"] = one.rows / entry.rows
-                found |= {f"{one.metric}[{one.of}]{slice_name(one.slice)}": one.value} if one.value == one.value else {}
-    return found
+                facts[f"{slice_name(one.slice)[1:-1]} (share)"] = one.rows / entry.rows
+                facts |= {f"{one.metric}[{one.of}]{slice_name(one.slice)}": one.value} if one.value == one.value else {}
+    return facts
 
 
 _TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
@@ -279,17 +279,17 @@ def _covering(configuration: Configuration, where: Where, entries: Sequence[Entr
 def _instead(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> str:
     """Suggestions for other columns of a filter: slices between stored edges, keys of nights, similar names."""
     sliced = dict.fromkeys(name for key in configuration.slicing.keys for name in key.columns)
-    found = ""
+    text = ""
     for name in (name for name in where.columns if name not in sliced):
         if edges := [kept for kept in sliced if kept.startswith(f"{name}=")]:
             *_, last = edges[0].split(",")
             example = f"\"{edges[0]}\" = '>={last.rpartition('=')[2]}'"
-            found += f"name slices between its edges, such as {example}; "
+            text += f"name slices between its edges, such as {example}; "
         elif any(name in keys_of(entry.partition) for entry in entries):
-            found += f"choose nights by their {name} (--partition {name}=…, --since, --until, --last); "
+            text += f"choose nights by their {name} (--partition {name}=…, --since, --until, --last); "
         else:
-            found += hint(name, sliced)
-    return found
+            text += hint(name, sliced)
+    return text
 
 
 def _union(states: Iterable[Any], spec: Any) -> Any:
