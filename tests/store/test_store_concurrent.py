@@ -50,7 +50,7 @@ class Killed(BaseException):
     """As if the process had ended."""
 
 
-def kill(*_: object) -> None:
+def kill(*_: object, **__: object) -> None:
     """End the process."""
     raise Killed
 
