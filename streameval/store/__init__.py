@@ -25,8 +25,8 @@ The modules, from the bottom up:
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
   (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``judgements`` (stored verdicts of
   rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);
-- ``context`` (the parts of a store), and what verbs share: ``backfill``, ``vacuum``, ``evaluate``, ``attribution``,
-  ``planned`` (forecasts) and ``info``;
+- ``context`` (the parts of a store), and what verbs share: ``backfill``, ``vacuum``, ``evaluate``, ``attribution``
+  and ``info`` (descriptions and forecasts);
 - ``changing`` and ``store``: the verbs.
 """
 

@@ -1,23 +1,28 @@
-"""Description of a store: nights, columns, policies, incomplete and failing nights, and damaged files."""
+"""What a store holds, and what its verbs would read and keep: from the ledger, listings and footers."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import StoreError
+from streameval import scan
+from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.options import recorded
-from streameval.options.kinds import in_words
+from streameval.options.kinds import in_words, texts
+from streameval.store.backfill import Place, due_files, list_added, list_altered
+from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.nights.configuration import slices_group
-from streameval.store.nights.partitions import newest, sort_entries
-from streameval.wording import few, plural, size
+from streameval.store.nights.partitions import newest, select_entries, sort_entries
+from streameval.wording import few, plural, size, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.states.grouped.keys import By
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
+    from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.partitions import Partition
 
 
 _COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
@@ -147,3 +152,151 @@ def _bytes_of(entries: Sequence[Entry], key: By) -> int:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Forecast of what a verb reads and keeps.
+
+    Attributes
+    ----------
+    nights : number of nights
+    first, last : names of the first and the last night
+    rows : rows of these nights
+    files, bytes : number and size of the files to read; upper bounds for states, because results may be cached
+    columns : (files, bytes) by state, such as ``score score_lr``
+    keeps : what would be kept, in words
+    of_data : columns of the data that would be read; empty if states are read
+    """
+
+    nights: int
+    first: str
+    last: str
+    rows: int
+    files: int
+    bytes: int
+    columns: dict[str, tuple[int, int]]
+    keeps: str
+    of_data: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        columns = [{"state": name, "files": files, "bytes": nbytes} for name, (files, nbytes) in self.columns.items()]
+        return {**self.__dict__, "columns": columns}
+
+    def __str__(self) -> str:
+        span = f", {self.first} to {self.last}" if self.nights else ""
+        nights = self.first if self.nights == 1 else plural(self.nights, "night") + span
+        reads = f"at most {plural(self.files, 'state file')}, {size(self.bytes)}, less what is cached"
+        if self.of_data:
+            reads = f"{plural(self.files, 'file')}, {size(self.bytes)}: {', '.join(self.of_data)}"
+        lines = [
+            f"{nights}; {plural(self.rows, 'row')}",
+            f"would read {reads if self.files else 'nothing'}",
+            *(f"  {name}: {plural(n, 'file')}, {size(nbytes)}" for name, (n, nbytes) in self.columns.items()),
+            f"would keep {self.keeps}",
+        ]
+        return "\n".join(map(visible, lines))
+
+
+def _of_states(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
+    """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        for state in entry.states:
+            if not columns or state.of in columns:
+                files, nbytes = sizes.get(f"{state.group} {state.of}", (0, 0))
+                sizes[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
+    return Reading(
+        len(entries),
+        entries[0].partition if entries else "",
+        entries[-1].partition if entries else "",
+        sum(entry.rows for entry in entries),
+        sum(files for files, _ in sizes.values()),
+        sum(nbytes for _, nbytes in sizes.values()),
+        sizes,
+        keeps,
+    )
+
+
+FOLDING = ("update", "replace", "add")
+READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
+_RUN = ("dry_run", "on_error")  # these do not change what is read
+
+
+def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """Forecast what a verb reads and keeps; see `Store.plan`."""
+    if verb in FOLDING:
+        return _plan_folding(context, verb, asked)
+    if verb not in READING:
+        msg = f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}"
+        raise OptionError(msg)
+    return _plan_reading(context, verb, asked)
+
+
+def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """Forecast `update`, `replace` or `add` with these arguments.
+
+    Raises
+    ------
+    OptionError, DataError
+        If the verb would raise it without reading more than footers.
+    """
+    options = {name: value for name, value in asked.items() if name not in _RUN}
+    data, version = options.pop("data", None), options.pop("delta_version", None)
+    if verb == "update":
+        verify = options.pop("verify", False)
+        _, configuration, changes = find_changes(context, data, options, version)
+        due: Sequence[Partition] = [*changes.new, *changes.changed, *(changes.unchanged if verify else ())]
+        return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
+    if verb == "replace":
+        _, configuration, due = find_replaced(context, data, version)
+        return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
+    since, place = options.pop("since", None), Place(data, version)
+    snapshot, before, after = begin_backfill(context, options, place)
+    some = select_entries(snapshot.entries, since=since) if snapshot.entries else []
+    narrow, due = due_files(before, after, some, place)
+    more = (*list_added(after, before), *(f"{name}={new}" for name, _, new in list_altered(after, before)))
+    return _reading(context, narrow, due, f"also {', '.join(more)}")
+
+
+def _reading(context: StoreContext, configuration: Configuration, due: Sequence[Partition], keeps: str) -> Reading:
+    """The forecast of reading these partitions."""
+    files = [file for partition in due for file in partition.files]
+    columns, rows, nbytes = configuration.folding.columns if due else (), 0, 0
+    try:
+        planned = scan.plan(files, columns, on_error="skip", threads=context.engine().threads) if files else None
+    except MissingInputError:  # no file has rows
+        planned = None
+    if planned is not None:
+        rows, nbytes = planned.rows, planned.nbytes
+    first, last = (due[i].name if due else "" for i in (0, -1))
+    return Reading(len(due), first, last, rows, len(files), nbytes, {}, keeps, tuple(columns))
+
+
+def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """Forecast a verb that reads states, from the ledger."""
+    as_of = asked.get("as_of")
+    snapshot, configuration = context.begun(as_of)
+    names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
+    selection = {name: asked[name] for name in names if asked.get(name)}
+    entries = select_entries(snapshot.entries, **selection)
+    if verb == "diagnose" and not selection:
+        log, last = context.judgements(), newest(snapshot.entries)
+        due = {**log.failing(entries, last), **log.undecided(entries, last)}
+        entries = [entry for entry in entries if entry.partition in due]
+    columns: list[str] = []
+    if verb == "show":
+        request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
+        columns = [*request.scores, *request.clusters, *request.sketches]
+    if verb == "history":
+        nightly = context.nightly(snapshot, configuration)
+        metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
+        columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
+    if verb == "attribute":
+        columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
+    kept = {"show": "the results until the next update", "history": "the values of the nights"}
+    keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
+    forecast = _of_states(entries, columns, keeps)
+    from_ledger = verb == "info" and not asked.get("verify")
+    return replace(forecast, files=0, bytes=0, columns={}) if from_ledger else forecast

@@ -16,13 +16,12 @@ from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.files.location import Location
-from streameval.store.info import Info, info
+from streameval.store.info import Info, info, plan
 from streameval.store.nights.diagnosis import diagnose_night, shapes_of, unusual_facts, usual_nights
 from streameval.store.nights.gate import Gate, accept, store_rules
 from streameval.store.nights.history import Histories, History, Point
 from streameval.store.nights.partitions import newest, select_entries
 from streameval.store.nights.slices import slice_facts, slice_histories
-from streameval.store.planned import plan
 from streameval.store.vacuum import parse_seconds
 from streameval.wording import canonical
 
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.results import Scalar
     from streameval.store.files.entries import Entry
+    from streameval.store.info import Reading
     from streameval.store.nights.diagnosis import Diagnosis
     from streameval.store.nights.gate import Check
     from streameval.store.nights.judgements import Judgement
-    from streameval.store.planned import Reading
 
 
 class Store(Changing):
