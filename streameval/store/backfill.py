@@ -1,4 +1,7 @@
-"""Backfill: fold nights again for the states that they lack, and no others."""
+"""Change the columns of a store, and fold nights again for the states that they lack, and no others.
+
+Added columns and metrics extend the configuration; a policy may only change if no stored state depends on it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Evaluate selected nights of a store: all rows, slices, and differences from other nights."""
+"""Evaluate selected nights of a store: all rows, slices, and differences from other nights.
+
+The page of an evaluation adds a section on its nights, and the source of its results names the command that repeats
+them.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 The ledger is in runs of rows (`SCHEMA`), oldest first. The newest row of a partition counts, and a row with `removed`
 takes it out of the store.
 
-An entry keeps its facts as JSON. They are parsed when they are needed, and checked then, so that a forged ledger is
-refused by the name of the partition.
+The facts of a night (nulls by column, rows and nulls by file, files left out) come from its states and the footers of
+its files. If a rule fails, they show what changed without reading data. They are JSON, which is parsed when it is
+needed, and checked then, so that a forged ledger is refused by the name of the partition.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Entry:
     labels : rows by label
     states : the other states, each in a file
     updated : time of the fold, UTC
-    facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `streameval.store.nights.facts`
+    facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `gather_facts`
     """
 
     partition: str
@@ -164,7 +165,7 @@ class Entry:
 
 
 def _are_facts(facts: Any) -> bool:
-    """Whether facts have the form that `streameval.store.nights.facts.gathered` gives them."""
+    """Whether facts have the form that `gather_facts` gives them."""
     if not isinstance(facts, dict):
         return False
     files, left_out = facts.get("files", []), facts.get("left_out", [])

@@ -4,6 +4,15 @@ One set of options configures both. The names are those of deltalake: ``AWS_ENDP
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ALLOW_HTTP``. Options that are not given
 are taken from the environment. A URI may carry the same options in pyarrow's syntax:
 ``s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:5000``.
+
+A store and its data are in separate directories, and a new store's directory holds nothing else.
+
+*Conditional writes.* A commit is put under the condition that it does not exist. An S3-compatible endpoint that ignores
+``If-None-Match: *`` would let a second update of one version replace the first, and both end well. So before its first
+commit to such an endpoint, a process puts one object twice: the second request must be refused. The requests are signed
+here (AWS Signature Version 4), because neither Arrow nor deltalake offers a conditional write of one object. Without
+keys in the options or the environment, requests cannot be signed and the endpoint is not asked. An endpoint that denies
+the question, as its policy allows no such object, is named in a warning.
 """
 
 from __future__ import annotations

@@ -10,6 +10,11 @@ hexadecimal digits that are new for each publication:
 
 A killed process leaves at most unreferenced files; an update that fails deletes its own (`PublishedFiles.undone`).
 `seal` protects small JSON records in the same way.
+
+State files are published Parquet files, one for each state. Exact counts are already delta-encoded words
+(`streameval.states.keyed.packing`), which hardly compress further: they are stored without a dictionary, with a codec
+that is fast to decode. Other tables hold counts that are mostly 0 and 1 and are dictionary-encoded. Memory: a row group
+of 16 MiB while writing; the file and a row group while reading.
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ chance may explain a value if the usual value lies within its interval.
 
 The usual value is the median of the last 7 complete earlier nights that fail no rule. Findings are sorted by their
 distance from it, divided by the median absolute deviation of these nights (at least 1 % of the usual value).
+
+The costs of clusters and classes are compared likewise, by the attribution of each night. Only the costliest `DEEP`
+groups of a usual night are known. Any other group costs at most as much as the last of them, or nothing if the night
+has fewer than `DEEP` groups. This bound is used as its cost, so that an increase is never overstated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""History: a metric of single nights, and over all nights up to each."""
+"""History: metrics of single nights, and over all nights up to each; one series, or several in one table and figure."""
 
 from __future__ import annotations
 

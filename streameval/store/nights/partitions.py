@@ -5,6 +5,8 @@ path relative to the root of the tree, even if only one night of the tree is giv
 names, sizes and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no
 ETag, and fetching it would cost one request per file. The server sets the modification time, so only a second write of
 the same size within the resolution of its clock goes unnoticed; ``verify`` detects even that.
+
+``night=2026-01-15/hour=3`` has the keys night and hour; a plain file name has none.
 """
 
 from __future__ import annotations

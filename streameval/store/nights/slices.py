@@ -1,6 +1,9 @@
 """Slices of nights, finalized from the states that a store keeps for each slice.
 
 The state of a slice is the merge of its states over all nights; results equal those of the files to the last bit.
+
+If a filter uses only the columns of a stored slicing, all rows of a slice meet it or none does. So the nights are
+filtered without reading their files: the slices that meet the filter are merged.
 """
 
 from __future__ import annotations
