@@ -19,7 +19,7 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.plots.series import plot_series
+from streameval.plots.comparisons import plot_series
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
 from streameval.store.nights import results
