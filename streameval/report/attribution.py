@@ -130,22 +130,24 @@ _FORMATS: dict[str, Callable[[Any], str] | None] = {
 }
 
 
-def _words(name: str, found: Attributed) -> _Words:
-    return (_WORDS | (_CHANGED if found.options.get("changed_from") else {}))[name]
+def _words(name: str, attribution: Attributed) -> _Words:
+    return (_WORDS | (_CHANGED if attribution.options.get("changed_from") else {}))[name]
 
 
-def title_of(name: str, found: Attributed) -> str:
+def title_of(name: str, attribution: Attributed) -> str:
     """The title of a table."""
-    return _words(name, found).title.format(visible(str(found.options.get("changed_from"))))
+    return _words(name, attribution).title.format(visible(str(attribution.options.get("changed_from"))))
 
 
-def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] | None, caption: str = "") -> Table:
+def listed(
+    rows: pa.Table, attribution: Attributed, *, examples: Callable[[str], str] | None, caption: str = ""
+) -> Table:
     """Format the rows of a table; long texts come last.
 
     Parameters
     ----------
     rows : the table
-    found : the attribution
+    attribution : the attribution
     examples : function that shortens examples; None omits them
     caption : its caption
     """
@@ -158,20 +160,20 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
         columns["examples"] = lambda cells: examples(
             "; ".join(f"{_member(cell)}: {' | '.join(cell['values'])}" for cell in cells)
         )
-    heads = _HEADS | (_CHANGED_HEADS if "changed_from" in found.options else {})
+    heads = _HEADS | (_CHANGED_HEADS if "changed_from" in attribution.options else {})
     formats = {name: form for name, form in columns.items() if form and name in names}
     words = {"cluster", "class", "partition", "largest", "examples", *by_columns}
-    made = []
+    records = []
     for row in rows.to_pylist():
         cells = [
             Cell("" if name in by_columns and not is_of(name, row.get("by")) else form(row[name]),
                  order=None if name in words else row[name])
             for name, form in formats.items()
         ]  # fmt: skip
-        made.append(Row((cells[0].text,), tuple(cells[1:])))
-    shown = [Head(found.metric or "", number=True, note="gain in") if name == "gain" else
+        records.append(Row((cells[0].text,), tuple(cells[1:])))
+    shown = [Head(attribution.metric or "", number=True, note="gain in") if name == "gain" else
              Head(heads.get(name, name), number=name not in words) for name in formats]  # fmt: skip
-    return Table(caption, tuple(shown), tuple(made))
+    return Table(caption, tuple(shown), tuple(records))
 
 
 def is_of(column: str, by: str | None) -> bool:
@@ -183,14 +185,14 @@ def is_of(column: str, by: str | None) -> bool:
     return by is None or f",{column}," in f",{by},"
 
 
-def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
+def conclusion(name: str, rows: pa.Table, attribution: Attributed) -> str:
     """A sentence on the share of the loss that the rows explain."""
-    totals: Mapping[str, float] = found.totals
-    changed = "changed_from" in found.options
+    totals: Mapping[str, float] = attribution.totals
+    changed = "changed_from" in attribution.options
     if name == "slices":
-        return _sliced(rows, found)
+        return _sliced(rows, attribution)
     if not rows.num_rows:
-        return _words(name, found).none
+        return _words(name, attribution).none
     if name == "unclustered":
         total, all_of = int(totals["unclustered_positives"]), int(totals["positives"])
         return f"{total:,} of {plural(all_of, 'positive')} ({total / all_of:.1%})"
@@ -206,9 +208,9 @@ def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
     return f"{many} of {int(totals[every]):,} {'are' if rows.num_rows > 1 else 'is'} {percent(share)} of {loss}"
 
 
-def _sliced(rows: pa.Table, found: Attributed) -> str:
+def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     """A sentence on the value that slices are compared with, and on the slices left out."""
-    totals = found.totals
+    totals = attribution.totals
     slices, left = int(totals["slices"]), int(totals["slices_left_out"])
     if rows.num_rows:
         shown = f"{plural(rows.num_rows, 'slice')} of {slices:,}"
@@ -217,30 +219,30 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
     else:
         shown = "no slice that can be ranked falls short of the whole" if left else _WORDS["slices"].none
     whole = "has no value" if math.isnan(totals["whole"]) else f"{totals['whole']:.6f}"
-    said = [shown, f"{found.slice_metric} of all rows {whole}"]
+    said = [shown, f"{attribution.slice_metric} of all rows {whole}"]
     if left:
         valueless = int(totals["slices_without_value"])
         units = f"fewer than {totals['slices_least_units']:g} effective units of rows, positives or negatives"
         both = f"{valueless:,} without a value, {left - valueless:,} with {units}"
         said.append(f"{left:,} left out: {'no value' if valueless == left else both if valueless else units}")
     if "slices_ci_level" in totals:
-        unit, level = found.options.get("unit") or "row", totals["slices_ci_level"] * 100
+        unit, level = attribution.options.get("unit") or "row", totals["slices_ci_level"] * 100
         said.append(f"{level:.4g} % intervals by {unit}, widened for selection")
     return "; ".join(said)
 
 
-def stayed(found: Attributed) -> str:
+def stayed(attribution: Attributed) -> str:
     """A sentence on the number of rows in clusters with the same rows as before."""
-    same = int(found.totals["unchanged_rows"])
-    share = f" ({same / found.rows:.1%})" if found.rows else ""
-    return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
+    same = int(attribution.totals["unchanged_rows"])
+    share = f" ({same / attribution.rows:.1%})" if attribution.rows else ""
+    return f"{same:,} of {plural(attribution.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
-def hashed(found: Attributed, why: str) -> str:
+def hashed(attribution: Attributed, why: str) -> str:
     """A note that ids are shown as hashes, with the reason; empty if there are none."""
     ids = [
         rows[column]
-        for rows in found.tables().values()
+        for rows in attribution.tables().values()
         for column in ("cluster", "class")
         if column in rows.column_names
     ]
@@ -249,61 +251,65 @@ def hashed(found: Attributed, why: str) -> str:
     return f"ids with # are hashes whose texts are unknown: {why}"
 
 
-def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
+def attribution_page(attribution: Attributed, source: Source, *, with_examples: bool) -> Page:
     """The page of an attribution; examples are values from the data and appear only on request."""
-    tables = found.tables()
-    lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
-    if "changed_from" in found.options:
-        lead.insert(0, f"{stayed(found)}.")
+    tables = attribution.tables()
+    lead = [sentence for sentence in (_best(name, rows, attribution) for name, rows in tables.items()) if sentence]
+    if "changed_from" in attribution.options:
+        lead.insert(0, f"{stayed(attribution)}.")
     bare = not lead
-    lead = lead or [_concluded(name, rows, found) for name, rows in tables.items()]
-    made = {name: tuple(_blocks(name, rows, found, with_examples=with_examples)) for name, rows in tables.items()}
+    lead = lead or [_concluded(name, rows, attribution) for name, rows in tables.items()]
+    records = {
+        name: tuple(_blocks(name, rows, attribution, with_examples=with_examples)) for name, rows in tables.items()
+    }
     sections = [
-        Section(name, title_of(name, found).partition(":")[0], blocks[bare:])  # the lead may be their conclusions
-        for name, blocks in made.items()
+        Section(name, title_of(name, attribution).partition(":")[0], blocks[bare:])  # the lead may be their conclusions
+        for name, blocks in records.items()
     ]
-    pictured = tuple(pictures.concentration(found))
+    pictured = tuple(pictures.concentration(attribution))
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
-    notes = list(filter(None, [hashed(found, IN_DATA if source.nights else READ_ONCE)]))
-    hidden = found.options.get("examples") and not with_examples
+    notes = list(filter(None, [hashed(attribution, IN_DATA if source.nights else READ_ONCE)]))
+    hidden = attribution.options.get("examples") and not with_examples
     return Page(
-        _page_title(found),
-        plural(found.rows, "row"),
+        _page_title(attribution),
+        plural(attribution.rows, "row"),
         (Text(" ".join(lead), "lead"), *([Text(_HIDDEN, "note")] if hidden else [])),
-        (*sections, read_section(found, source, notes)),
+        (*sections, read_section(attribution, source, notes)),
     )
 
 
-def _page_title(found: Attributed) -> str:
+def _page_title(attribution: Attributed) -> str:
     """What a page is about: a change of clusters, or the columns whose losses it attributes."""
-    cluster, earlier = found.options.get("cluster"), found.options.get("changed_from")
+    cluster, earlier = attribution.options.get("cluster"), attribution.options.get("changed_from")
     if earlier:
         return f"What changed from {earlier} to {cluster}"
-    score = found.options.get("score", ())
+    score = attribution.options.get("score", ())
     columns = [*([cluster] if cluster else []), *([score] if isinstance(score, str) else score)]
     return f"Where {joined(columns)} {'falls' if len(columns) == 1 else 'fall'} short"
 
 
-def costs_section(found: Sequence[Attributed]) -> Section:
+def costs_section(attributions: Sequence[Attributed]) -> Section:
     """The costliest clusters and classes of an evaluation's cluster columns."""
     blocks: list[Block] = []
-    for one in found:
-        told = {name: rows for name, rows in one.tables().items() if name != "unclustered" and rows.num_rows}
-        best = [sentence for sentence in (_best(name, rows, one) for name, rows in told.items()) if sentence]
+    for one in attributions:
+        listings = {name: rows for name, rows in one.tables().items() if name != "unclustered" and rows.num_rows}
+        best = [sentence for sentence in (_best(name, rows, one) for name, rows in listings.items()) if sentence]
         blocks += [Text(f"{one.options['cluster']}: {' '.join(best)}")] if best else []
-        for name, rows in told.items():
+        for name, rows in listings.items():
             blocks += _blocks(name, rows, one)
-    notes = dict.fromkeys(filter(None, (hashed(one, "streameval attribute reads them from the data") for one in found)))
-    return Section("costs", "Worst clusters", (*blocks, *(Text(f"{_first_capital(note)}.", "note") for note in notes)))
+    notes = dict.fromkeys(hashed(one, "streameval attribute reads them from the data") for one in attributions)
+    return Section(
+        "costs", "Worst clusters", (*blocks, *(Text(f"{_first_capital(note)}.", "note") for note in notes if note))
+    )
 
 
-def _best(name: str, rows: pa.Table, found: Attributed) -> str:
+def _best(name: str, rows: pa.Table, attribution: Attributed) -> str:
     """A sentence on the gain of repairing the best group of a table, or on the cost of the first one."""
-    if not rows.num_rows or name == "unclustered" or "changed_from" in found.options:
+    if not rows.num_rows or name == "unclustered" or "changed_from" in attribution.options:
         return ""
     first = rows.slice(0, 1).to_pylist()[0]
     if name == "slices":
-        return _costliest(first, found)
+        return _costliest(first, attribution)
     if name == "impure":
         return (
             f"Cluster {id_text(first['cluster'])} causes {percent(first['share'])} "
@@ -313,30 +319,30 @@ def _best(name: str, rows: pa.Table, found: Attributed) -> str:
     group, verb = ("cluster", "Splitting") if name == "merges" else ("class", "Joining the pure clusters of")
     gain = number(abs(largest["gain"]), 4)
     would = "raise" if largest["gain"] >= 0 else "lower"
-    return f"{verb} {group} {id_text(largest[group])} would {would} {spoken(found.metric or '')} by {gain}."
+    return f"{verb} {group} {id_text(largest[group])} would {would} {spoken(attribution.metric or '')} by {gain}."
 
 
-def _costliest(row: Mapping[str, Any], found: Attributed) -> str:
+def _costliest(row: Mapping[str, Any], attribution: Attributed) -> str:
     """A sentence on the first slice; its values are before the number of its rows."""
     own = [column for column in takewhile(lambda column: column != "rows", row) if column != "by"]
     named = [f"{c.partition('=')[0]}={visible(slice_text(row[c]))}" for c in own if is_of(c, row.get("by"))]
-    values = row["value"], found.totals["whole"]
+    values = row["value"], attribution.totals["whole"]
     value, whole = (number(each, digits(values)) for each in values)
-    metric = spoken(found.slice_metric or "")
+    metric = spoken(attribution.slice_metric or "")
     return f"Slice {', '.join(named)} costs most: its {metric} is {value}, against {whole} of all rows."
 
 
-def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool = False) -> Iterator[Block]:
+def _blocks(name: str, rows: pa.Table, attribution: Attributed, *, with_examples: bool = False) -> Iterator[Block]:
     """A table with its conclusion."""
-    yield Text(_concluded(name, rows, found))
+    yield Text(_concluded(name, rows, attribution))
     if rows.num_rows:
         examples = str if with_examples else None
-        yield listed(rows, found, examples=examples, caption=_words(name, found).caption)
+        yield listed(rows, attribution, examples=examples, caption=_words(name, attribution).caption)
 
 
-def _concluded(name: str, rows: pa.Table, found: Attributed) -> str:
+def _concluded(name: str, rows: pa.Table, attribution: Attributed) -> str:
     """`conclusion` as a whole sentence."""
-    return _first_capital(f"{conclusion(name, rows, found)}.")
+    return _first_capital(f"{conclusion(name, rows, attribution)}.")
 
 
 def _first_capital(text: str) -> str:

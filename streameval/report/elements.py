@@ -275,12 +275,12 @@ def last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def read_section(found: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
+def read_section(result: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
     """The section "What was read": data, rows, rows left out with reasons, policies, version, and the command.
 
     Parameters
     ----------
-    found : the result
+    result : the result
     source : where it comes from
     notes : further notes on the values
     positives : positive rows; None without labels
@@ -288,20 +288,20 @@ def read_section(found: Read, source: Source, notes: Sequence[str] = (), positiv
     facts = [("Data", ", ".join(source.data))] if source.data else []
     facts += [("Files", f"{source.files:,}")] if source.files else []
     share = ""
-    if positives is not None and found.rows:
-        share = f", of which {positives:,} positive ({positives / found.rows:.2%})"
+    if positives is not None and result.rows:
+        share = f", of which {positives:,} positive ({positives / result.rows:.2%})"
     facts += [("Nights", f"{source.nights:,}")] if source.nights else []
-    facts += [("Rows", f"{found.rows:,}{share}")]
-    facts += [("Left out", f"{plural(rows, 'row')}: {travelling(why, source.data)}") for why, rows in found.dropped]
+    facts += [("Rows", f"{result.rows:,}{share}")]
+    facts += [("Left out", f"{plural(rows, 'row')}: {travelling(why, source.data)}") for why, rows in result.dropped]
     tables: list[Block] = []
-    if found.skipped:
-        facts += [("Files left out", f"{len(found.skipped):,}; see below")]
-        shown = [tuple(travelling(text, source.data) for text in pair) for pair in found.skipped[:_SKIPPED]]
-        left = len(found.skipped) - len(shown)
+    if result.skipped:
+        facts += [("Files left out", f"{len(result.skipped):,}; see below")]
+        shown = [tuple(travelling(text, source.data) for text in pair) for pair in result.skipped[:_SKIPPED]]
+        left = len(result.skipped) - len(shown)
         note = f"{plural(left, 'file')} more; the JSON output has all." if left else ""
         rows = tuple(Row((name,), (Cell(why),)) for name, why in shown)
         tables = [Table("Files left out", (Head("file"), Head("reason")), rows, note)]
-    facts += [(name.replace("_", " "), _plain(value)) for name, value in found.options.items()]
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in result.options.items()]
     facts += [("Numbers", note) for note in notes]
     return section_of_facts(facts, source, tables)
 

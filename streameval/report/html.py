@@ -41,7 +41,7 @@ def _environment() -> Environment:
     """The templates: values are escaped and made visible, and a misspelt name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("streameval.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -49,10 +49,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.tests["a"] = lambda block, kind: type(block).__name__ == kind
-    made.filters["runs"] = _runs
-    made.filters["breakable"] = _breakable
-    return made
+    environment.tests["a"] = lambda block, kind: type(block).__name__ == kind
+    environment.filters["runs"] = _runs
+    environment.filters["breakable"] = _breakable
+    return environment
 
 
 def _seen(value: Any) -> Any:
@@ -221,12 +221,12 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
     for node in list(root):
         if _local(node.tag) == "metadata" or any(_local(child.tag) == "style" for child in node):
             root.remove(node)  # such a style would apply to the whole page
-    known = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
+    referred = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
     for node in root.iter():
         node.tag = _local(node.tag)
         if node.tag in ("text", "tspan"):
             node.text = visible(node.text or "")
-        node.attrib = dict(_attributes(node.attrib, known, prefix))
+        node.attrib = dict(_attributes(node.attrib, referred, prefix))
     root.attrib = {
         "viewBox": root.attrib["viewBox"],
         "role": "img",
@@ -253,12 +253,12 @@ def _references(value: str) -> list[str]:
     return [value[1:]] if value.startswith("#") else _REFERENCE.findall(value)
 
 
-def _attributes(given: dict[str, str], known: set[str], prefix: str) -> Iterator[tuple[str, str]]:
+def _attributes(given: dict[str, str], referred: set[str], prefix: str) -> Iterator[tuple[str, str]]:
     """The attributes of an element, with prefixed ids, short numbers and the page's colours."""
     for full, value in given.items():
         name = _local(full)
         if name == "id":
-            if value in known:
+            if value in referred:
                 yield name, f"{prefix}-{value}"
         elif name == "href":
             yield name, f"#{prefix}-{value[1:]}"

@@ -61,17 +61,17 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     """
     first = next(iter(results.values()))
     metric = spoken(first.metric)
-    known = {name: one for name, one in results.items() if one.value == one.value}
-    if not known:
+    defined = {name: one for name, one in results.items() if one.value == one.value}
+    if not defined:
         return f"{_capital(metric)} is not defined{f': {first.reason}' if first.reason else ''}."
-    count = digits(one.value for one in known.values())
+    count = digits(one.value for one in defined.values())
     if meaning is not None and meaning.better is not None:
         sign = -1 if meaning.better == "higher" else 1
-        known = dict(sorted(known.items(), key=lambda item: sign * item[1].value))
-    values = {name: number(one.value, count) for name, one in known.items()}
+        defined = dict(sorted(defined.items(), key=lambda item: sign * item[1].value))
+    values = {name: number(one.value, count) for name, one in defined.items()}
     (name, best), *others = values.items()
     if not others:
-        one = known[name]
+        one = defined[name]
         ends = (
             ""
             if one.ci_lower is None or one.ci_upper is None
@@ -177,7 +177,7 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
     >>> list(means([auc]))
     ['roc_auc: mean over 7 groups by user, weighted by rows; left out 1 group without both classes (3 rows)']
     """
-    told: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     weighted = "equally weighted" if weight == "equal" else f"weighted by {weight}"
     for result in results:
         if result.mean_over is not None:
@@ -185,8 +185,8 @@ def means(results: Sequence[Scalar], weight: str = "rows") -> Iterator[str]:
             if result.groups_left_out:
                 rows = plural(result.rows_left_out or 0, "row")
                 line += f"; left out {plural(result.groups_left_out, 'group')} without both classes ({rows})"
-            told.setdefault(line, []).append(result.metric)
-    for line, metrics in told.items():
+            lines.setdefault(line, []).append(result.metric)
+    for line, metrics in lines.items():
         yield f"{', '.join(dict.fromkeys(metrics))}: {line}"
 
 
@@ -254,17 +254,17 @@ def _missing(cells: Sequence[tuple[str, str, Scalar]], what: str) -> list[str]:
             kind = "value" if undefined else "interval"
             metrics, places, reasons = why.setdefault((kind, _UNITS.sub("", reason)), ({}, {}, {}))
             metrics[metric] = places[place] = reasons[reason] = None
-    told = [
+    lines = [
         f"no {kind} of {few(list(metrics))} in {_listed(places, what)}: {_joined(list(reasons))}"
         for (kind, _), (metrics, places, reasons) in why.items()
     ]
-    left = len(told) - _MOST_REASONS
-    told[_MOST_REASONS:] = [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
+    left = len(lines) - _MOST_REASONS
+    lines[_MOST_REASONS:] = [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
     rough = dict.fromkeys(
         place for _, place, r in cells if r.ci_lower is not None and (r.effective_units or math.inf) < FEW_UNITS
     )
     few_units = f"warning: fewer than {FEW_UNITS} effective units in {_listed(rough, what)}: rough intervals"
-    return [*told, *[few_units] * bool(rough)]
+    return [*lines, *[few_units] * bool(rough)]
 
 
 def _joined(reasons: Sequence[str]) -> str:
@@ -296,25 +296,25 @@ def _units(results: Sequence[Scalar], *, store: bool, warn: bool = True) -> Iter
     asked = [result for result in results if result.ci_level is not None and result.ci_lower is not None]
     for unit in dict.fromkeys(result.unit for result in asked):
         of_unit = [result for result in asked if result.unit == unit]
-        known = [result.effective_units for result in of_unit if result.effective_units is not None]
-        units, blocks = min(known, default=None), max(result.blocks or 0 for result in of_unit)
+        effective = [result.effective_units for result in of_unit if result.effective_units is not None]
+        units, blocks = min(effective, default=None), max(result.blocks or 0 for result in of_unit)
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals by {unit}"
-        within = f" in {plural(blocks, 'block')}" if known and blocks else ""
-        yield f"{level}{_effective(known)}{within}"
+        within = f" in {plural(blocks, 'block')}" if effective and blocks else ""
+        yield f"{level}{_effective(effective)}{within}"
         if warn and units is not None and units < FEW_UNITS:
             yield f"warning: fewer than {FEW_UNITS} effective units, so these intervals are rough"
         if unit == "row":
-            told = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
-            yield f"each row is its own unit: too narrow if rows come in groups; {told}"
+            remedy = "add their column to the store (add --unit COLUMN)" if store else "name their column with --unit"
+            yield f"each row is its own unit: too narrow if rows come in groups; {remedy}"
 
 
-def _effective(known: Sequence[float]) -> str:
+def _effective(effective: Sequence[float]) -> str:
     """The smallest number of effective units, rounded down.
 
     >>> _effective([]), _effective([49.97]), _effective([1533.0, 60.2])
     ('', ': 49 effective units', ': at least 60 effective units')
     """
-    units = [math.floor(each + _ROUNDING) for each in known]
+    units = [math.floor(each + _ROUNDING) for each in effective]
     at_least = "at least " if len(set(units)) > 1 else ""
     return f": {at_least}{plural(min(units), 'effective unit')}" if units else ""
 

@@ -78,10 +78,10 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterat
     for name, (title, area, random) in _CURVES.items():
         if kind := [curve for curve in curves if curve.name == name]:
             key = [Key(c.of or "", _area(c), look(colours[c.of or ""])) for c in kind]
-            told = f"{title} of {'; '.join(f'{k.name}, {area} {k.value}' for k in key)}."
+            about = f"{title} of {'; '.join(f'{k.name}, {area} {k.value}' for k in key)}."
             key += [Key(random, "", "ref"), Key("best possible", "", "ideal")]
             draw = partial(_draw_curves, kind, colours)
-            yield from _figure(f"curve-{name}", title, f"{told} Dashed: {random}; dotted: best possible.", draw, key)
+            yield from _figure(f"curve-{name}", title, f"{about} Dashed: {random}; dotted: best possible.", draw, key)
 
 
 def _draw_curves(curves: Sequence[Curve], colours: Mapping[str, int], ax: Axes) -> None:
@@ -117,10 +117,10 @@ def calibration(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator
         if kind := [curve for curve in curves if curve.name == name]:
             places = [colours[curve.of or ""] for curve in kind]
             key = [Key(c.of or "", f"{area} {number(c.area)}", look(i)) for i, c in zip(places, kind, strict=True)]
-            told = f"{title}: {'; '.join(f'{k.name}, {k.value}' for k in key)}. Dashed: calibrated."
+            about = f"{title}: {'; '.join(f'{k.name}, {k.value}' for k in key)}. Dashed: calibrated."
             key.append(Key("calibrated", "", "ref"))
             drawn = partial(draw, curves=kind, colors=places)
-            yield from _figure(name, title, told, drawn, key, height=236 + bottom, bottom=bottom)
+            yield from _figure(name, title, about, drawn, key, height=236 + bottom, bottom=bottom)
 
 
 def distributions(scores: Sequence[Distribution]) -> Iterator[Figure]:
@@ -128,9 +128,9 @@ def distributions(scores: Sequence[Distribution]) -> Iterator[Figure]:
     for i, one in enumerate(scores):
         sizes = [f"{side.sum():,.6g}" for side in (one.negatives, one.positives)]
         key = [Key("negative", sizes[0], "s1"), Key("positive", sizes[1], "s2")]
-        told = f"Densities of {one.of} within each class: {sizes[0]} negative, {sizes[1]} positive."
+        about = f"Densities of {one.of} within each class: {sizes[0]} negative, {sizes[1]} positive."
         draw = partial(_with_xlabel, partial(plot_score_distributions, one), "Score")
-        yield from _figure(f"scores-{i}", one.of, told, draw, key, height=200)
+        yield from _figure(f"scores-{i}", one.of, about, draw, key, height=200)
 
 
 def thresholds(results: Sequence[Scalar], curves: Sequence[Curve], columns: Iterable[str]) -> Iterator[Figure]:
@@ -139,11 +139,11 @@ def thresholds(results: Sequence[Scalar], curves: Sequence[Curve], columns: Iter
     for i, of in enumerate(columns):
         if of in gains:
             key = [Key(name, "", look(j)) for j, name in enumerate(("precision", "recall", "share flagged"))]
-            told = (
+            about = (
                 f"Precision, recall and the share of rows flagged, by the threshold of {of}. Dotted: operating points."
             )
             draw = partial(_with_xlabel, partial(draw_thresholds, curve=gains[of], results=results), "Threshold")
-            yield from _figure(f"thresholds-{i}", of, told, draw, key, height=220)
+            yield from _figure(f"thresholds-{i}", of, about, draw, key, height=220)
 
 
 def _with_xlabel(draw: Callable[..., object], label: str, ax: Axes) -> None:
@@ -155,11 +155,11 @@ def _with_xlabel(draw: Callable[..., object], label: str, ax: Axes) -> None:
 def purity(curves: Sequence[Curve]) -> Iterator[Figure]:
     """Share of positives by the size of clusters."""
     for i, curve in enumerate(curve for curve in curves if curve.name == "purity"):
-        told = f"Share of positives by the rows of the cluster, of {curve.of}; {number(curve.area)} of all rows."
+        about = f"Share of positives by the rows of the cluster, of {curve.of}; {number(curve.area)} of all rows."
         key = [Key("share of positives", "", "s1"), Key("all rows", number(curve.area), "ref")]
         draw = partial(_draw_purity, curve)
         title = f"Purity by size of {curve.of}"
-        yield from _figure(f"purity-{i}", title, told, draw, key, right=52, bottom=62)
+        yield from _figure(f"purity-{i}", title, about, draw, key, right=52, bottom=62)
 
 
 def _draw_purity(curve: Curve, ax: Axes) -> None:
@@ -172,11 +172,11 @@ def slices(results: Sequence[Scalar], by: str, rows: Sequence[Sequence[Scalar]],
     """The slices with the most rows, by the first metric."""
     leading, lines = rows[0][0], min(len(rows), _LINES)
     title = f"{leading.metric} of {leading.of} by {by}" if leading.of else f"{leading.metric} by {by}"
-    told = f"{title}: the {plural(lines, 'slice')} with the most rows, and the value of all rows."
+    about = f"{title}: the {plural(lines, 'slice')} with the most rows, and the value of all rows."
     draw = partial(plot_slices, results, by, leading.metric, leading.of)
     key = [Key("slice", "", "s1"), Key("all rows", "", "ref")]
     left = _margin(slice_labels([row[0].slice or {} for row in rows]))
-    yield from _figure(prefix, title, told, draw, key, wide=True, height=52 + 15 * lines, left=left)
+    yield from _figure(prefix, title, about, draw, key, wide=True, height=52 + 15 * lines, left=left)
 
 
 def differences(compared: Sequence[Scalar]) -> Iterator[Figure]:
@@ -184,11 +184,13 @@ def differences(compared: Sequence[Scalar]) -> Iterator[Figure]:
     shown = [one for one in compared if one.ci_lower is not None and math.isfinite(one.value)][:_LINES]
     if not shown:
         return
-    told = joined([f"{one.metric}, {one.of}: {number(one.value, signed=True)}, {one.verdict or NONE}" for one in shown])
+    about = joined(
+        [f"{one.metric}, {one.of}: {number(one.value, signed=True)}, {one.verdict or NONE}" for one in shown]
+    )
     key = [Key("better", "", "s1"), Key("worse", "", "s2"), Key("not shown", "", "grey")]
     draw, title = partial(plot_differences, shown), "Differences and their intervals"
     size = {"height": 52 + 30 * len(shown), "left": _margin([text for r in shown for text in (r.metric, r.of or "")])}
-    yield from _figure("differences", title, f"{told}. Dashed: no difference.", draw, key, wide=True, **size)
+    yield from _figure("differences", title, f"{about}. Dashed: no difference.", draw, key, wide=True, **size)
 
 
 def concentration(attribution: Attributed) -> Iterator[Figure]:
@@ -196,9 +198,9 @@ def concentration(attribution: Attributed) -> Iterator[Figure]:
     losses = {"false pairs": attribution.merges, "missed pairs": attribution.splits, "lost area": attribution.impure}
     there = [name for name, table in losses.items() if table is not None and table.num_rows]
     key = [Key(name, "", look(i)) for i, name in enumerate(there)]
-    told = f"Share of the loss against the number of groups, the worst first: {joined(there or [''])}."
+    about = f"Share of the loss against the number of groups, the worst first: {joined(there or [''])}."
     draw, title = partial(plot_attribution, attribution), "Share of the loss in the worst groups"
-    yield from _figure("concentration", title, told, draw, key, wide=True, width=460, height=240)
+    yield from _figure("concentration", title, about, draw, key, wide=True, width=460, height=240)
 
 
 def nights(
@@ -212,12 +214,12 @@ def nights(
     none = (math.nan,) * 3
     points = {name: [none if r is None else (r.value, *r.ends) for r in line] for name, line in lines.items()}
     key = [Key(name, _range(line), look(i, dashed=True)) for i, (name, line) in enumerate(lines.items())]
-    told = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
+    about = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     if failed:
-        told += f" Failed: {joined(list(failed))}."
+        about += f" Failed: {joined(list(failed))}."
         key.append(Key("failed", plural(len(failed), "night"), "bad"))
     draw = partial(plot_series, names, points, title, marked=[names.index(night) for night in failed])
-    yield from _figure(prefix, title, told, draw, key, wide=True, height=220, bottom=56)
+    yield from _figure(prefix, title, about, draw, key, wide=True, height=220, bottom=56)
 
 
 def _range(line: Sequence[Scalar | None]) -> str:

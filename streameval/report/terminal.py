@@ -142,14 +142,14 @@ def rich_table(
     from rich import box
     from rich.table import Table as RichTable
 
-    made = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escaped(title) or None)
+    table = RichTable(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escaped(title) or None)
     for head in heads:
         justify: Literal["left", "right"] = "right" if head.number else "left"
         name = escaped(f"{head.note} {head.text}".lstrip())
-        made.add_column(name, justify=justify, no_wrap=whole and head.text != "verdict")
+        table.add_column(name, justify=justify, no_wrap=whole and head.text != "verdict")
     for row in rows:
-        made.add_row(*map(escaped, row))
-    return made
+        table.add_row(*map(escaped, row))
+    return table
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ class Fitted:
             widths = self._widths(columns, _TEXT)
         for taken in _batches(widths, room):
             texts = ((*row.name, *(columns[i][j] for i in taken)) for j, row in enumerate(rows))
-            made = rich_table((*heads[:named], *(heads[named + i] for i in taken)), texts, plain=self.plain)
-            for column, width in zip(made.columns, (*names, *(widths[i] for i in taken)), strict=True):
+            table = rich_table((*heads[:named], *(heads[named + i] for i in taken)), texts, plain=self.plain)
+            for column, width in zip(table.columns, (*names, *(widths[i] for i in taken)), strict=True):
                 column.width, column.overflow = width, "fold"
-            yield made
+            yield table
         for i, head in enumerate(heads[named:]):
             if reason := self._shared(i):
                 yield f"{escaped(head.text)}: {escaped(reason)}"
@@ -291,39 +291,39 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         yield rich_table(heads, rows, plain=plain, title=title)
 
 
-def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+def render(evaluation: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
     """Render an evaluation for a terminal.
 
     Parameters
     ----------
-    found : the evaluation
+    evaluation : the evaluation
     plain : whether to draw no rules, for piped output
     points : the rows of `streameval.Evaluation.operating_points`
     """
     from rich.console import Group
 
     gap = [""] if plain else []
-    whole, store = [result for result in found.results if result.slice is None], found.source.nights > 0
-    parts: list[RenderableType] = [rows_said(found)]
-    parts += [f"left out: {plural(number, 'row')}, {escaped(reason)}" for reason, number in found.dropped]
-    parts += [f"[yellow]skipped[/]: {escaped(f'{name}: {reason}')}" for name, reason in found.skipped]
+    whole, store = [result for result in evaluation.results if result.slice is None], evaluation.source.nights > 0
+    parts: list[RenderableType] = [rows_said(evaluation)]
+    parts += [f"left out: {plural(number, 'row')}, {escaped(reason)}" for reason, number in evaluation.dropped]
+    parts += [f"[yellow]skipped[/]: {escaped(f'{name}: {reason}')}" for name, reason in evaluation.skipped]
     for by_metric in alike(result for result in whole if result.baseline is None):
         parts += [*gap, Fitted(_value_table(by_metric), plain)]
     parts += ["", Fitted(point_table(points), plain, beside=False)] if points else []
     with_baseline = [result for result in whole if result.baseline is not None]
     parts += [*gap, differences(with_baseline, plain=plain)] if with_baseline else []
     parts += map(escaped, sampling_notes(whole, store=store))
-    parts += map(escaped, means(found.results, found.options.get("mean_weight", "rows")))
+    parts += map(escaped, means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     parts += [
         f"{escaped(f'{one.metric}[{one.of}]')} by group, from the least through the deciles to the greatest: "
         + "  ".join(f"{value:.4f}" for value in one.group_deciles)
         for one in whole
         if one.group_deciles is not None
     ]
-    for by, rows in by_slicing(found.results).items():
+    for by, rows in by_slicing(evaluation.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
         parts += map(escaped, slice_notes(rows))
-        if other := rests(found.results, by):
+        if other := rests(evaluation.results, by):
             shown = other if plain else other[:_SLICES]
             left = len(other) - len(shown)
             without = f" (without {plural(left, 'difference')}; --json has all)" if left else ""
@@ -333,10 +333,13 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     return Group(*parts)
 
 
-def rows_said(found: Found) -> str:
+def rows_said(evaluation: Found) -> str:
     """The rows of an evaluation and the share of positives."""
-    share = f" ({found.positives / found.rows:.2%})" if found.rows and found.positives is not None else ""
-    return plural(found.rows, "row") + ("" if found.positives is None else f", {found.positives:,} positive{share}")
+    text = plural(evaluation.rows, "row")
+    if evaluation.positives is None:
+        return text
+    share = f" ({evaluation.positives / evaluation.rows:.2%})" if evaluation.rows else ""
+    return f"{text}, {evaluation.positives:,} positive{share}"
 
 
 def _value_table(by_metric: Mapping[str, Mapping[str, Scalar]]) -> Table:
@@ -369,7 +372,7 @@ def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, p
     return Group(rich_table(heads, rows, plain=plain, title=title), *map(escaped, notes))
 
 
-def text(found: Found) -> str:
+def text(evaluation: Found) -> str:
     """Render an evaluation as plain text, 120 columns wide."""
     import io
 
@@ -377,5 +380,5 @@ def text(found: Found) -> str:
 
     sink = io.StringIO()
     plain: dict[str, Any] = {"color_system": None, "force_terminal": False, "force_jupyter": False}
-    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(render(found)))
+    Console(file=sink, width=120, highlight=False, emoji=False, **plain).print(Visible(render(evaluation)))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
