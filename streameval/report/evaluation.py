@@ -145,12 +145,12 @@ class Evidence:
     attributions: Sequence[Attributed] = ()
 
 
-def evaluation_page(found: Found, evidence: Evidence) -> Page:
+def evaluation_page(evaluation: Found, evidence: Evidence) -> Page:
     """The page of an evaluation."""
-    whole = [result for result in found.results if result.slice is None]
+    whole = [result for result in evaluation.results if result.slice is None]
     values = [result for result in whole if result.baseline is None]
     differences = [result for result in whole if result.baseline is not None]
-    plain = [result for result in found.results if result.baseline is None or result.from_rest]
+    plain = [result for result in evaluation.results if result.baseline is None or result.from_rest]
     meanings, store = evidence.meanings, evidence.source.nights > 0
     subjects: dict[str, list[Scalar]] = {"": [], _CALIBRATION: [], _THRESHOLDS: []}
     for result in values:
@@ -180,19 +180,19 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
-        read_section(found, evidence.source, _notes(found), found.positives),
+        read_section(evaluation, evidence.source, _notes(evaluation), evaluation.positives),
     )
     return Page(
         f"Evaluation of {last_part(evidence.source.data[0])}" if evidence.source.data else "Evaluation",
-        rows_said(found),
+        rows_said(evaluation),
         (*_lead(values, differences, meanings), *rules_passed(evidence.judgements)),
         sections,
     )
 
 
-def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
+def headline_tables(evaluation: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
     """Only the tables of values, for a notebook."""
-    values = [result for result in found.results if result.slice is None and result.baseline is None]
+    values = [result for result in evaluation.results if result.slice is None and result.baseline is None]
     return value_tables(values, meanings)
 
 
@@ -203,9 +203,9 @@ def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
     """
     kinds: dict[str, bool] = {}
     for result in values:
-        known = evidence.meanings.get(result.metric)
+        meaning = evidence.meanings.get(result.metric)
         if result.of is not None:
-            kinds.setdefault(result.of, known is not None and known.family in ("cluster", "classes"))
+            kinds.setdefault(result.of, meaning is not None and meaning.family in ("cluster", "classes"))
     for curve in evidence.curves:
         kinds.setdefault(curve.of or "", curve.name in ("lift", "purity"))
     numbers = {False: count(), True: count()}
@@ -219,15 +219,15 @@ def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Map
     kinds: dict[str, dict[str, Scalar]] = {}
     firsts: dict[str, str] = {}
     for result in values:
-        known = meanings.get(result.metric)
-        kind = known.family if known else ""
+        meaning = meanings.get(result.metric)
+        kind = meaning.family if meaning else ""
         if firsts.setdefault(kind, result.metric) == result.metric:
             kinds.setdefault(kind, {})[result.of or ""] = result
-    told = [values_said(found, meanings.get(firsts[kind])) for kind, found in kinds.items() if kind not in ("sketch",)]
-    if not told:
+    sentences = [values_said(by_of, meanings.get(firsts[kind])) for kind, by_of in kinds.items() if kind != "sketch"]
+    if not sentences:
         said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
         return [Text(said, "lead")]
-    lead = [Text(" ".join(told), "lead")]
+    lead = [Text(" ".join(sentences), "lead")]
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1
         unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"
@@ -235,13 +235,13 @@ def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Map
     return lead
 
 
-def _notes(found: Found) -> list[str]:
+def _notes(evaluation: Found) -> list[str]:
     """Notes on the exactness of the values."""
-    results = [result for result in found.results if result.value == result.value]
+    results = [result for result in evaluation.results if result.value == result.value]
     exact = sum(result.exact for result in results)
     certain = sum(not result.exact and result.lower == result.lower for result in results)
     notes = [f"{plural(exact, 'value')} exact"] if exact else []
     notes += [f"{plural(certain, 'value')} approximate, with bounds that contain the exact one"] * bool(certain)
     rest = len(results) - exact - certain
-    notes += list(means(found.results, found.options.get("mean_weight", "rows")))
+    notes += list(means(evaluation.results, evaluation.options.get("mean_weight", "rows")))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -122,8 +122,8 @@ def _rule_table(names: tuple[Head, ...], more: tuple[Head, ...], rows: Sequence[
     """The outcomes of rules; a column in which no rule has anything to say is dropped."""
     heads = (Head("definition"), Head("value", number=True), *more, Head("outcome"), Head("why"))
     said = [any(row.cells[i].text for row in rows) for i in range(len(heads))]
-    kept = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
-    return Table("Outcomes of rules", (*names, *compress(heads, said)), kept)
+    shown = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
+    return Table("Outcomes of rules", (*names, *compress(heads, said)), shown)
 
 
 def _judged(value: float) -> str:
@@ -274,22 +274,22 @@ def _table(
     return Table("Every night", heads, tuple(rows))
 
 
-def check_page(found: Checked, source: Source) -> Page:
+def check_page(check: Checked, source: Source) -> Page:
     """The page of a check: which nights fail, by which rules."""
-    failing = found.failing
+    failing = check.failing
     if failing:
         verb = "fail" if len(failing) > 1 else "fails"
-        said = f"{len(failing):,} of {plural(found.nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
+        said = f"{len(failing):,} of {plural(check.nights, 'night')} {verb}: {joined_few(failing, _FAILED)}."
     else:
-        judged = dict.fromkeys(one.partition for one in (*found.recent, *found.judgements))
-        alone = f"{found.partition} passes" if list(judged) == [found.partition] else ""
-        said = f"{alone or f'No judged night fails, up to {found.partition}'}."
-    odd = [Text(f"Unusual: {'; '.join(found.odd)}.")] if found.odd else []
-    rules: tuple[Block, ...] = (_night_rules(found.judgements),) if found.judgements else ()
-    rules = (*rules, *_recent(found.recent))
+        judged = dict.fromkeys(one.partition for one in (*check.recent, *check.judgements))
+        alone = f"{check.partition} passes" if list(judged) == [check.partition] else ""
+        said = f"{alone or f'No judged night fails, up to {check.partition}'}."
+    odd = [Text(f"Unusual: {'; '.join(check.odd)}.")] if check.odd else []
+    rules: tuple[Block, ...] = (_night_rules(check.judgements),) if check.judgements else ()
+    rules = (*rules, *_recent(check.recent))
     return Page(
         f"Check of {last_part(source.data[0]) if source.data else 'a store'}",
-        plural(found.nights, "night"),
+        plural(check.nights, "night"),
         (Text(said, "lead"), *odd),
         (Section("rules", "Rules", rules), _read(source)),
     )
@@ -355,10 +355,10 @@ def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
     """A line for each column and slice, by metric; a single series also has its cumulative values."""
     if len(series) == 1:
         return [Nightly(series[0].metric, series[0].spans())]
-    found: dict[str, dict[str, list[Scalar]]] = {}
+    by_metric: dict[str, dict[str, list[Scalar]]] = {}
     for one in series:
-        found.setdefault(one.metric, {})[_column(one)] = [point.night for point in one.points]
-    return [Nightly(metric, lines) for metric, lines in found.items()]
+        by_metric.setdefault(one.metric, {})[_column(one)] = [point.night for point in one.points]
+    return [Nightly(metric, lines) for metric, lines in by_metric.items()]
 
 
 def _said(one: Followed) -> str:
