@@ -2,9 +2,10 @@
 
 A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
 narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is a
-word shifted left by one, with the label in the lowest bit, 32 bits in all. Long words have 48 bits in place of the 16
-(`streameval.kernels.grouped.long`). Within a bucket negatives come first; the sort by key is stable, so they come first
-within each key.
+word shifted left by one, with the label in the lowest bit, 32 bits in all. Long words, of 64-bit scores, have in place
+of the 16 bits the distance of the key from the *base* of its bucket, in 48 bits. No key of a bucket is below its base,
+so the words of a bucket sort like their keys; distances are checked before keys are encoded. Within a bucket negatives
+come first; the sort by key is stable, so they come first within each key.
 
 The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
 negatives and positives of a tie, F and T those above it, and N all negatives.
@@ -25,7 +26,7 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.digits import DIGIT, by_two_digits, insert
+from streameval.kernels.keyed.digits import DIGIT, MOST_BITS, SHORT, by_two_digits, insert, shift_of
 from streameval.kernels.keys import rank_f4
 
 CELL_BITS = 15
@@ -55,26 +56,6 @@ def narrow_f4(bits, raw, table, label, words, codes):
         key = rank_f4(bits[i])
         words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
         codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
-
-
-@jit
-def narrow_keys(keys, raw, table, label, words, codes):
-    """As `narrow_f4`, for 32-bit rank keys in uint64 words."""
-    for i in range(keys.size):
-        key = np.uint32(keys[i])
-        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
-        codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
-
-
-@jit
-def wide_words(words, starts, codes):
-    """Words as in `streameval.kernels.grouped.interleave`, from narrow words that lie in pieces by code."""
-    out = np.empty(words.size, np.uint64)
-    for j in range(codes.size):
-        high = np.uint64(codes[j] >> _ONE) << np.uint64(48)
-        for i in range(starts[j], starts[j + 1]):
-            out[i] = high | (np.uint64(words[i] >> _SHIFT) << _HALF) | np.uint64(words[i] & _CELL)
-    return out
 
 
 @jit
@@ -196,3 +177,96 @@ def close(negatives, tally, sums):
     for g in range(tally.shape[0]):
         _closed(tally, sums, negatives, np.uint64(g))
         tally[g, _KEY], tally[g, _N], tally[g, _P] = -1, 0, 0
+
+
+DISTANCE_BITS = 48  # of a key from its bucket's base
+
+_LONG_SHIFT = np.uint64(CELL_BITS)
+_LONG_CELL = np.uint64((1 << CELL_BITS) - 1)
+_LONG_ONE = np.uint64(1)
+_CODE_SHIFT = np.uint32(1)
+_MAGNITUDE = np.uint64((1 << 63) - 1)
+_LEAST, _MOST = np.uint64((1023 - 126) << 52), np.uint64((1023 + 127) << 52)  # 2⁻¹²⁶ and 2¹²⁷ as float64
+_INFINITE = np.uint64(0x7FF << 52)
+
+
+@jit
+def fit_f8(bits):
+    """Whether the distances of all float64 scores, given as uint64 `bits`, fit: magnitudes float32 holds, and ±inf."""
+    beyond = False
+    for i in range(bits.size):
+        size = bits[i] & _MAGNITUDE
+        beyond |= (size < _LEAST) & (size != 0)
+        beyond |= (size > _MOST) & (size != _INFINITE)
+    return not beyond
+
+
+@jit
+def shorten(words, codes, raw, table, bases):
+    """Turn whole keys into long words, in place; ``table[raw]`` is the cell, and all distances must fit."""
+    for i in range(words.size):
+        words[i] = ((words[i] - bases[codes[i] >> _CODE_SHIFT]) << _LONG_SHIFT) | np.uint64(table[raw[i]])
+
+
+@jit
+def sort_long_words(words, starts, spare, low):
+    """Sort 64-bit words within each bucket by their bits from `low` on, stably; `spare` is scratch of the same size.
+
+    Words are scattered by the leading bits in which they differ, a few to each place; larger places are scattered
+    again.
+    """
+    room = np.zeros((1 << MOST_BITS) + 2, np.int64)
+    for j in range(starts.size - 1):
+        todo = [(starts[j], starts[j + 1])]
+        while todo:
+            a, b = todo.pop()
+            if b - a <= SHORT:
+                insert(words, a, b, low)
+                continue
+            least = most = words[a] >> low
+            for i in range(a + 1, b):
+                least, most = min(least, words[i] >> low), max(most, words[i] >> low)
+            if least == most:
+                continue
+            shift = shift_of(b - a, most - least)
+            ends = room[: ((most - least) >> shift) + np.uint64(2)]
+            for i in range(a, b):
+                ends[(((words[i] >> low) - least) >> shift) + _LONG_ONE] += 1
+            ends[0] = a
+            for place in range(1, ends.size):
+                ends[place] += ends[place - 1]
+            for i in range(a, b):
+                place = ((words[i] >> low) - least) >> shift
+                spare[np.uint64(ends[place])] = words[i]
+                ends[place] += 1
+            first = a
+            for place in range(ends.size - 1):
+                last = ends[place]
+                if last - first > SHORT and shift:
+                    todo.append((first, last))
+                for i in range(first, last):
+                    words[i] = spare[i]
+                if last - first <= SHORT:
+                    insert(words, first, last, low)
+                first = last
+            ends[:] = 0
+
+
+@jit
+def long_ties(words, starts, bases):
+    """Keys, cells, negatives and positives of labelled words that are sorted within the buckets of `bases`.
+
+    A key and cell may occur several times.
+    """
+    keys, cells = np.empty(words.size, np.uint64), np.empty(words.size, np.uint64)
+    neg, pos = np.zeros(words.size, np.int64), np.zeros(words.size, np.int64)
+    last = -1
+    for j in range(bases.size):
+        for i in range(starts[j], starts[j + 1]):
+            word = words[i] >> _LONG_ONE
+            if i == starts[j] or words[i - 1] >> _LONG_ONE != word:
+                last += 1
+                keys[last], cells[last] = bases[j] + (word >> _LONG_SHIFT), word & _LONG_CELL
+            pos[last] += np.int64(words[i] & _LONG_ONE)
+            neg[last] += np.int64(~words[i] & _LONG_ONE)
+    return keys[: last + 1], cells[: last + 1], neg[: last + 1], pos[: last + 1]

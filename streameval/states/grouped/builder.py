@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels.blocks.clusters import count_rows, encode_cells
-from streameval.kernels.grouped import long, sweep
-from streameval.kernels.grouped.interleave import recoded_rows
+from streameval.kernels.grouped import sweep
+from streameval.kernels.grouped.codes import recoded_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_f8
 from streameval.states.clusters.counts import ClusterSpec
@@ -174,14 +174,16 @@ class TaggedBuilder:
         """The state of some groups, from the inner tables that `TaggedGroups.to_arrow` wrote."""
         inner, runs = self.inner, list(tag_words(self.inner))
         names = groups.names.to_pylist()
-        codes, known = self._codes.codes(names), set(names)
+        codes, places, last = self._codes.codes(names), {name: place for place, name in enumerate(names)}, 0
         rows = np.zeros((len(self._codes), 2))
         for batch in batches:
             encoded = batch.column("group").dictionary_encode()
             own = encoded.dictionary.to_pylist()
-            if unknown := set(own) - known:
-                msg = f"rows of group {min(unknown)!r} are out of order"
+            order = np.array([places.get(name, -1) for name in own])[encoded.indices.to_numpy()]
+            if (wrong := np.flatnonzero(np.diff(order, prepend=last) < 0)).size:
+                msg = f"rows of group {batch.column('group')[int(wrong[0])].as_py()!r} are out of order"
                 raise ValueError(msg)
+            last = int(order[-1]) if order.size else last
             tags = self._codes.codes(own)[encoded.indices.to_numpy()]
             flags, words, counts, weights = (
                 [
@@ -261,12 +263,12 @@ def _score_encoder(form: TagWords, kind: str, values: Array, label: Array, raw: 
     if isinstance(form, NarrowScores) and kind == "f4":
         bits = values.view(np.uint32)
         return lambda part, *out: sweep.narrow_f4(bits[part], raw[part], table, label[part], *out)
-    if not (isinstance(form, LongScores) and kind == "f8" and long.fit_f8(values.view(np.uint64))):
+    if not (isinstance(form, LongScores) and kind == "f8" and sweep.fit_f8(values.view(np.uint64))):
         return None
 
     def encode(part: slice, words: Array, codes: Array) -> None:
         encode_f8(values[part], label[part], words, codes)
-        long.shorten(words, codes, raw[part], table, bases(kind))
+        sweep.shorten(words, codes, raw[part], table, bases(kind))
 
     return encode
 

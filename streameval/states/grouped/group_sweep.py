@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.grouped import interleave as kernels
+from streameval.kernels.grouped import codes as kernels
 from streameval.kernels.grouped import sweep
-from streameval.kernels.grouped.interleave import count_groups
+from streameval.kernels.grouped.codes import count_groups
 from streameval.states.grouped.sorted_rows import SortedRows, sorted_rows
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts

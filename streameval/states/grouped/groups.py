@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.kernels.grouped.interleave import ordered
+from streameval.kernels.grouped.codes import ordered
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group

@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
-from streameval.kernels.grouped import long, sweep
+from streameval.kernels.grouped import sweep
 from streameval.states.grouped.tag_words import bases, whole_words
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
@@ -59,7 +59,7 @@ class SortedRows(NamedTuple):
     def items(self) -> Items:
         """Keys, tags, negatives and positives of the rows; a key and tag may repeat."""
         if self.words.itemsize == 8:
-            items: Items = long.ties(self.words, self.starts, bases(self.kind)[self.buckets])
+            items: Items = sweep.long_ties(self.words, self.starts, bases(self.kind)[self.buckets])
             return items
         words, neg, pos = sweep.narrow_ties(self.words, self.starts, self.buckets)
         return words >> _HALF, words & _LOW, neg, pos
@@ -175,6 +175,6 @@ def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_wor
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
     low = words.dtype.type(0 if whole_words else sweep.KEY_SHIFT)
-    sort = sweep.sort_words if words.itemsize == 4 else long.sort_words
+    sort = sweep.sort_words if words.itemsize == 4 else sweep.sort_long_words
     sort(words, starts, np.empty_like(words), low)
     return SortedRows(words, starts, buckets + start, kind)

@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.budget import Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.grouped.interleave import replaced_bits
+from streameval.kernels.grouped.codes import replaced_bits
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS

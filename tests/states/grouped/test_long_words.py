@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streameval.budget import Budget
-from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
+from streameval.kernels.grouped.sweep import DISTANCE_BITS, fit_f8, sort_long_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.grouped.keys import By
@@ -90,7 +90,7 @@ def test_words_are_sorted_stably_within_buckets(top: int, low: int) -> None:
     words[-100:] = (np.uint64((1 << 48) - 1) << np.uint64(16)) | np.arange(100, dtype=np.uint64)[::-1]
     starts = np.concatenate(([0], np.cumsum(sizes)))
     wanted = [part[np.argsort(part >> np.uint64(low), kind="stable")] for part in np.split(words, starts[1:-1])]
-    sort_words(words, starts, np.empty_like(words), np.uint64(low))
+    sort_long_words(words, starts, np.empty_like(words), np.uint64(low))
     assert np.array_equal(words, np.concatenate(wanted))
 
 
