@@ -32,6 +32,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -223,5 +224,5 @@ def nearest_floats(array: pa.Array) -> Array:
     """
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.string())
-    found: Array = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return found
+    floats: Array = np.from_dlpack(array.cast(pa.float64(), safe=False))  # `to_numpy` imports pandas
+    return floats

@@ -125,7 +125,7 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
         first, second = hash_array(array)
         return first, second.reshape(-1, 1)
     wide = np.uint64 if kind == "unsigned" else np.int64
-    first = array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64)
+    first = np.from_dlpack(array).astype(wide, copy=False).view(np.uint64)  # `to_numpy` imports pandas
     return first, np.empty((first.size, 0), np.uint64)
 
 

@@ -69,7 +69,7 @@ def numbers(array: pa.Array, kind: str) -> Array:
         unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
         words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
-    values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    values: Array = np.from_dlpack(array).astype(kind, copy=False)  # `to_numpy` imports pandas, which takes 0.1 s
     return values
 
 
