@@ -46,8 +46,8 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.contingency.clustering import clustering_metric
 from streameval.metrics.curves import curve_kind
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.protocol import Batch

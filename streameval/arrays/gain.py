@@ -22,8 +22,8 @@ from streameval.arrays.inputs import flag
 from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.gain.sums import decimal, kept_groups, kept_points, kept_unit, quotient
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sums import decimal, kept_groups, kept_points, kept_unit, quotient
 from streameval.metrics.scores.sums import gain_sums, running
 from streameval.plots import plot_gain
 from streameval.states.protocol import Totals

@@ -17,7 +17,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed, in_rounds, recalled
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
-from streameval.metrics.scores.distribution import ScoreRange
+from streameval.metrics.scores.curves import ScoreRange
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.options.kinds import of_column
 from streameval.results import Scalar, same_slice, slice_name
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.curves import CurveKind
-    from streameval.metrics.resampled import Exact, Resampled, Thresholded
+    from streameval.metrics.resampling import Exact, Resampled, Thresholded
     from streameval.results import Curve, Distribution
 
 

@@ -24,13 +24,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streameval.errors import OptionError, WeightError
 from streameval.evaluation.family import Counted, Family, KeyTypes, MetricRequest, Sharded, scalar, totals
 from streameval.evaluation.sharing import summarize_table, watch_table
-from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, SweptTable, WithoutClasses, WithoutRows
+from streameval.metrics.left_out import (
+    SplitState,
+    SumsByBlock,
+    SweepClusters,
+    SweptClusters,
+    SweptGroups,
+    SweptTable,
+    WithoutClasses,
+    WithoutGroups,
+    WithoutRows,
+)
 from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.group_means import group_means
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
-from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
-from streameval.metrics.scores.sampling.split import SplitState
-from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 from streameval.metrics.sliced import CutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.class_blocks import ClassBlocks
@@ -51,7 +59,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine, Job
     from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampled import Resampled
+    from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
     from streameval.scan import Scan
     from streameval.states.clusters.size_blocks import SizeChanges

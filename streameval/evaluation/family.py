@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine, Job
     from streameval.evaluation.request import Request, Resampling
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampled import Resampled
+    from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampled import Resampled
+    from streameval.metrics.resampling import Resampled
     from streameval.states.grouped.keys import By
     from streameval.typing import Array
 

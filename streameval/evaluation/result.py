@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.judging import Judged
     from streameval.evaluation.slices import SlicedStates
-    from streameval.metrics.resampled import Resampled
+    from streameval.metrics.resampling import Resampled
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning

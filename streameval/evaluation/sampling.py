@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.engine.fold import Folded
 from streameval.errors import OptionError
-from streameval.metrics.scores.gain.sampled import AgcApprox, approximations
+from streameval.metrics.scores.sampled_gain import AgcApprox, approximations
 from streameval.scan import row_groups
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.sampled.draws import check_sample, origin_hash

@@ -14,8 +14,7 @@ from streameval.metrics.catalogue import usual
 from streameval.metrics.contingency.attribution import GAIN, check_gain
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.group_means import GroupMean, has_mean
-from streameval.metrics.scores.thresholds.point_table import point_table, pointed
-from streameval.metrics.scores.thresholds.threshold import ConfusionAt, TablesAt
+from streameval.metrics.scores.threshold_tables import ConfusionAt, TablesAt, point_table, pointed
 from streameval.metrics.selection import Selection
 from streameval.options import honoured
 from streameval.options.kinds import of_column

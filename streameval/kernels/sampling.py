@@ -10,6 +10,8 @@ number generators*, 2014), under a seed for the file. Five further bits assign e
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from streameval.kernels.jit import jit
@@ -125,3 +127,122 @@ def gather(values, cells, out):
         out[place[cells[i]]] = values[i]
         place[cells[i]] += 1
     return starts
+
+
+@jit
+def _limit(q, compression):
+    """Share at which a centroid that begins at share `q` is full: k₁⁻¹(k₁(q) + 1)."""
+    angle = math.asin(2.0 * q - 1.0) + 2.0 * math.pi / compression
+    return 0.5 * (math.sin(angle) + 1.0) if angle < 0.5 * math.pi else 1.0
+
+
+@jit
+def _mean(values, i, j):
+    """Mean of ``values[i:j]``.
+
+    Four partial sums keep additions independent of each other; each term is divided first, so that no sum overflows.
+    """
+    share = 1.0 / (j - i)
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    k = i
+    while k + 4 <= j:
+        a += values[k] * share
+        b += values[k + 1] * share
+        c += values[k + 2] * share
+        d += values[k + 3] * share
+        k += 4
+    while k < j:
+        a += values[k] * share
+        k += 1
+    return min(max((a + b) + (c + d), np.float64(values[i])), np.float64(values[j - 1]))
+
+
+@jit
+def _run(values, i, k):
+    """Start, at or after `i`, and end of the run of numbers equal to ``values[k]``."""
+    start = i + np.searchsorted(values[i : k + 1], values[k])
+    return start, k + np.searchsorted(values[k:], values[k], "right")
+
+
+@jit
+def _atom(values, i, j):
+    """Start and end of a run of equal numbers that would fill half of ``values[i:j]``; (j, j) if there is no such run.
+
+    Such a run contains two neighbours of a grid of quarters, or reaches beyond the end.
+    """
+    n, step = values.size, max(1, (j - i) // 4)
+    k = i
+    while k < j:
+        last = min(k + step, n - 1)
+        if k < last and values[k] == values[last]:
+            start, end = _run(values, i, k)
+            if 2 * (end - start) >= j - i:
+                return start, end
+        k += step
+    if j < n and values[j - 1] == values[j]:
+        start, end = _run(values, i, j)
+        if 2 * (end - start) >= j - i:
+            return start, end
+    return j, j
+
+
+@jit
+def reduce_sorted(values, compression):
+    """Means and weights of the centroids of ascending finite numbers, and whether each is a single value."""
+    n = values.size
+    size = min(n, 8 * int(compression) + 8)
+    means, weights, single = np.empty(size), np.empty(size), np.empty(size, np.bool_)
+    count, i = 0, np.int64(0)
+    while i < n:
+        j = 1 if i == 0 else min(n - 1, int(_limit(i / n, compression) * n))
+        j = min(max(j, i + 1), n)
+        start, end = _atom(values, i, j)
+        if start > i:
+            means[count], weights[count] = _mean(values, i, start), start - i
+            single[count] = values[i] == values[start - 1]
+            count += 1
+        if end > start:
+            means[count], weights[count], single[count] = values[start], end - start, True
+            count += 1
+        i = end
+    return means[:count].copy(), weights[:count].copy(), single[:count].copy()
+
+
+@jit
+def compress(means, weights, single, compression):
+    """Merge neighbouring centroids, in ascending order, while they fit; overwrites the arrays and returns them shorter.
+
+    Single centroids of the same value are merged, however heavy.
+
+    Returns
+    -------
+    means, weights, single : the centroids
+    starts : int64 array, index of the first given centroid in each
+    """
+    n = means.size
+    total = weights.sum()
+    starts = np.zeros(n, np.int64)
+    count, done = 0, 0.0
+    limit = 0.0
+    for i in range(1, n):
+        grown = weights[count] + weights[i]
+        if single[count] and single[i] and means[count] == means[i]:
+            weights[count] = grown
+            continue
+        heavy = 0.0
+        if single[count]:
+            heavy = weights[count]
+        if single[i]:
+            heavy = max(heavy, weights[i])
+        if count and i < n - 1 and done + grown <= limit and (heavy <= 1.0 or 2.0 * heavy < limit - done):
+            share = weights[i] / grown
+            mean = means[count] * (1.0 - share) + means[i] * share
+            means[count] = min(max(mean, means[count]), means[i])
+            weights[count], single[count] = grown, False
+        else:
+            done += weights[count]
+            count += 1
+            means[count], weights[count], single[count], starts[count] = means[i], weights[i], single[i], i
+            limit = total * _limit(min(done / total, 1.0), compression)
+    count = min(count + 1, n)
+    return means[:count], weights[:count], single[:count], starts[:count]

@@ -43,19 +43,19 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
-from streameval.metrics.entry import Entry
+from streameval.metrics.protocol import Entry
+from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
 from streameval.metrics.scores.calibration.cumulative import CumulativeError, MeanBias
 from streameval.metrics.scores.calibration.isotonic import Corp
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.gain.sampled import AgcApprox
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.partial_area import Gini, PartialAuc
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.metrics.scores.sampling.delong import DeLong
-from streameval.metrics.scores.thresholds.best_thresholds import CostMin, FbetaMax
-from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.metrics.protocol import Metric, Partials
-from streameval.metrics.scores.undefined import HALF, LACKS_ROWS, NO_ROWS
+from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
 

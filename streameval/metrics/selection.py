@@ -16,16 +16,15 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
-from streameval.metrics.scores.gain.area import truncated
-from streameval.metrics.scores.gain.sampled import approximations
-from streameval.metrics.scores.thresholds.operating_points import operating_points
+from streameval.metrics.scores.gain import truncated
+from streameval.metrics.scores.operating_points import operating_points
+from streameval.metrics.scores.sampled_gain import approximations
 from streameval.metrics.sketches import named_quantile, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.metrics.entry import Entry
-    from streameval.metrics.protocol import Metric
+    from streameval.metrics.protocol import Entry, Metric
 
 _INPUTS = {
     "score": "name one (--score)",

@@ -26,8 +26,8 @@ from streameval.evaluation import evaluate
 from streameval.evaluation.sampling import Sampling
 from streameval.kernels.sampling import BITS
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.gain.sampled import AgcApprox
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.states import codec
 from streameval.states.protocol import Batch
 from streameval.states.sampled import digests as sampled

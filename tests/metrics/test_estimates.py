@@ -11,8 +11,7 @@ from scipy import stats
 
 from streameval.errors import OptionError
 from streameval.metrics.differences import compared, holm
-from streameval.metrics.estimates import Estimate
-from streameval.metrics.scales import SCALES
+from streameval.metrics.estimates import SCALES, Estimate
 from streameval.metrics.units import Sizes, effective_units
 from streameval.results import Scalar
 

@@ -14,7 +14,7 @@ import streameval
 from streameval import evaluate
 from streameval.metrics.catalogue import CATALOGUE, clustering_rows
 from streameval.metrics.protocol import Metric, as_metric
-from streameval.metrics.scores.gain.sampled import AgcApprox
+from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.metrics.selection import Selection
 from streameval.options import honoured
 

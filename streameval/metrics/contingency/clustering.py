@@ -64,7 +64,7 @@ class ClusteringMetric(Metric):
     meaning, source : str
         One line each, for lists of metrics.
     scale : str
-        Scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`.
+        Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`.
     of_pairs : bool
         Whether it is a function of pair counts alone.
     no_interval : str

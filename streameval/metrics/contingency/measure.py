@@ -48,7 +48,7 @@ class Measure(Generic[P, T]):
     of_pairs : bool
         Whether it is a function of pair counts alone; its sampling error then depends on squared class sizes.
     scale : str
-        Scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`; by its range if empty.
+        Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`; by its range if empty.
     no_interval : str
         Why it has no sampling interval.
     counts : bool

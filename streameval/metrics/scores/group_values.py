@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from streameval.kernels.grouped import rankings as kernels
+from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS
-from streameval.metrics.scores.thresholds.operating_points import OperatingPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

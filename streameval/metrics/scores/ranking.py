@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.metrics.protocol import Metric
+from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores.sums import (
     SLACK,
     best_gap,
@@ -38,7 +38,6 @@ from streameval.metrics.scores.sums import (
     running,
     total,
 )
-from streameval.metrics.scores.undefined import NO_POSITIVES, ONE_CLASS
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved
 from streameval.states.scores.parts import RankedPart

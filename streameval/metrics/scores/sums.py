@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels import gain, ranking, thresholds
+from streameval.kernels import ranking, thresholds
 from streameval.kernels.exact import HELD, integer, joined_halves
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.parts import RankedPart, ScorePart
@@ -80,7 +80,7 @@ def sum_of(values: Array) -> Any:
 
 def running(values: Array, start: Any) -> Array:
     """Running sums of the values, each included, beginning with `start`."""
-    run = gain.running_counts if integers(values) else gain.running_weights
+    run = thresholds.running_counts if integers(values) else thresholds.running_weights
     sums: Array = run(values, start)
     return sums
 
@@ -292,12 +292,12 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
     """
     n, p, before = part.n[:keep], part.p[:keep], part.before
     if not integers(n):
-        area, below, pos, neg = (float(x) for x in gain.gain_weights(n, p))
+        area, below, pos, neg = (float(x) for x in thresholds.gain_weights(n, p))
         weight = neg + pos
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
         return area + 2 * before.p * weight, below + 2 * before.n * weight, weight, pairs
     points = int(n.sum()) + int(p.sum())
-    inside = int(gain.gain_small(n, p)) if points <= gain.SMALL else integer(gain.gain_counts(n, p))
+    inside = int(thresholds.gain_small(n, p)) if points <= thresholds.SMALL else integer(thresholds.gain_counts(n, p))
     area = inside + 2 * before.p * points
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.sketch import compress, reduce_sorted
+from streameval.kernels.sampling import compress, reduce_sorted
 from streameval.states.compatible import mergeable
 from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals

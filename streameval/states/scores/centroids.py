@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.sketch import compress, reduce_sorted
+from streameval.kernels.sampling import compress, reduce_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ merges, and up to four times that if values repeat. Compiled code sorts and grou
 updated number by number.
 
 *Atoms.* A value that would fill half a centroid gets a separate centroid, which keeps its exact count
-(`streameval.kernels.sketch`). If it is that frequent in every batch and in every merged sketch, quantiles inside the
+(`streameval.kernels.sampling`). If it is that frequent in every batch and in every merged sketch, quantiles inside the
 atom and `cdf` at its value are exact. Up to 1,000 equally frequent values are all such atoms.
 
 Error: **there is no guarantee.** Measured on five continuous distributions with 10⁶ rows, folded at once and merged

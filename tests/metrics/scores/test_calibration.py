@@ -22,12 +22,12 @@ from streameval.errors import OptionError
 from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
+from streameval.metrics.protocol import NO_WEIGHT
+from streameval.metrics.scores.best_thresholds import FbetaMax
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration, scoring
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
-from streameval.metrics.scores.thresholds.best_thresholds import FbetaMax
-from streameval.metrics.scores.undefined import NO_WEIGHT
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 20_000

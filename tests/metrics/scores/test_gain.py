@@ -18,13 +18,12 @@ from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approxim
 from streameval.budget import Budget
 from streameval.errors import LabelError, NullError, OptionError
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.gain.bounds import _candidates
-from streameval.metrics.scores.gain.sums import kept_points, quotient
+from streameval.metrics.protocol import HALF
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sums import _candidates, kept_points, quotient
+from streameval.metrics.scores.operating_points import parse_at
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import limit
-from streameval.metrics.scores.thresholds.operating_points import parse_at
-from streameval.metrics.scores.undefined import HALF
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.histogram import HistogramSpec

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streameval import evaluate
 from streameval.kernels.blocks.grid import codes
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.scores.sampling.near_groups import GroupsNear
+from streameval.metrics.scores.sampling.cut_bins import GroupsNear
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.types import enclosing, rank_keys
 

@@ -21,9 +21,9 @@ from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.kernels.thresholds import best_counts, stride_levels
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.scores.thresholds.operating_points import OperatingPoint, operating_points
-from streameval.metrics.scores.thresholds.threshold import TablesAt
-from streameval.metrics.scores.undefined import NO_WEIGHT
+from streameval.metrics.protocol import NO_WEIGHT
+from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
+from streameval.metrics.scores.threshold_tables import TablesAt
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.parts import ScorePart, known

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.metrics.finalize import computed
-from streameval.metrics.scores.gain.area import Agc
+from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.partial_area import Gini
 from streameval.metrics.scores.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates

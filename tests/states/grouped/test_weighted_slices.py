@@ -11,7 +11,7 @@ from strategies import difference
 
 from streameval.budget import Budget
 from streameval.metrics.finalize import computed
-from streameval.metrics.scores.gain.area import Agc
+from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.ranking import AveragePrecision, PrAuc, RocAuc
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Metric, Partials
+from streameval.metrics.protocol import NO_ROWS, NO_WEIGHT, OUTSIDE, Metric, Partials
 from streameval.metrics.scores.calibration.logit_table import LEAST, MANY, ROWS, binned, bins_of, joined
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
-from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading
 

@@ -31,11 +31,10 @@ import numpy as np
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
-from streameval.metrics.resampled import Thresholded
-from streameval.metrics.scores.sampling.cut_bins import CutBins, rows_of_bins, window
+from streameval.metrics.resampling import Thresholded
+from streameval.metrics.scores.sampling.cut_bins import CutBins, GroupsNear, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
-from streameval.metrics.scores.sampling.near_groups import GroupsNear
 from streameval.metrics.scores.sampling.rankings import Rankings
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.protocol import Small
@@ -133,7 +132,7 @@ class Pieces(Small):
 
 @dataclass(frozen=True)
 class BlockReplicates(Thresholded):
-    """Gives the states without each block (`streameval.metrics.resampled.Resampled`).
+    """Gives the states without each block (`streameval.metrics.resampling.Resampled`).
 
     Attributes
     ----------

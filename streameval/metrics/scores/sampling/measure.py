@@ -18,7 +18,7 @@ from streameval.states.scores.units import unit_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.metrics.scores.sampling.near_groups import NearGroups
+    from streameval.metrics.scores.sampling.cut_bins import NearGroups
     from streameval.states.scores.blocks import BlockSpec
     from streameval.states.scores.parts import Ends
     from streameval.typing import Array

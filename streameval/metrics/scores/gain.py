@@ -13,7 +13,7 @@ them, of P and N in all; with weights all of these are weights.
 Counts are summed in integers and divided once. For weights the difference A − R is taken as N·Σ u·(T + p/2) minus
 P·Σ u·(F + n/2), over N + P, and M − R is a sum of positive terms, so that neither loses digits where one class is rare.
 
-From a histogram the value comes with its bounds (`streameval.metrics.scores.gain.bounds`).
+From a histogram the value comes with its bounds (`streameval.metrics.scores.gain_sums`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.gain.bounds import cut_bounds
-from streameval.metrics.scores.gain.sums import GainSums, Kept, kept_points, kept_unit, quotient
+from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED, Metric
+from streameval.metrics.scores.gain_sums import GainSums, Kept, cut_bounds, kept_points, kept_unit, quotient
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import counted, outward, rounding, total
-from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved
 from streameval.wording import format_number

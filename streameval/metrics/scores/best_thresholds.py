@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Metric
+from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, Metric
 from streameval.metrics.scores.sums import SLACK, best_share, counted, outward, rounding, running
-from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics.units import Sizes
     from streameval.states.scores.parts import ScorePart
+
 
 _LARGEST = 1 << 62
 

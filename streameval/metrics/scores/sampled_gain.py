@@ -5,7 +5,7 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
 
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
   most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
-  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain.bounds`). With two passes the counts
+  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain_sums`). With two passes the counts
   of the bins are exact, and so is the bound. With one pass the counts are interpolated from digests, and the bound is
   an estimate. With two passes a bin of one score adds nothing to the bound.
 - *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
@@ -30,7 +30,7 @@ and `stderr` describe the draw alone.
 
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
-(`streameval.metrics.scores.gain.weighted_bounds`).
+(`streameval.metrics.scores.gain_sums`).
 
 Row groups instead of rows: less is read, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then row groups are the unit of sampling. The groups of the jackknife are made of row groups, so the standard
@@ -47,18 +47,81 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.gain.area import Agc
-from streameval.metrics.scores.gain.bounds import cut_bounds
-from streameval.metrics.scores.gain.sampled_error import cut_at, standard_error
-from streameval.metrics.scores.gain.sums import cut_sums, kept_points, quotient
-from streameval.metrics.scores.gain.weighted_bounds import weighted_bounds
+from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, Metric
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sums import cut_at, cut_bounds, cut_sums, kept_points, quotient, weighted_bounds
 from streameval.metrics.scores.sums import gain_sums
-from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart, known
 from streameval.wording import format_number
+
+if TYPE_CHECKING:
+    from streameval.states.sampled.draws import GroupedBins
+    from streameval.typing import Array
+
+
+def standard_error(grouped: GroupedBins, share: float) -> float:
+    """Standard error as if the rows were without end: of leaving out a group at a time, and of one row."""
+    if grouped.weights is not None:
+        grouped = replace(grouped, weights=grouped.weights / grouped.weights.sum())  # products stay far from 0 and ∞
+    drawn = grouped.counts.sum((1, 2)) > 0
+    counts, m = grouped.counts[drawn], int(drawn.sum())
+    rest = counts.sum(0) - counts
+    carried = [None] * m if grouped.weights is None else list(grouped.weights.sum(0) - grouped.weights[drawn])
+    if m < 2 or not rest.sum(2).all():
+        return math.nan
+    values = np.array([_area(rows, sums, share, grouped.single) for rows, sums in zip(rest, carried, strict=True)])
+    return math.hypot(math.sqrt((m - 1) / m * float(((values - values.mean()) ** 2).sum())), _one_row(grouped, share))
+
+
+def _one_row(grouped: GroupedBins, share: float) -> float:
+    """Change of the value if one row of the class that prevails in the part kept were of the other class."""
+    both = grouped.counts.sum(0)
+    weights = None if grouped.weights is None else grouped.weights.sum(0)
+    at = cut_at(both.sum(0), share * float(both.sum()))
+    major = int(both[1, : at + 1].sum() > both[0, : at + 1].sum())
+    rows = both[major, : at + 1].sum()
+    changed = _moved(both, major, both[major, : at + 1] / rows)
+    carried = None if weights is None else _moved(weights, major, weights[major, : at + 1] / rows)
+    if not changed[major].sum() > 0:
+        return math.nan
+    return abs(_area(changed, carried, share, grouped.single) - _area(both, weights, share, grouped.single))
+
+
+def _moved(sides: Array, major: int, part: Array) -> Array:
+    """Both classes with a part of the best bins of one moved to the other."""
+    changed = sides.astype(np.float64)
+    changed[major, : part.size] -= part
+    changed[1 - major, : part.size] += part
+    return changed
+
+
+def _area(rows: Array, weights: Array | None, share: float, single: Array) -> float:
+    """The value in floating point, for counts that need not be whole.
+
+    Parameters
+    ----------
+    rows : array of shape (2, n_bins), which decide where to cut
+    weights : float64 array of shape (2, n_bins), what the area is of; None for the rows
+    share : of the rows to keep
+    single : bool array of shape (n_bins,), bins that are kept whole
+    """
+    neg, pos = rows if weights is None else weights
+    sizes, counts = neg + pos, rows[0] + rows[1]
+    ends = np.cumsum(counts)
+    N, P = float(neg.sum()), float(pos.sum())
+    points = min(share * (N + P if weights is None else float(counts.sum())), float(ends[-1]))
+    at = min(int(np.searchsorted(ends, points)), counts.size - 1)
+    room = float(counts[at]) if single[at] else max(0.0, points - float(ends[at] - counts[at]))
+    last = room if weights is None else sizes[at] * room / counts[at] if counts[at] else 0.0
+    kept = np.append(sizes[:at], last)
+    gained = np.append(pos[:at], pos[at] * room / counts[at] if counts[at] else 0.0)
+    area = float((kept * (2 * (np.cumsum(gained) - gained) + gained)).sum())
+    weight = float(kept.sum())
+    top, bottom = quotient((area, weight * weight - area, weight), N, P, ratio=False)
+    return float(top / bottom) if bottom else math.nan
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

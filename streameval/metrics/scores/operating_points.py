@@ -17,8 +17,8 @@ asked for        the threshold                                                  
 
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
 negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
-points. `streameval.metrics.scores.thresholds.point_search` finds the threshold in a part, and
-`streameval.metrics.scores.thresholds.point_bounds` computes the bounds from a histogram.
+points. `streameval.metrics.scores.point_search` finds the threshold in a part, and
+`streameval.metrics.scores.point_search` computes the bounds from a histogram.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.metrics.protocol import Metric
+from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS, Metric
+from streameval.metrics.scores.point_search import Search, bounds
 from streameval.metrics.scores.sums import limit
-from streameval.metrics.scores.thresholds.point_bounds import bounds
-from streameval.metrics.scores.thresholds.point_search import Search
-from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS
 from streameval.results import Scalar
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.thresholds.point_bounds import Vertex
+    from streameval.metrics.scores.point_search import Vertex
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
+
 
 KINDS = {
     "fpr": ("tpr",),

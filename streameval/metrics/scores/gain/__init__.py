@@ -1,1 +1,0 @@
-"""Areas under the gain curve: exact, within bounds, and estimated from a sample."""

@@ -1,1 +1,0 @@
-"""Metrics of the rows on each side of a threshold: at operating points, and at the best threshold."""
