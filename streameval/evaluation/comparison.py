@@ -102,7 +102,7 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
 def _quantity(side: Evaluation, metric: str, of: str | None) -> dict[str, Any]:
     """The options that determine what a metric of a column measures, with their values."""
     entry, known = entry_of(metric), honoured("evaluate")
-    own = {} if entry is None or entry.metric is None else entry.metric.options  # a name with a value has no others
+    own = {} if entry is None or entry.metric is None else entry.options  # a name with a value has no others
     unread = _LIMITS if entry is None or entry.family not in _UNLABELLED else (*_LIMITS, "pos_label")
     found = {}
     for name in (name for name in (*_MEASURED, *own) if name not in unread):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streameval.errors import OptionError, WeightError
 from streameval.evaluation.family import Counted, Family, KeyTypes, MetricRequest, Sharded, scalar, totals
 from streameval.evaluation.sharing import summarize_table, watch_table
+from streameval.metrics.contingency.clustering import ClusteringMetric
 from streameval.metrics.left_out import (
     SplitState,
     SumsByBlock,
@@ -205,7 +206,7 @@ class Contingency(Sharded):
 
 def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
     """The limit on cells of the best matching, set by metrics; None if no metric needs the matching."""
-    limits = (metric.assignment_cells for metric in metrics)
+    limits = (metric.assignment_cells for metric in metrics if isinstance(metric, ClusteringMetric))
     return next((limit for limit in limits if limit is not None), None)
 
 

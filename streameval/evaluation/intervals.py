@@ -25,6 +25,7 @@ from streameval.metrics.differences import compared
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import by_row, estimates, without_replicates
+from streameval.metrics.selection import of_all_rows
 from streameval.metrics.units import Sizes
 from streameval.results import Scalar
 from streameval.states.grouped.state import GroupedSpec
@@ -189,7 +190,7 @@ def _of_samples(
     """The estimates, in which values of a sample take the replicates of the metric of all rows, from `whole`."""
     made: list[Estimated] = []
     for one, metric in zip(found, metrics, strict=True):
-        value, source = one.own.scalar, metric.of_all_rows
+        value, source = one.own.scalar, of_all_rows(metric)
         of_all = None if source is None else whole.get((str(value.of), source.name))
         sampled = of_all is not None and not math.isnan(value.value)
         made.append(Estimated(*(each.sampled(value) for each in of_all)) if of_all and sampled else one)

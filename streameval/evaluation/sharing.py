@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import pyarrow as pa
 
 from streameval.metrics.contingency.assignment import summarize_rounds
+from streameval.metrics.protocol import user_defined
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import ContingencySpec, SummarisedCounts
 from streameval.states.contingency.rounds import ByCluster
@@ -50,7 +51,7 @@ def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema)
     if request.resampling.level is not None or request.slicing.keys or request.label.nulls != "error":
         return list(wanted)
     plain = (w for w in wanted if not pa.types.is_dictionary(schema.field(w.of).type))
-    specs = {w.spec for w in plain if not any(metric.user_defined or metric.reads for metric in w.metrics)}
+    specs = {w.spec for w in plain if not any(user_defined(metric) or metric.reads for metric in w.metrics)}
     return [_labelled(w, specs) if w.spec in specs else w for w in wanted]
 
 

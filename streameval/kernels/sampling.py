@@ -1,4 +1,4 @@
-"""Draw rows by a hash of their origin, and sort the drawn rows by cell.
+"""Samples of rows: draw them by a hash of their origin, sort them by cell, and compress them to centroids.
 
 The rows of a file are processed in blocks of 64. One word tells which rows of a block are drawn: for every binary digit
 of the share, from the last to the first, a random word is combined by *or* if the digit is 1 and by *and* if it is 0,
@@ -6,6 +6,16 @@ so each bit is set with exactly the probability of the share. This costs less th
 are hashes of the block's number by the finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom
 number generators*, 2014), under a seed for the file. Five further bits assign each drawn row to one of 32 groups. A
 *cell* is a group and a label, 2·group + label.
+
+The passes of a t-digest go from sorted numbers to centroids, and from sorted centroids to fewer centroids.
+Both go from the smallest number to the largest and close a centroid when one more number would take it over one unit of
+k₁(q) = δ/2π · asin(2q − 1), where q is the share of numbers up to its end and δ the compression (Dunning and Ertl,
+2019). The first and the last centroid are closed after one number or one centroid, so a digest of raw numbers begins
+with the smallest number and ends with the largest.
+
+*Atoms.* A value that fills half a centroid or more gets a separate centroid, however heavy, and keeps it when centroids
+are merged. A centroid is `single` if all its members are known to be the same value. Without repeated values the result
+is that of the plain algorithm; with them there are at most four times as many centroids.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""Scans for the best threshold; T and F are the positives and negatives up to and including each group of equal score.
+"""Scans over groups of equal score, best first: running sums, sums under the gain curve, the best threshold.
 
-The sums before and after a stride of groups bound the values of its groups, so a scan visits few of them one by one.
-Quotients of counts are compared by 128-bit products where floats cannot decide.
+A group has p positives and n negatives, u = p + n. Under the gain curve, T and F are those before it *within these
+groups*, and the caller adds what lies above them; in scans for a threshold they are those up to and including it. For
+counts sums are integers, of 64 bits where that suffices and else of 128, so that their order does not matter; for
+weights they are compensated floats.
+
+The sums before and after a stride of groups bound the values of its groups, so a scan for the best threshold visits few
+of them one by one. Quotients of counts are compared by 128-bit products where floats cannot decide.
 """
 
 from __future__ import annotations

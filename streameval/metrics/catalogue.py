@@ -81,27 +81,31 @@ _ECE = "Naeini, Cooper and Hauskrecht 2015"
 _ECCE = "Arrieta-Ibarra et al. 2022"
 _CORP = "Dimitriadis, Gneiting and Jordan 2021"
 _COX = "Cox 1958"
+_SAMPLE = "its replicates are those of agc of all rows: evaluate that as well (--metric agc)"
+_QUANTILES = {"quantiles": "quantiles"}
 _BIASED = "it is biased where scores are calibrated, so that no interval around it covers the truth"
 CATALOGUE: tuple[Entry, ...] = (
     Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
           "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
-          "Hanley and McNeil 1982", RocAuc(), rowwise=DeLong()),
+          "Hanley and McNeil 1982", RocAuc(), rowwise=DeLong(), needs="ranks"),
     Entry("average_precision", "score", "ranking", True, 0, 1, "higher",
-          "Mean precision at the positives, without interpolation.", "scikit-learn", AveragePrecision()),
+          "Mean precision at the positives, without interpolation.", "scikit-learn", AveragePrecision(),
+          needs="ranks"),
     Entry("pr_auc", "score", "ranking", True, 0, 1, "higher",
           "Area under the precision-recall curve by the trapezoid rule; optimistic.", "Davis and Goadrich 2006",
-          PrAuc()),
+          PrAuc(), needs="areas"),
     Entry("max_informedness", "score", "ranking", True, 0, 1, "higher",
           "Largest true positive rate minus false positive rate over all thresholds.", "Youden 1950",
-          MaxInformedness()),
+          MaxInformedness(), useless=lambda *_: 0.0),
     Entry("ks", "score", "ranking", False, 0, 1, "higher",
           "Largest difference of true and false positive rate over all thresholds, of either sign.",
-          "Kolmogorov-Smirnov", KolmogorovSmirnov()),
+          "Kolmogorov-Smirnov", KolmogorovSmirnov(), useless=lambda *_: 0.0),
     Entry("agc", "score", "gain", True, -1, 1, "higher",
           "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "Théberge, agc", Agc(1),
-          scale="fisher", rowwise=DeLong(2)),
+          scale="fisher", rowwise=DeLong(2), needs="areas"),
     Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",
-          "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True)),
+          "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True),
+          needs="areas"),
     Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
           "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc",
           made=Agc, scale="log_complement"),
@@ -109,7 +113,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc", made=partial(Agc, ratio=True)),
     Entry("gini", "score", "ranking", False, -1, 1, "higher",
           "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini(),
-          scale="fisher", rowwise=DeLong(2)),
+          scale="fisher", rowwise=DeLong(2), needs="ranks"),
     Entry("partial_auc@F", "score", "ranking", False, 0, 1, "higher",
           "ROC AUC up to a false positive rate of F, standardised: ½ for a random order, 1 for a perfect one.",
           "McClish 1989", made=PartialAuc),
@@ -173,12 +177,12 @@ CATALOGUE: tuple[Entry, ...] = (
           thresholded=True, beyond="rows"),
     Entry("cost_min@fp=X,fn=Y", "score", "thresholds", False, 0, math.inf, "lower",
           "Least expected cost of a point, where a false alarm costs X and a miss Y.", "expected cost", made=CostMin,
-          scale="log"),
+          scale="log", useless=CostMin.of_flagging_all_or_nothing),
     Entry("brier_score", "score", "calibration", False, 0, 1, "lower",
           "Mean squared difference of score and label.", "Brier 1950", BrierScore()),
     Entry("log_loss", "score", "calibration", False, 0, math.inf, "lower",
           "Mean negative log likelihood of the labels, in nats (--clip).", "Good 1952", LogLoss(),
-          scale="log"),
+          scale="log", options={"clip": "clip"}),
     Entry("ece", "score", "calibration", False, 0, 1, "lower",
           "Mean distance of score and share of positives over ten bins of equal width.", _ECE, CalibrationError(),
           no_interval=_BIASED),
@@ -224,13 +228,13 @@ CATALOGUE: tuple[Entry, ...] = (
           scale="plain"),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
           "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc",
-          no_interval="its replicates are those of agc of all rows: evaluate that as well (--metric agc)"),
+          no_interval=_SAMPLE, options=_QUANTILES, of_all_rows=AgcApprox.estimates),
     Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
           "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc", made=AgcApprox,
-          no_interval="its replicates are those of agc of all rows: evaluate that as well (--metric agc)"),
+          no_interval=_SAMPLE, options=_QUANTILES, of_all_rows=AgcApprox.estimates),
     Entry("aul", "cluster", "lift", True, 0, 1, "higher",
           "Area under the lift curve of clusters from the largest to the smallest.",
-          "Scherbakov, clustering-metrics", Aul()),
+          "Scherbakov, clustering-metrics", Aul(), options={"aul_threshold": "threshold"}),
     Entry("roc_auc_by_size", "cluster", "lift", True, 0, 1, "higher",
           "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
     Entry("quantile@X", "sketch", "quantiles", True, -math.inf, math.inf, None,
@@ -257,7 +261,7 @@ def _clustering_row(m: ClusteringMetric) -> Entry:
     default = any(m.name == metric.name for metric in CLUSTERING_METRICS)
     return Entry(
         m.name, m.family, subject, default, m.low, m.high, m.better, m.meaning, m.source, m,
-        scale=m.scale, no_interval=m.no_interval, units=("pairs",) if m.of_pairs else ("rows",),
+        scale=m.scale, no_interval=m.no_interval, units=("pairs",) if m.of_pairs else ("rows",), options=m.options,
     )  # fmt: skip
 
 

@@ -1,4 +1,10 @@
-"""Curves as data: for each, the family that has it, the metrics it needs, and how it is made from their values."""
+"""Curves as data: for each, the family that has it, the metrics it needs, and how it is made from their values.
+
+Calibrated probabilities lie on the diagonal of the *reliability* diagram: of the rows with a score of 0.3, three in ten
+are positive. It shows bins of rows. The isotonic fit of *CORP* needs no bins, and is the best recalibration that keeps
+the order of the scores. *Purity* by size is the share of positives among the rows of clusters of similar size, grouped
+by powers of two: what AUL sees of a clustering. `streameval.metrics.scores.curves` has the others.
+"""
 
 from __future__ import annotations
 
@@ -246,6 +252,13 @@ CURVES = {
         ),
     )
 }
+
+
+def drawn_metric(metric: Metric) -> Metric | None:
+    """The metric whose value a curve shows along with this one's, if both have the same partials."""
+    if isinstance(metric, CalibrationError):
+        return metric.drawn
+    return CorpFit() if isinstance(metric, Corp) else None
 
 
 def curve_kind(name: str) -> CurveKind:

@@ -7,7 +7,7 @@ replicates is the delete-a-group jackknife's variance (Kott 2001),
     Var = (B − 1)/B · Σ (θ₍₋b₎ − mean)²,
 
 over the B blocks that have rows. An interval is centred on the value of all rows. It is symmetric on the scale of the
-metric (`streameval.metrics.scales`), where the standard error is carried by the delta method. Truncated gain areas are
+metric (`SCALES`), where the standard error is carried by the delta method. Truncated gain areas are
 skewed, and may be negative: of 600 samples with 100 effective units, 91 % of symmetric intervals held the truth, and
 95 % on −ln(1 − x).
 
@@ -124,7 +124,7 @@ class Estimate:
     replicates : float64 array of shape (n_blocks,), the value without each block; infinite where that is undefined; NaN
         for a block without rows, for which it is the value that all others are `around`
     sizes : measure of the rows of each block
-    scale : key of `streameval.metrics.scales.SCALES`
+    scale : key of `SCALES`
     reason : why there is no interval, if that is known beforehand
     grid : the value where replicates come from an approximation; NaN where they do not
     known : the standard error, where it is computed without replicates

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.catalogue import entry_of
+from streameval.metrics.curves import drawn_metric
 from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
@@ -19,67 +21,27 @@ if TYPE_CHECKING:
 def partials(
     state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
 ) -> list[list[Any]]:
-    """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
+    """Partials of one shard: for each metric a list with one partial for each part; equal bases run once.
 
-    If every metric joins partials, there is one list for all parts.
     If every metric declares in `scores` which scores it needs, other buckets are not read.
     """
     reads = [metric.reads for metric in metrics]
     if any(reads):
-        return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
-    rows: list[list[Any]] = []
-    bases: list[Any] = []
-    asked: _Asked | None = None
-    ranks = all(metric.only_ranks for metric in metrics)
+        return [[m.partial(getattr(state, str(name))(shard, budget))] for m, name in zip(metrics, reads, strict=True)]
+    columns: list[list[Any]] = [[] for _ in metrics]
+    ranks = all((entry := entry_of(metric.name)) and entry.needs == "ranks" for metric in metrics)
     parts = getattr(state, "ranked_parts", state.parts) if ranks else state.parts  # scores with weights have others
+    places: dict[Any, int] = {}
+    bases: list[Any] = []
     for part in chain.from_iterable(parts(piece, budget) for piece in _needed(state, shard, metrics)):
         due = [metric.basis(part) for metric in metrics]
-        if asked is None or due != bases:  # hardly ever after the first part; comparing is faster than hashing
-            bases, asked = due, _Asked.of(due, part)
-        rows.append(asked.partials(part))
-    if rows and all(metric.joins for metric in metrics):
-        return [[metric.joined([row[i] for row in rows], state) for i, metric in enumerate(metrics)]]
-    return rows
-
-
-class _Asked(NamedTuple):
-    """The bases whose partials a job needs.
-
-    Attributes
-    ----------
-    single : bases, for one partial each
-    several : what takes the partials of bases of one kind together
-    order : for each metric the place of its partial among those of `single` and then of `several`
-    """
-
-    single: list[Any]
-    several: list[Any]
-    order: list[int]
-
-    @classmethod
-    def of(cls, bases: Sequence[Any], part: Any) -> _Asked:
-        """Ask equal bases once, and bases of a class that implements `Basis.together` together."""
-        kinds: dict[Any, list[Any]] = {}
-        for basis in dict.fromkeys(bases):
-            kinds.setdefault(type(basis), []).append(basis)
-        single: list[Any] = []
-        joined: list[Any] = []
-        several: list[Any] = []
-        for alike in kinds.values():
-            if found := alike[0].together(alike, part):
-                several.append(found)
-                joined += alike
-            else:
-                single += alike
-        place = {basis: i for i, basis in enumerate([*single, *joined])}
-        return cls(single, several, [place[basis] for basis in bases])
-
-    def partials(self, part: Any) -> list[Any]:
-        """One partial for each metric."""
-        found = [basis.partial(part) for basis in self.single]
-        for bases in self.several:
-            found += bases.partial(part)
-        return [found[i] for i in self.order]
+        if due != bases:  # hardly ever after the first part; comparing is faster than hashing
+            bases, places = due, {basis: i for i, basis in enumerate(dict.fromkeys(due))}
+            order = [places[basis] for basis in due]
+        found = [basis.partial(part) for basis in places]
+        for column, place in zip(columns, order, strict=True):
+            column.append(found[place])
+    return [metric.joined(column, state) for metric, column in zip(metrics, columns, strict=True)]
 
 
 def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
@@ -102,13 +64,17 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
     A metric that does not count NaN scores is undefined where the state has NaN scores that count one half. Where
     there are no rows, this is the reason, not that they are of one class.
     """
-    rows, halves = [row for shard in shards for row in shard], halved_rows(state) > 0
+    columns: list[list[Any]] = [[] for _ in metrics]
+    for shard in shards:
+        for column, more in zip(columns, shard, strict=True):
+            column += more
+    halves = halved_rows(state) > 0
     made: dict[Any, Any] = {}
     found = [
         Scalar.undefined(metric.name, HALF)
         if halves and not metric.counts_nan
-        else metric.combine(Partials((row[i] for row in rows), made), state)
-        for i, metric in enumerate(metrics)
+        else metric.combine(Partials(column, made), state)
+        for metric, column in zip(metrics, columns, strict=True)
     ]
     lacking = [isinstance(value, Scalar) and value.reason in LACKS_ROWS for value in found]
     if not any(lacking) or state.totals().rows:
@@ -120,13 +86,13 @@ def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
     """Metrics whose values curves need and that share partials with some of these, for states that keep values."""
     if state.found is None:
         return []
-    return list(dict.fromkeys(metric.drawn for metric in metrics if metric.drawn))
+    return list(dict.fromkeys(drawn for metric in metrics if (drawn := drawn_metric(metric))))
 
 
 def remember(state: Any, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
     """Keep the values of metrics and their `ingredients` with the state."""
     if more := ingredients(state, metrics):
-        kept = {*more, *(metric for metric in metrics if metric.drawn)}
+        kept = {*more, *filter(drawn_metric, metrics)}
         state.found.update((m, value) for m, value in zip(metrics, values, strict=True) if m in kept)
 
 

@@ -1,6 +1,12 @@
-"""Replicates of metrics of clusters, and of clusters against classes.
+"""Exact replicates: states that were split by block and give the state without each block.
 
-One sweep over a state yields its replicates and its value; `SweptClusters` and `SweptTable` then replace the state.
+- A score with ``--resample-bins exact`` keeps every score of each block (`SplitState`).
+- Of clusters, and of clusters against classes, one sweep over a state yields its replicates and its value;
+  `SweptClusters` and `SweptTable` then replace the state.
+- Of means over groups, the groups are the units: a group, such as a user, lies in one block, by the keyed hash of its
+  id (`streameval.states.grouped.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds up both sums by block gives all
+  replicates. Values A are truncated to multiples of 2⁻³⁰, so that sums are integers and independent of the order of the
+  groups; this changes a replicate by at most 10⁻⁹. Groups without both classes have no value and are in no block.
 """
 
 from __future__ import annotations
@@ -29,7 +35,6 @@ from streameval.states.scores.types import compared
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streameval.metrics.resampling import Exact
     from streameval.metrics.scores.group_means import GroupMean
     from streameval.states.contingency.class_blocks import ClassReplicates
     from streameval.states.contingency.summary import Summary
@@ -217,25 +222,6 @@ class SplitState(Thresholded):
         """The scores of each block, read once for the many thresholds of a curve."""
         return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
 
-    def total(self) -> None:
-        """None: the values are computed from these rows."""
-
-    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> SplitState:
-        """The same."""
-        return self
-
-    def displaced(self) -> Sequence[SplitState]:
-        """Empty: the scores of each block are known."""
-        return ()
-
-    def tied(self, metrics: Sequence[Metric]) -> Sequence[SplitState]:
-        """Empty: the scores of each block are known."""
-        return ()
-
-    def certified(self, exact: Exact) -> str | None:
-        """Nothing is approximated."""
-        return None
-
 
 _FINE = 30  # bits of a value
 _TOTAL, _WEIGHT, _NEG, _POS, _GROUPS = range(5)
@@ -262,9 +248,8 @@ class SumsByBlock(Metric):
         """Sums of the whole groups of a shard, and those that are cut, each with its block."""
         sums = np.zeros((5, BLOCKS), np.int64)
         cut: list[tuple[Fragment, int]] = []
-        measure = measure_of(self.mean.inner)
         for part in parts:
-            found, blocks = GroupValues.of(measure, part), blocks_of(part.ids, BLOCKS)
+            found, blocks = GroupValues.of(self.mean.inner, part), blocks_of(part.ids, BLOCKS)
             cut += zip(found.fragments, blocks[part.cut].tolist(), strict=True)
             blocks = np.delete(blocks, part.cut)[found.defined]
             neg, pos, words = (each[found.defined] for each in (found.neg, found.pos, found.words))

@@ -1,4 +1,4 @@
-"""The interface of a metric: a pure function of states.
+"""The interface of a metric, a pure function of states, and `Entry`, the row of facts about it.
 
 A large state is finalized shard by shard. A metric computes a *partial* of each part of a shard, given the totals of
 all parts above it, and combines the partials of all shards into a `Scalar`. Partials are numbers or small tables. The
@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-
-    from streameval.metrics.units import Sizes
 
 
 class Partials(list[Any]):
@@ -81,13 +79,6 @@ class Basis(ABC):
     def partial(self, part: Any) -> Any:
         """What this part of a shard contributes."""
 
-    def together(self, bases: Sequence[Any], part: Any) -> Any:
-        """An object whose ``partial(part)`` lists the partials of many bases of a class, for this part and the next.
-
-        None if each is asked on its own.
-        """
-        return None
-
     def several(self, part: Any) -> Any:
         """An integer for each of many groups, in digits, from one loop (`streameval.metrics.sliced`); None without."""
         return None
@@ -96,11 +87,6 @@ class Basis(ABC):
         """The partial of a group, from the sum of its integers over all parts."""
         raise NotImplementedError
 
-    @property
-    def user_defined(self) -> bool:
-        """Whether workers of a cluster may be unable to import its class."""
-        return not type(self).__module__.startswith("streameval.")
-
 
 class Metric(Basis):
     """One number of one state; frozen. It has a `name`, `combine`, and `partial` or `basis`; the rest has defaults.
@@ -108,57 +94,27 @@ class Metric(Basis):
     Attributes
     ----------
     name : the name in results, such as ``roc_auc``
-    joins : whether `joined` makes one partial of those of a shard, for partials that would take much memory together
     reads : name of the state's method that yields what `partial` takes for a whole shard, such as single clusters; then
         all metrics of the job have one. None if they take the parts of the shard
     counts_nan : what ``nan="half"`` means for a metric of a score: True if `combine` counts NaN scores as halves;
         otherwise the metric is undefined as soon as there are any
     scores : ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing; None if
         it reads all
-    drawn : the metric whose value a curve needs, if it has the same partials, for states that remember it
-    only_ranks : whether the metric reads no more of the parts of exact scores than a
-        `streameval.states.scores.parts.RankedPart` has
-    assignment_cells : the limit on the cells of the best matching; None unless the metric needs one
-    options : fields whose values options set: name of the field by name of the option
-    of_all_rows : the metric of all rows that a metric of a sample estimates, whose replicates it shares; None for other
-        metrics
     """
 
-    if TYPE_CHECKING:  # a property here would be the default of a field of this name
+    if TYPE_CHECKING:  # properties here would be the defaults of fields of these names
 
         @property
         def name(self) -> str: ...  # noqa: D102 - the class documents it
+        @property
+        def counts_nan(self) -> bool: ...  # noqa: D102 - the class documents it
+        @property
+        def scores(self) -> Sequence[tuple[float, float]] | None: ...  # noqa: D102 - the class documents it
 
-    joins: ClassVar[bool] = False
+    else:
+        counts_nan, scores = False, None
+
     reads: ClassVar[str | None] = None
-
-    @property
-    def counts_nan(self) -> bool:  # noqa: D102 - the class documents it
-        return False
-
-    @property
-    def scores(self) -> Sequence[tuple[float, float]] | None:  # noqa: D102 - the class documents it
-        return None
-
-    @property
-    def drawn(self) -> Metric | None:  # noqa: D102 - the class documents it
-        return None
-
-    @property
-    def only_ranks(self) -> bool:  # noqa: D102 - the class documents it
-        return False
-
-    @property
-    def assignment_cells(self) -> int | None:  # noqa: D102 - the class documents it
-        return None
-
-    @property
-    def options(self) -> Mapping[str, str]:  # noqa: D102 - the class documents it
-        return {}
-
-    @property
-    def of_all_rows(self) -> Metric | None:  # noqa: D102 - the class documents it
-        return None
 
     def basis(self, part: Any) -> Any:
         """What takes the partial: metrics with equal bases share the partials, which are computed once."""
@@ -168,9 +124,9 @@ class Metric(Basis):
         """The partial of the basis; a metric that is its own basis computes it here."""
         return self.basis(part).partial(part)
 
-    def joined(self, partials: Sequence[Any], state: Any) -> Any:
-        """One partial for those of all parts of a shard; see `joins`."""
-        raise NotImplementedError
+    def joined(self, partials: list[Any], state: Any) -> list[Any]:
+        """The partials of all parts of a shard; fewer of them where together they would take much memory."""
+        return partials
 
     @abstractmethod
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
@@ -181,10 +137,6 @@ class Metric(Basis):
         An iterative metric returns the metric of its next step instead: the state is finalized again with that one.
         """
 
-    def ranked(self, rankings: Any) -> Sequence[Any] | None:
-        """The partials of several rankings (`streameval.metrics.scores.sampling.rankings`); None without."""
-        return None
-
     def points(self, rows: int) -> int | None:
         """How many of `rows` points the metric reads, from the best score down; None if it reads all."""
         return None
@@ -192,10 +144,6 @@ class Metric(Basis):
     def shrunk(self, share: float) -> Metric:
         """The metric for a part of the rows: a number of points is scaled so that it stays the same share of them."""
         return self
-
-    def useless(self, sizes: Sizes) -> float:
-        """The value of a useless score where no value can be worse; NaN for other metrics."""
-        return math.nan
 
 
 @dataclass(frozen=True)
@@ -206,7 +154,6 @@ class _Adapted(Metric):
     name: str
     family: str
     counts_nan: bool = False
-    user_defined: ClassVar[bool] = True
 
     def partial(self, part: Any) -> Any:
         return self.given.partial(part)
@@ -221,6 +168,13 @@ def as_metric(given: Any) -> Metric:
     if isinstance(given, Metric):
         return given
     return _Adapted(given, given.name, given.family, getattr(given, "counts_nan", False))
+
+
+def user_defined(metric: Any) -> bool:
+    """Whether workers of a cluster may be unable to import the class of a metric."""
+    if isinstance(metric, _Adapted) or not type(metric).__module__.startswith("streameval."):
+        return True
+    return hasattr(metric, "inner") and user_defined(metric.inner)  # its values of slices, or over groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +199,12 @@ class Entry:
     no_interval : why it has no sampling interval
     units : which units determine its sampling error, kinds of `streameval.metrics.units.Sizes.counts`
     rowwise : metric of its standard error where each row is a unit, without replicates
+    needs : what it reads of the parts of exact scores: ``ranks`` for a `streameval.states.scores.parts.RankedPart`,
+        ``areas`` for one that also has the sum of the trapezoids, which only replicates do, ``groups`` for all else
+    options : fields of the metric that options set: name of the field by name of the option
+    useless : from the metric and the `streameval.metrics.units.Sizes` of the units to the value of a useless score, if
+        no value can be worse
+    of_all_rows : from a metric of a sample to the metric of all rows that it estimates, whose replicates it shares
     """
 
     name: str
@@ -264,6 +224,10 @@ class Entry:
     no_interval: str = ""
     units: tuple[str, ...] = ("rows", "positives", "negatives")
     rowwise: Any = None
+    needs: str = "groups"
+    options: Mapping[str, str] = field(default_factory=dict)
+    useless: Callable[[Any, Any], float] | None = None
+    of_all_rows: Callable[[Any], Any] | None = None
 
     def named(self, name: str) -> Any:
         """The metric of a name that this row stands for; None if it stands for none.
@@ -284,7 +248,8 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite end of the range is None."""
-        facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made", "rowwise")}
+        inner = ("metric", "made", "rowwise", "needs", "options", "useless", "of_all_rows")
+        facts = {name: getattr(self, name) for name in self.__slots__ if name not in inner}
         facts = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
 
@@ -295,6 +260,7 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in name))
 
 
+# reasons why the value of a metric of a score is undefined
 ONE_CLASS = "one class only"
 NO_POSITIVES = "no positives"
 NO_NEGATIVES = "no negatives"

@@ -20,6 +20,7 @@ import numpy as np
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import Estimate, at_end
+from streameval.metrics.finalize import computed
 from streameval.metrics.protocol import Entry
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.units import Sizes, class_counts, effective_units, too_few
@@ -29,17 +30,78 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampled import Exact, Resampled, Thresholded
+    from streameval.metrics.scores.sampling.rankings import Ranking
     from streameval.results import Scalar
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
     Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
     Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
+    Exact = Callable[[Sequence[Metric]], list[Scalar]]
 
 FEW_BLOCKS = 32  # of thresholded metrics
 _HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
+
+
+class Resampled(Protocol):
+    """A state that can leave out each of its blocks."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """Measure of each block by kind, `rows` among them."""
+
+    def without(self, block: int) -> Any:
+        """A state of the rows of all other blocks, for the metrics of the family."""
+
+    @property
+    def thresholded(self) -> Thresholded | None:
+        """The same where metrics may depend on the rows beyond a threshold; else None."""
+        return None
+
+    @property
+    def rows_by_block(self) -> Array | None:
+        """Rows of each block by label, those without a score included: int64 array of shape (n_blocks, 2), or None."""
+        return None
+
+    def rankings(self, blocks: Sequence[int], *, whole: bool) -> Sequence[Ranking] | None:
+        """`without` some blocks, and last the `total`, from one loop for metrics of areas alone; None without one."""
+        return None
+
+
+class Thresholded(Resampled, Protocol):
+    """A state whose metrics may depend on the rows beyond a threshold."""
+
+    @property
+    def thresholded(self) -> Thresholded:
+        """Itself."""
+        return self
+
+    def merged(self, count: int) -> Thresholded:
+        """The same rows in fewer blocks, block b in b modulo `count`."""
+
+    def beyond(self, threshold: float) -> Mapping[str, Array]:
+        """Measure of the rows of each block that score at or above a threshold, by kind as the counts of `sizes`."""
+
+    def total(self) -> Any:
+        """A state of all rows, where it is not the exact one that the values come from; else None."""
+        return None
+
+    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> Thresholded:
+        """The same with more detail around the thresholds of metrics; itself if it has every score."""
+        return self
+
+    def displaced(self) -> Sequence[Thresholded]:
+        """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
+        return ()
+
+    def tied(self, metrics: Sequence[Metric]) -> Sequence[Thresholded]:
+        """All rows, with what a block has of a bin beyond its share in one half of it; empty where places are known."""
+        return ()
+
+    def certified(self, exact: Exact) -> str | None:
+        """Why the replicates are too inaccurate; None if they pass. `exact` finalizes metrics of the exact state."""
+        return None
 
 
 def certificates(metrics: Sequence[Metric], *, coarse: bool, single: bool) -> tuple[Metric, ...]:
@@ -190,13 +252,14 @@ def _replicates(
     state = cast("Thresholded", split).total() if whole else None
     total = state is not None
     rankings = split.rankings(blocks.tolist(), whole=total)
-    columns: dict[int, list[float]] = {} if rankings is None else rankings.values(metrics)
-    alone = [i for i in range(len(metrics)) if i not in columns]
-    if alone:
-        some = [metrics[i] for i in alone]
-        makers = [partial(split.without, block) for block in blocks.tolist()] + [lambda: state] * total
-        values = [_values(row) for row in finalize([partial(_job, make, some, rows) for make in makers])]
-        columns |= dict(zip(alone, map(list, zip(*values, strict=True)), strict=True) if values else ())
+    areas = [i for i, metric in enumerate(metrics) if rankings is not None and _kind(metric).needs != "groups"]
+    alone = [i for i in range(len(metrics)) if i not in areas]
+    of_areas, others = ([metrics[i] for i in at] for at in (areas, alone))
+    makers = [partial(split.without, block) for block in blocks.tolist()] + [lambda: state] * total
+    values = [computed(ranking, of_areas) for ranking in rankings or ()] if areas else []
+    columns: dict[int, list[float]] = {i: [row[k].value for row in values] for k, i in enumerate(areas)}
+    values = finalize([partial(_job, make, others, rows) for make in makers]) if alone else []
+    columns |= {i: [row[k].value for row in values] for k, i in enumerate(alone)}
     grid = [columns[i].pop() if total else math.nan for i in range(len(metrics))]
     if blocks.size:
         known = np.array([columns[i] for i in range(len(metrics))])
@@ -239,10 +302,6 @@ def _squares(moved: Array, around: Array) -> Array:
     return squares
 
 
-def _values(scalars: Sequence[Scalar]) -> list[float]:
-    return [scalar.value for scalar in scalars]
-
-
 def _job(make: Callable[[], Any], metrics: Sequence[Metric], rows: int) -> tuple[Any, list[Metric]]:
     state = make()
     return state, [_shrunk(metric, state, rows) for metric in metrics]
@@ -264,7 +323,7 @@ def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -
         units = units_beyond(value.threshold, kind, split)
         if units < FEW_UNITS:
             return too_few(units, f"{kind.beyond} ({split.sizes.unit}) beyond the threshold", str(FEW_UNITS))
-    if abs(value.value - metric.useless(split.sizes)) < _FAR * estimate.stderr:
+    if kind.useless and abs(value.value - kind.useless(metric, split.sizes)) < _FAR * estimate.stderr:
         return f"the value is within {_FAR} standard errors of that of a useless score"
     return None
 
@@ -281,73 +340,3 @@ def units_beyond(threshold: float | None, kind: Entry, split: Resampled) -> floa
     if split.sizes.single:
         return min(float(side.sum()) for side in sides)
     return min(effective_units(side) if side.any() else 0.0 for side in sides)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streameval.metrics.protocol import Metric
-    from streameval.metrics.scores.sampling.rankings import Rankings
-    from streameval.metrics.units import Sizes
-    from streameval.results import Scalar
-    from streameval.typing import Array
-
-    Exact = Callable[[Sequence[Metric]], list[Scalar]]
-
-
-class Resampled(Protocol):
-    """A state that can leave out each of its blocks."""
-
-    @property
-    def sizes(self) -> Sizes:
-        """Measure of each block by kind, `rows` among them."""
-
-    def without(self, block: int) -> Any:
-        """A state of the rows of all other blocks, for the metrics of the family."""
-
-    @property
-    def thresholded(self) -> Thresholded | None:
-        """The same where metrics may depend on the rows beyond a threshold; else None."""
-        return None
-
-    @property
-    def rows_by_block(self) -> Array | None:
-        """Rows of each block by label, those without a score included: int64 array of shape (n_blocks, 2), or None."""
-        return None
-
-    def rankings(self, blocks: Sequence[int], *, whole: bool) -> Rankings | None:
-        """What metrics of all rows read of `without` some blocks, and last of the `total`, from one loop; or None.
-
-        See `streameval.metrics.scores.sampling.rankings`.
-        """
-        return None
-
-
-class Thresholded(Resampled, Protocol):
-    """A state whose metrics may depend on the rows beyond a threshold."""
-
-    @property
-    def thresholded(self) -> Thresholded:
-        """Itself."""
-        return self
-
-    def merged(self, count: int) -> Thresholded:
-        """The same rows in fewer blocks, block b in b modulo `count`."""
-
-    def beyond(self, threshold: float) -> Mapping[str, Array]:
-        """Measure of the rows of each block that score at or above a threshold, by kind as the counts of `sizes`."""
-
-    def total(self) -> Any:
-        """A state of all rows, where it is not the exact one that the values come from; else None."""
-
-    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> Thresholded:
-        """The same with more detail around the thresholds of metrics; itself if it has every score."""
-
-    def displaced(self) -> Sequence[Thresholded]:
-        """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
-
-    def tied(self, metrics: Sequence[Metric]) -> Sequence[Thresholded]:
-        """All rows, with what a block has of a bin beyond its share in one half of it; empty where places are known."""
-
-    def certified(self, exact: Exact) -> str | None:
-        """Why the replicates are too inaccurate; None if they pass. `exact` finalizes metrics of the exact state."""

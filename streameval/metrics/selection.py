@@ -22,7 +22,7 @@ from streameval.metrics.scores.sampled_gain import approximations
 from streameval.metrics.sketches import named_quantile, quantiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.metrics.protocol import Entry, Metric
 
@@ -87,7 +87,7 @@ class Selection:
         >>> [metric.name for metric in selection.behind("score")]
         ['agc']
         """
-        own, due = self.of(family), (metric.of_all_rows for other in self.families for metric in self.of(other))
+        own, due = self.of(family), (of_all_rows(metric) for other in self.families for metric in self.of(other))
         lacking = dict.fromkeys(metric for metric in due if metric is not None and metric not in own)
         return tuple(metric for metric in lacking if (entry := entry_of(metric.name)) and entry.family == family)
 
@@ -112,7 +112,7 @@ class Selection:
                     msg += ", and variants such as assignment_score/m3/raw"
                 msg += f"; groups are {', '.join(self._groups)}"
                 raise OptionError(msg)
-        if self.clip is not None and not any("clip" in metric.options for metric in self.of("score")):
+        if self.clip is not None and not any("clip" in _options(metric) for metric in self.of("score")):
             msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
             raise OptionError(msg, "clip")
 
@@ -204,7 +204,7 @@ class Selection:
 
     def _with_options(self, metric: Any) -> Any:
         """The metric with the options that it takes; those not given leave its defaults."""
-        given = {field: getattr(self, option) for option, field in metric.options.items()}
+        given = {field: getattr(self, option) for option, field in _options(metric).items()}
         known = {field: value for field, value in given.items() if value is not None}
         return replace(metric, **known) if known else metric
 
@@ -214,6 +214,18 @@ class Selection:
         named = (m for pattern in self.patterns for m in _measures(pattern))
         asked = {m.name: m for m in (*usual, *named)}.values()
         return tuple(map(self._with_options, asked))
+
+
+def _options(metric: Metric) -> Mapping[str, str]:
+    """The fields that options set, by option; a user's own metric has none."""
+    entry = entry_of(metric.name)
+    return entry.options if entry else {}
+
+
+def of_all_rows(metric: Metric) -> Metric | None:
+    """The metric of all rows that a metric of a sample estimates; None for other metrics."""
+    entry = entry_of(metric.name)
+    return entry.of_all_rows(metric) if entry and entry.of_all_rows else None
 
 
 def _measures(pattern: str) -> tuple[Any, ...]:

@@ -31,11 +31,6 @@ class Sliced(Metric):
     inner: Any
 
     @property
-    def user_defined(self) -> bool:
-        """Whether the metric is."""
-        return bool(self.inner.user_defined)
-
-    @property
     def name(self) -> str:
         """The name of the metric."""
         return str(self.inner.name)
@@ -54,16 +49,18 @@ class Sliced(Metric):
 
     def combine(self, partials: Sequence[Any], state: Any) -> dict[bytes, Any]:
         """The value of each group, by its name."""
-        rows: dict[int, list[list[Any]]] = defaultdict(list)
+        columns: dict[int, list[Any]] = defaultdict(list)
         if partials and isinstance(partials[0], _Numbers):
             for group, digits in enumerate(np.sum([each.digits for each in partials], axis=0).T.tolist()):
                 number = sum(digit << 32 * i for i, digit in enumerate(digits))
-                rows[group].append([partials[0].summed(number)])
+                columns[group].append(partials[0].summed(number))
         else:
             for part in partials:
                 for group, found in part:
-                    rows[group].append([found])
-        return {name: combine(own, [self.inner], [rows[number]])[0] for name, (number, own) in state.groups.items()}
+                    columns[group].append(found)
+        return {
+            name: combine(own, [self.inner], [[columns[number]]])[0] for name, (number, own) in state.groups.items()
+        }
 
 
 class _Numbers(NamedTuple):

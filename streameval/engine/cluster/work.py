@@ -24,6 +24,7 @@ from streameval.engine import fold as folding
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
+from streameval.metrics.protocol import user_defined
 from streameval.scan import LazySource, read
 from streameval.states import codec
 from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
@@ -230,7 +231,7 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     OptionError
         If a metric cannot be pickled.
     """
-    if not any(metric.user_defined for metric in metrics):
+    if not any(user_defined(metric) for metric in metrics):
         return metrics
     import cloudpickle
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.states.clusters.counts import ClusterCounts
     from streameval.typing import Array
@@ -101,7 +101,6 @@ class Aul(Metric):
 
     threshold: float = 1
     name: str = "aul"
-    options: ClassVar[Mapping[str, str]] = {"aul_threshold": "threshold"}
 
     def partial(self, part: SizeTable) -> SizeTable:
         """The size table itself."""

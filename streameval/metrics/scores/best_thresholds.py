@@ -160,8 +160,8 @@ class CostMin(Metric):
     def _costs(self) -> tuple[Fraction, Fraction]:
         return Fraction(str(float(self.fp))), Fraction(str(float(self.fn)))
 
-    def useless(self, sizes: Sizes) -> float:
-        """The value of a useless score: the cost of flagging all or nothing."""
+    def of_flagging_all_or_nothing(self, sizes: Sizes) -> float:
+        """The value of a useless score."""
         negatives, positives = (float(sizes.counts[side].sum()) for side in ("negatives", "positives"))
         return min(self.fp * negatives, self.fn * positives) / (negatives + positives)
 

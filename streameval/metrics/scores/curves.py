@@ -1,9 +1,13 @@
-"""Curves of a score and of a clustering: few points to draw, and the exact area.
+"""Points of the curves of a score and of a clustering, and the distribution of the scores of each class.
 
 The *path* of a score lists (T, F) after each group: T positives and F negatives at or above its score. The ROC,
 precision-recall and gain curves are three views of it. A path of millions of groups is thinned: recall, false positive
 rate and logarithm of rank cut the plane into about 9,000 cells, and the last group of each cell is kept. The points
 kept do not depend on shards or files.
+
+A distribution has bins of equal width, from two rounds over the counts: the first finds the range, the second fills its
+bins. A bin holds its lower edge; the last one holds its upper edge as well. A bin of a state's histogram is counted
+where its threshold lies.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
 
@@ -97,10 +96,6 @@ class Agc(Metric):
     def basis(self, part: ScorePart) -> GainSums | RocAuc:
         """The pairs won, which `roc_auc` shares, or the sums that ``agc`` and ``agc_ratio`` share."""
         return RocAuc() if self._by_pairs(part.total) else GainSums(self.truncate)
-
-    def ranked(self, rankings: Rankings) -> list[tuple[int, int]] | None:
-        """Twice the pairs won of each ranking, which give the area unless it is truncated."""
-        return RocAuc().ranked(rankings) if self.truncate == 1 else None
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """One division; a pair with a halved score adds nothing to A − R."""

@@ -1,4 +1,10 @@
-"""Sums under a truncated gain curve, and the ratio that normalises its area (`streameval.metrics.scores.gain`)."""
+"""Sums under a truncated gain curve, the ratio that normalises its area (`streameval.metrics.scores.gain`), and bounds.
+
+If the truncation cuts an open bin, the bin may keep any c of its points, at least those needed, in any order. For each
+c the area is least with as few positives as possible, placed last, and greatest with as many as possible, placed first.
+The interval takes the extremes over all c. They lie where the quotient of two parabolas turns, and are found in exact
+integers; for weights, in floating point, as a bin that is cut may keep any part of its weight.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ Every value is rounded to a multiple of 2⁻⁶² and multiplied by an integer, 
 not depend on how rows lie in files, tasks and workers.
 
 The deciles of the values count each group once: the smallest value that a share of the groups does not exceed. They are
-exact, and found along with the mean or in a second look (`streameval.metrics.scores.group_spread`).
+exact. Small groups, and few, have few distinct values, which are counted along with the mean (`Spread`). A shard with
+too many of them counts its groups in 4,097 bins instead, and a second look at the state sorts the values of the bins
+that hold a decile (`GroupDeciles`).
 
 Source: Zhu et al. (2017), *Optimized Cost per Click in Taobao Display Advertising*, section 4.2 (GAUC);
 https://doi.org/10.1145/3097983.3098134.
@@ -26,13 +28,13 @@ https://doi.org/10.1145/3097983.3098134.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.group_values import GroupValues, measure_of, merged, needed
+from streameval.metrics.scores.group_values import GroupValues, measure_of, merged
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS, mean, product
@@ -109,7 +111,6 @@ class GroupDeciles(Metric):
     bins : the bins that hold a decile, with the groups below each
     """
 
-    joins: ClassVar[bool] = True
     inner: Any
     mean: Scalar
     ranks: tuple[int, ...]
@@ -138,18 +139,18 @@ class GroupDeciles(Metric):
 
     def partial(self, part: GroupPart) -> tuple[Spread, tuple[Fragment, ...]]:
         """The groups of the bins."""
-        found = GroupValues.of(measure_of(self.inner), needed(part, self.inner))
+        found = GroupValues.of(self.inner, part)
         return self._seen(found.words[found.defined]), found.fragments
 
     def _seen(self, words: Array) -> Spread:
         return Spread.of(words[np.isin(bins_of(words), [number for number, _ in self.bins])])
 
     def joined(
-        self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: Any
-    ) -> tuple[Spread, tuple[Fragment, ...]]:
+        self, partials: list[tuple[Spread, tuple[Fragment, ...]]], state: Any
+    ) -> list[tuple[Spread, tuple[Fragment, ...]]]:
         """The groups of several parts."""
         fragments = tuple(fragment for _, several in partials for fragment in several)
-        return Spread.joined([spread for spread, _ in partials]), fragments
+        return [(Spread.joined([spread for spread, _ in partials]), fragments)]
 
     def combine(self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: Any) -> Scalar:
         """The mean with the deciles."""
@@ -223,7 +224,6 @@ class GroupMean(Metric):
     (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     """
 
-    joins: ClassVar[bool] = True
     inner: Any
     over: str
     weight: str = "rows"
@@ -239,15 +239,7 @@ class GroupMean(Metric):
 
     def partial(self, part: GroupPart) -> _Sums:
         """Sums over the groups of a part."""
-        return _Means((self,)).partial(part)[0]
-
-    def together(self, bases: Sequence[GroupMean], part: GroupPart) -> _Means:
-        """Takes the sums of several means, which share what they compute of a part."""
-        return _Means(bases)
-
-    def sums(self, part: GroupPart) -> _Sums:
-        """As `partial`, of a part that has what the metric needs."""
-        found = GroupValues.of(measure_of(self.inner), part)
+        found = GroupValues.of(self.inner, part)
         has = found.defined
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
         weights = self.weights(neg, pos)
@@ -257,11 +249,11 @@ class GroupMean(Metric):
         numbers = (*sums, neg.size, more + has.size - neg.size, without)
         return _Sums(numbers, Spread.of(words), found.fragments)
 
-    def joined(self, partials: Sequence[_Sums], state: Any) -> _Sums:
+    def joined(self, partials: list[_Sums], state: Any) -> list[_Sums]:
         """What several parts add, in bounded memory."""
         whole = _Sums.joined(partials)
         shards = state.totals().rows / _SHARD
-        return whole._replace(spread=whole.spread.bounded(max(_LEAST, int(_MOST / max(shards, 1)))))
+        return [whole._replace(spread=whole.spread.bounded(max(_LEAST, int(_MOST / max(shards, 1)))))]
 
     def combine(self, partials: Sequence[_Sums], state: Any) -> Any:
         """The sum of values over the sum of weights with the deciles, or what finds these in a second look."""
@@ -283,17 +275,6 @@ class GroupMean(Metric):
             return _Sums((0, 0, 0, 1, rows), Spread.of(np.zeros(0, np.int64)))
         weight = {"rows": rows, "positives": whole.pos}.get(self.weight, 1)
         return _Sums((weight * word, weight, 1, 0, 0), Spread.of(np.array([word])))
-
-
-class _Means(NamedTuple):
-    """Several means over the same groups."""
-
-    means: Sequence[GroupMean]
-
-    def partial(self, part: GroupPart) -> list[_Sums]:
-        """What a part adds to each mean."""
-        part = needed(part, *(mean.inner for mean in self.means))
-        return [mean.sums(part) for mean in self.means]
 
 
 def has_mean(metric: Any) -> bool:

@@ -21,6 +21,7 @@ from streameval.metrics.scores.sums import BITS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streameval.metrics.protocol import Metric
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
@@ -147,8 +148,9 @@ class GroupValues(NamedTuple):
     fragments: tuple[Fragment, ...]
 
     @classmethod
-    def of(cls, measure: Measure, part: GroupPart) -> GroupValues:
-        """The groups of a part."""
+    def of(cls, metric: Metric, part: GroupPart) -> GroupValues:
+        """The groups of a part, with their values of a metric; precisions are only computed where it needs them."""
+        measure, part = measure_of(metric), replace(part, precise=isinstance(metric, AveragePrecision))
         neg, pos = part.neg, part.pos
         first, second = measure.sums(part)
         fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
@@ -167,11 +169,6 @@ def merged(fragments: Iterable[Fragment]) -> list[Fragment]:
     """The groups that were cut."""
     rows = sorted(fragments, key=lambda each: each.group)
     return [reduce(Fragment.merge, same) for _, same in groupby(rows, key=lambda each: each.group)]
-
-
-def needed(part: GroupPart, *metrics: Any) -> GroupPart:
-    """The part, with precisions only if one of the metrics needs them."""
-    return replace(part, precise=any(isinstance(metric, AveragePrecision) for metric in metrics))
 
 
 def measure_of(metric: Any) -> Measure:

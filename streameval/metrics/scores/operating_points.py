@@ -17,8 +17,9 @@ asked for        the threshold                                                  
 
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
 negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
-points. `streameval.metrics.scores.point_search` finds the threshold in a part, and
-`streameval.metrics.scores.point_search` computes the bounds from a histogram.
+points. `streameval.metrics.scores.point_search` finds the threshold in exact groups. In a
+histogram every edge of a bin is a threshold that could be chosen; inside an open bin the best order has all positives
+first, so the best that a threshold within it may give is the vertex (T + p, F).
 """
 
 from __future__ import annotations
@@ -29,19 +30,21 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streameval.errors import OptionError
-from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS, Metric
-from streameval.metrics.scores.point_search import Search, bounds
-from streameval.metrics.scores.sums import limit
+from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS, WEIGHTED, Metric
+from streameval.metrics.scores.point_search import Vertex, best_vertex
+from streameval.metrics.scores.sums import best_share, counted, deepest, limit, outward, reached, rounding, running
 from streameval.results import Scalar
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.point_search import Vertex
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
 
 
 KINDS = {
@@ -156,11 +159,11 @@ class OperatingPoint(Metric):
 
     def partial(self, part: ScorePart) -> Any:
         """The best vertex of exact groups, or None; for a histogram, the result."""
-        return Search((self,), part).partial(part)[0] if part.exact else bounds(self, part)
-
-    def together(self, bases: Sequence[OperatingPoint], part: ScorePart) -> Search | None:
-        """Computes the partials of several points together; None for bins, which are all in one part."""
-        return Search(bases, part) if part.exact else None
+        if not part.exact:
+            return _bounds(self, part)
+        if self.kind == "threshold":
+            return best_vertex(part, self.kind, float(part.compared(self.at)))
+        return best_vertex(part, self.kind, self.at if self.kind == "precision" else self.due(part.total))
 
     def _best(self, found: Sequence[Vertex]) -> Vertex:
         """The best vertex of all parts."""
@@ -224,6 +227,132 @@ class OperatingPoint(Metric):
             value = best.true / (best.true + best.false)
             reason += f"; the highest is {value:.6g}, at threshold {best.threshold:.6g}"
         return Scalar.undefined(self.name, reason)
+
+
+def _bounds(point: OperatingPoint, part: ScorePart) -> Scalar | None:
+    """The value at an edge with its extremes; None if it is undefined at every threshold."""
+    if not part.n.size or point.undefined(part.total):
+        return None
+    find = {
+        "fpr": _bound_rate,
+        "tpr": _bound_hits,
+        "recall": _bound_recall,
+        "precision": _bound_precision,
+        "k": _bound_rows,
+        "share": _bound_rows,
+        "threshold": _bound_threshold,
+    }
+    return find[point.kind](point, part)
+
+
+def _between(
+    point: OperatingPoint, part: ScorePart, value: float, ends: tuple[float, float], threshold: float
+) -> Scalar:
+    most = math.inf if point.measure == "lift" else 1.0
+    lower, upper = outward(*ends, rounding(part.total), most=most) if ends[0] < ends[1] else ends
+    value = min(upper, max(lower, value))
+    return Scalar(point.name, value, lower=lower, upper=upper, exact=lower == upper, threshold=threshold)
+
+
+def _bound_rate(point: OperatingPoint, part: ScorePart) -> Scalar:
+    """Between the last edge allowed and all positives of the next bin."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    edge = int(np.searchsorted(false, point.due(part.total), side="right"))
+    hits = np.flatnonzero(part.p[:edge] > 0)
+    T, P = true[edge - 1].item() if edge else 0, true[-1].item()
+    more = part.p[edge].item() if edge < part.p.size and part.open[edge] else 0
+    threshold = part.score(int(hits[-1])) if hits.size else math.inf
+    return _between(point, part, T / P, (T / P, (T + more) / P), threshold)
+
+
+def _bound_hits(point: OperatingPoint, part: ScorePart) -> Scalar:
+    """Between the first edge that is deep enough and the same point without the negatives of its bin."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    at = min(int(np.searchsorted(true, point.due(part.total))), true.size - 1)
+    F, N = false[at].item(), part.total.n
+    less = part.n[at].item() if part.open[at] else 0
+    return _between(point, part, F / N, (max(0.0, (F - less) / N), min(1.0, F / N)), part.score(at))
+
+
+def _inside(part: ScorePart) -> tuple[Array, Array]:
+    """T + p and F of every open bin."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
+
+
+def _bound_recall(point: OperatingPoint, part: ScorePart) -> Scalar | None:
+    """The largest precision that is deep enough: of edges, and at most of open bins with their positives first."""
+    at, T, F = best_share(part, due := point.due(part.total), later=True)
+    if at < 0:
+        return None
+    hits, misses = _inside(part)
+    deep = (hits >= due) & (hits > 0)
+    upper = max(T / (T + F), float((hits[deep] / (hits[deep] + misses[deep])).max(initial=0.0)))
+    return _between(point, part, T / (T + F), (T / (T + F), upper), part.score(at))
+
+
+def _bound_precision(point: OperatingPoint, part: ScorePart) -> Scalar:
+    """The largest recall that is precise enough: of edges, and at most of open bins with their positives first."""
+    at, T, F = deepest(part, point.at)
+    P = part.total.p
+    hits, misses = _inside(part)
+    whole = hits + misses
+    enough = (hits > 0) & (hits >= point.at * (1 - 1e-12) * whole)
+    upper = float(hits[enough].max(initial=0.0)) / P
+    if at >= 0:
+        return _between(point, part, T / P, (T / P, max(T / P, min(1.0, upper))), part.score(at))
+    if upper:
+        reason = (
+            "no edge of the histogram's bins is precise enough, and a threshold within one may be; leave out approx"
+        )
+        return Scalar.undefined(point.name, f"{reason} (--approx)")
+    at, T, F = best_share(part)
+    return point.unreachable([Vertex(0, T, F, part.score(at))] if at >= 0 else [])
+
+
+def _bound_rows(point: OperatingPoint, part: ScorePart) -> Scalar:
+    """Over every order within the bin that is cut."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    due = point.due(part.total)
+    at = reached(part.rows, 0, due)
+    at = part.n.size - 1 if at is None else at
+    p, n, hidden = part.p[at].item(), part.n[at].item(), bool(part.open[at])
+    T, F = (true[at] - p).item(), (false[at] - n).item()
+    if not counted(part.total) and (hidden or not T + F + p + n):
+        return Scalar.undefined(point.name, WEIGHTED if hidden else NO_WEIGHT)
+    value, threshold = point.value(T + p, F + n, part.total), part.score(at)
+    if not hidden:
+        return Scalar.certain(point.name, value, threshold)
+    m = due - T - F
+    if point.measure == "recall":
+        ends = (T + max(m - n, 0), part.total.p), (T + p, part.total.p)
+    else:
+        few, many = max(m, n), max(m, p)
+        ends = (T + few - n, T + F + few), (T + p, T + F + many)
+    scale = (part.total.n + part.total.p) / part.total.p if point.measure == "lift" else 1.0
+    lower, upper = (top / bottom * scale for top, bottom in ends)
+    return _between(point, part, value, (lower, upper), threshold)
+
+
+def _bound_threshold(point: OperatingPoint, part: ScorePart) -> Scalar:
+    """The bins above the threshold, and any of the rows of the bin that it cuts."""
+    total, (scores, low, high), at = part.total, part.ends(slice(None)), part.compared(point.at)
+    loose = part.open & (low < at) & (at < high)
+    sure = (scores >= at) & ~loose
+    T, F = (float(column[sure].sum()) for column in (part.p, part.n))
+    p, n = (float(column[loose].sum()) for column in (part.p, part.n))
+    shown = scores >= at
+    if not shown.any():
+        return point.nothing(total) if not loose.any() else Scalar.undefined(point.name, NOTHING_FLAGGED)
+    at_edge: tuple[Any, Any] = tuple(column[shown].sum().item() for column in (part.p, part.n))
+    if point.measure == "precision":
+        if not T + F:
+            return Scalar.undefined(point.name, NO_WEIGHT if not loose.any() else NOTHING_FLAGGED)
+        ends = T / (T + F + n), (T + p) / (T + p + F)
+    else:
+        ends = point.value(T, F, total), point.value(T + p, F + n, total)
+    value = point.value(*at_edge, total) if sum(at_edge) else ends[0]
+    return _between(point, part, value, ends, point.at)
 
 
 def _no_point(text: str) -> OptionError:

@@ -27,7 +27,6 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.states.scores.parts import ScorePart
 
 
@@ -46,15 +45,10 @@ class Gini(Metric):
 
     name: str = "gini"
     counts_nan: ClassVar[bool] = True
-    only_ranks: ClassVar[bool] = True
 
     def basis(self, part: ScorePart) -> RocAuc:
         """The pairs won."""
         return RocAuc()
-
-    def ranked(self, rankings: Rankings) -> list[tuple[int, int]]:
-        """Twice the pairs won of each ranking."""
-        return RocAuc().ranked(rankings)
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """From the ROC AUC."""

@@ -45,8 +45,6 @@ from streameval.states.scores.parts import RankedPart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.sampling.rankings import Rankings
-    from streameval.metrics.units import Sizes
     from streameval.states.grouped.group_sweep import GroupSweepPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
@@ -65,7 +63,6 @@ class RocAuc(Metric):
 
     name: str = "roc_auc"
     counts_nan: ClassVar[bool] = True
-    only_ranks: ClassVar[bool] = True
 
     def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any]:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
@@ -74,10 +71,6 @@ class RocAuc(Metric):
     def several(self, part: GroupSweepPart) -> Array:
         """Twice the pairs won of every group of a part."""
         return part.areas
-
-    def ranked(self, rankings: Rankings) -> list[tuple[int, int]]:
-        """Twice the pairs won of each ranking."""
-        return [(won, 0) for won in rankings.areas]
 
     def summed(self, won: int) -> tuple[int, int]:
         """The partial of all parts of a group."""
@@ -157,7 +150,6 @@ class AveragePrecision(Metric):
     """
 
     name: str = "average_precision"
-    only_ranks: ClassVar[bool] = True
 
     def partial(self, part: ScorePart | RankedPart) -> _Bounds:
         """Σ p·precision.
@@ -175,10 +167,6 @@ class AveragePrecision(Metric):
     def several(self, part: GroupSweepPart) -> Array:
         """Σ p·precision of every group of a part."""
         return part.precisions
-
-    def ranked(self, rankings: Rankings) -> list[_Bounds]:
-        """Σ p·precision of each ranking."""
-        return list(map(self.summed, rankings.precisions))
 
     def summed(self, found: int) -> _Bounds:
         """The partial of all parts of a group."""
@@ -219,23 +207,19 @@ class PrAuc(Metric):
 
     name: str = "pr_auc"
 
-    def partial(self, part: ScorePart) -> _Bounds:
+    def partial(self, part: ScorePart | RankedPart) -> _Bounds:
         """Σ p·(precision before + precision after) / 2.
 
         With a bin's negatives first, precision is concave in recall and one trapezoid is the least of all; with its
         negatives last it is concave too, and below its integral.
         """
-        if _is_exact(part):
+        if isinstance(part, RankedPart) or _is_exact(part):
             found = precision_sum(part, trapezoid=True)
             return _Bounds(found, found, 0.0)
         n, p, F, T = _Columns.of(part)
         before, after = np.where(T + F > 0, _ratio(T, T + F), 1.0), _ratio(T + p, T + p + F + n)
         exact, lower = p * (before + after) / 2, p * (_ratio(T, T + F + n) + after) / 2
         return _Bounds.of(part, exact, lower, _integral(T, F, p))
-
-    def ranked(self, rankings: Rankings) -> list[_Bounds]:
-        """Σ p·(precision before + precision after) / 2 of each ranking."""
-        return [_Bounds(found, found, 0.0) for found in rankings.trapezoids]
 
     def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
         """Divide by the positives."""
@@ -291,10 +275,6 @@ class MaxInformedness(Metric):
 
     name: str = "max_informedness"
 
-    def useless(self, sizes: Sizes) -> float:
-        """The value of a useless score."""
-        return 0.0
-
     def partial(self, part: ScorePart) -> _Peak:
         """The peak of a part."""
         return _Peak.of(part)
@@ -323,10 +303,6 @@ class KolmogorovSmirnov(Metric):
     """
 
     name: str = "ks"
-
-    def useless(self, sizes: Sizes) -> float:
-        """The value of a useless score."""
-        return 0.0
 
     def partial(self, part: ScorePart) -> tuple[_Peak, _Peak]:
         """The peaks of a part and of the same part with the classes exchanged."""

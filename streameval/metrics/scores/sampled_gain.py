@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def _area(rows: Array, weights: Array | None, share: float, single: Array) -> fl
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval.states.sampled.bins import SampledBins
     from streameval.states.sampled.digests import SampledDigests
@@ -176,7 +176,6 @@ class AgcApprox(Metric):
     truncate: float = 1
     quantiles: int = 100
     read: float = 1.0
-    options: ClassVar[Mapping[str, str]] = {"quantiles": "quantiles"}
 
     def __post_init__(self) -> None:
         kept_points(self.truncate, 1)
@@ -189,8 +188,7 @@ class AgcApprox(Metric):
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
         return "agc_approx" + ("" if self.truncate == 1 else f"@{format_number(self.truncate)}")
 
-    @property
-    def of_all_rows(self) -> Agc:
+    def estimates(self) -> Agc:
         """The metric that it estimates, such as ``agc@0.01``."""
         return Agc(self.truncate)
 

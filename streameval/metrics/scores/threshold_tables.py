@@ -1,7 +1,11 @@
-"""The 2×2 table of a score at a threshold: rows whose score is at or above it are predicted positive.
+"""2×2 tables of a score at thresholds, and the table of operating points made from them.
 
-The table is exact. A histogram gives it where the threshold lies between bins or in a bin of a single score;
-a threshold within an open bin is refused. Float32 scores are compared with the nearest float32 number.
+Rows whose score is at or above a threshold are predicted positive. A table is exact. A histogram gives it where the
+threshold lies between bins or in a bin of a single score; a threshold within an open bin is refused. Float32 scores are
+compared with the nearest float32 number.
+
+A row of the table of operating points stands for a point (``fpr=0.01``) or for a metric that chooses a threshold
+(``f1_max``), with all measures there. Its `lower` and `upper` bound the value at the best of all thresholds.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ class Ranked(NamedTuple):
     precision : see `streameval.metrics.scores.sums.precision_sum`
     n, p : negatives and positives in the measure
     neg, pos : rows by label
+    trapezoid : as `precision`, of the precisions before and after; None unless it is known
     """
 
     won: Any
@@ -82,6 +83,7 @@ class Ranked(NamedTuple):
     p: Any
     neg: int
     pos: int
+    trapezoid: Any = None
 
 
 class _RankSums:

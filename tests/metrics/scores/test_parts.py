@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
 
 METRICS = Path(streameval.__file__).parent / "metrics" / "scores"
-AWARE = {"calibration/curves.py", "gain/sampled.py"}  # a curve tells whether there are weights; a sample has its own
 FILES = [
-    name
-    for pattern in ("ranking.py", "partial_area.py", "calibration/*.py", "gain/*.py", "thresholds/*.py")
+    str(path.relative_to(METRICS))
+    for pattern in ("ranking.py", "partial_area.py", "calibration/*.py", "gain*.py", "*point*.py", "*threshold*.py")
     for path in sorted(METRICS.glob(pattern))
-    if (name := str(path.relative_to(METRICS))) not in AWARE
 ]
 KNOWN_TO_ONE_FILE = {"weighted", "neg_weight", "pos_weight", "nan_rows", "nan_weights"}
 LABEL = np.array([0, 0, 1, 1, 0, 1], np.uint8)

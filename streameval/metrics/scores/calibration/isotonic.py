@@ -150,11 +150,6 @@ class Corp(Metric):
     term: str
 
     @property
-    def drawn(self) -> CorpFit:
-        """The metric whose fit the curve shows."""
-        return CorpFit()
-
-    @property
     def name(self) -> str:
         """``corp.mcb``, ``corp.dsc`` or ``corp.unc``."""
         return f"corp.{self.term}"

@@ -13,7 +13,8 @@ The likelihood is concave; a step that lowers it is halved. Sums are in fixed po
 not depend on the order of the rows.
 
 Bins of a histogram that hold one score each give the same fit. Open bins bound the shift of calibration in the large
-(`streameval.metrics.scores.calibration.shift`), but not a slope.
+(`ShiftEnds`), but not a slope. The shift a solves Σ (p + n)·σ(a + logit s) = Σ p. The left side rises with a and with
+every score, so a is least if every row of an open bin has the bin's highest score, and largest at the lowest.
 
 References: Cox (1958), *Two further applications of a model for binary regression*, Biometrika 45; Steyerberg (2019),
 *Clinical Prediction Models*, chapter 15.

@@ -291,11 +291,11 @@ class CalibrationError(Metric):
 
     @cached_property
     def drawn(self) -> ReliabilityBins:
-        """The metric whose bins the curve shows."""
+        """The metric of the bins, which metrics with equal bins share and the curve shows."""
         return ReliabilityBins(self.bins, self.equal_count)
 
     def basis(self, part: ScorePart) -> ReliabilityBins:
-        """The metric of the bins, which metrics with equal bins share."""
+        """The metric of the bins."""
         return self.drawn
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from streameval.results import Scalar
 from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval.metrics.scores.calibration.logit_table import BinnedLogits, Bins
     from streameval.states.scores.parts import ScorePart
@@ -165,7 +165,6 @@ class LogLoss(Metric):
 
     clip: float | None = None
     name: str = "log_loss"
-    options: ClassVar[Mapping[str, str]] = {"clip": "clip"}
 
     def __post_init__(self) -> None:
         if self.clip is not None and not 0 < self.clip < 0.5:

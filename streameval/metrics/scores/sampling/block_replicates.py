@@ -35,7 +35,7 @@ from streameval.metrics.resampling import Thresholded
 from streameval.metrics.scores.sampling.cut_bins import CutBins, GroupsNear, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
-from streameval.metrics.scores.sampling.rankings import Rankings
+from streameval.metrics.scores.sampling.rankings import Ranking, rankings_without
 from streameval.metrics.units import Sizes, class_counts
 from streameval.states.protocol import Small
 from streameval.states.scores.parts import known
@@ -188,7 +188,7 @@ class BlockReplicates(Thresholded):
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
 
-    def rankings(self, blocks: Sequence[int], *, whole: bool) -> Rankings | None:
+    def rankings(self, blocks: Sequence[int], *, whole: bool) -> list[Ranking] | None:
         """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
 
         None where rows have weights, or thresholds decide.
@@ -199,7 +199,7 @@ class BlockReplicates(Thresholded):
         left = np.array([*blocks, *[state.spec.count] * whole], np.int64)
         missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
         cuts, tied = (self._cuts.pieces, self._cuts.most), (self.moved, self.still)
-        return Rankings(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
+        return rankings_without(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
 
     def _missing(self, by_block: Array, blocks: Array) -> Array:
         """Missing scores without each block, of all rows where ties move: an array of shape (n, 2)."""

@@ -177,7 +177,7 @@ class CutBins(NamedTuple):
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
         there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
-        rows = measure.near(groups)
+        rows = measure.near(groups.rows, groups.measure)
         sums = np.zeros_like(whole)
         np.add.at(sums, at, rows)
         cut = near & (sums == whole).all(axis=1)

@@ -18,7 +18,6 @@ from streameval.states.scores.units import unit_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.metrics.scores.sampling.cut_bins import NearGroups
     from streameval.states.scores.blocks import BlockSpec
     from streameval.states.scores.parts import Ends
     from streameval.typing import Array
@@ -42,7 +41,7 @@ class Measure(Protocol):
     def sides(self, rows: Array) -> Array:
         """Rows as they are distributed: int64 array of shape (n, n_sides)."""
 
-    def near(self, groups: NearGroups) -> Array:
+    def near(self, rows: Array, measure: Array) -> Array:
         """The rows of groups, as they are distributed."""
 
     def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
@@ -111,8 +110,8 @@ class _Number:
     def sides(self, rows: Array) -> Array:
         return rows
 
-    def near(self, groups: NearGroups) -> Array:
-        return groups.measure
+    def near(self, rows: Array, measure: Array) -> Array:
+        return measure
 
     def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         return weights
@@ -158,9 +157,8 @@ class _Weight:
         found: Array = rows.sum(axis=1, keepdims=True)
         return found
 
-    def near(self, groups: NearGroups) -> Array:
-        found: Array = groups.rows[:, None]
-        return found
+    def near(self, rows: Array, measure: Array) -> Array:
+        return rows[:, None]
 
     def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
