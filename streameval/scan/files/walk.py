@@ -41,7 +41,7 @@ from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.ranges import exactly
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 TEMPORARY = (
@@ -81,7 +81,7 @@ class Tree:
         Directories found so far that belong to a table format, with the name of the format.
     """
 
-    def __init__(self, filesystem: Any) -> None:
+    def __init__(self, filesystem: fs.FileSystem) -> None:
         self.filesystem = filesystem
         self.marks: dict[str, str] = {}
 
@@ -109,11 +109,11 @@ class Tree:
                 yield entry
 
     def formats(self, directories: list[str]) -> dict[str, str]:
-        """The directories that belong to a table format, with the name of the format."""
+        """The directories that belong to a table format, with the name of the format; a Delta log decides."""
         markers = [(d, mark) for d in directories for mark in (_DELTA_LOG, _HUDI, "metadata")]
         try:
             infos = self.filesystem.get_file_info([posixpath.join(*marker) for marker in markers])
-        except OSError:  # directories above the named one may be forbidden, so each is tried alone
+        except (OSError, UnicodeError):  # directories above the named one may be forbidden, so each is tried alone
             alone = ({} if len(directories) == 1 else self.formats([directory]) for directory in directories)
             return {d: kind for formats in alone for d, kind in formats.items()}
         types = dict(zip(markers, (info.type for info in infos), strict=True))
@@ -123,8 +123,9 @@ class Tree:
             if types[d, "metadata"] == _DIRECTORY:
                 with suppress(OSError):  # it may be forbidden; the other marks count nevertheless
                     inside[d] = self._listed(posixpath.join(d, "metadata"), recursive=False)
-        iceberg = (d for d, files in inside.items() if any(_is_iceberg(posixpath.basename(f.path)) for f in files))
-        return _formats(directories, iceberg, there)
+        iceberg = [d for d, files in inside.items() if any(_is_iceberg(posixpath.basename(f.path)) for f in files)]
+        hudi, delta = ([d for d in directories if (d, mark) in there] for mark in (_HUDI, _DELTA_LOG))
+        return dict.fromkeys(iceberg, ICEBERG) | dict.fromkeys(hudi, HUDI) | dict.fromkeys(delta, DELTA)
 
     def _listed(self, directory: str, *, recursive: bool) -> list[Entry]:
         """The contents of a directory; with `recursive`, of all directories below as well."""
@@ -190,12 +191,6 @@ class LocalTree(Tree):
                     behind.append(entry)
                     yield entry
 
-    def formats(self, directories: list[str]) -> dict[str, str]:
-        """The directories that belong to a table format, with the name of the format."""
-        there = {(d, mark) for d in directories for mark in (_DELTA_LOG, _HUDI) if Path(d, mark).exists()}
-        iceberg = (d for d in directories if any(_is_iceberg(file.name) for file in _files(Path(d, "metadata"))))
-        return _formats(directories, iceberg, there)
-
     def children(self, directory: Entry, pattern: str) -> list[Entry]:
         """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
         with os.scandir(directory.path) as listed:
@@ -251,28 +246,14 @@ class LocalTree(Tree):
 _DIRECTORY = fs.FileType.Directory
 
 
-def tree_of(filesystem: Any) -> Tree:
+def tree_of(filesystem: fs.FileSystem) -> Tree:
     """The `Tree` of a file system."""
     return (LocalTree if isinstance(filesystem, fs.LocalFileSystem) else Tree)(filesystem)
-
-
-def _files(folder: Path) -> list[Path]:
-    """Contents of a directory; none if it does not exist or may not be listed."""
-    try:
-        return list(folder.iterdir()) if folder.is_dir() else []
-    except OSError:
-        return []
 
 
 def _is_iceberg(name: str) -> bool:
     """Whether a file in a folder ``metadata`` is that of an Iceberg table."""
     return _ICEBERG.fullmatch(name) is not None
-
-
-def _formats(directories: Iterable[str], iceberg: Iterable[str], there: Container[tuple[str, str]]) -> dict[str, str]:
-    """The format of each directory that belongs to one, given the markers that are there; a Delta log decides."""
-    hudi, delta = ([d for d in directories if (d, mark) in there] for mark in (_HUDI, _DELTA_LOG))
-    return dict.fromkeys(iceberg, ICEBERG) | dict.fromkeys(hudi, HUDI) | dict.fromkeys(delta, DELTA)
 
 
 def _entry(info: Any) -> Entry:
@@ -306,7 +287,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NUMBERS = re.compile(rf"{_UUID}|[0-9a-f]{{8,}}|[0-9]+", re.IGNORECASE)  # shorter hexadecimal numbers may be words
 
 
-def recognise(files: Sequence[Entry], filesystem: Any) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+def recognise(files: Sequence[Entry], filesystem: fs.FileSystem) -> tuple[list[Entry], list[tuple[Entry, str]]]:
     """The files that are Parquet, and the others, each with the reason why it is left out.
 
     Parameters
@@ -367,7 +348,7 @@ def _sample(files: Sequence[Entry]) -> list[Entry]:
     return sorted(files, key=lambda file: file.path, reverse=True)[::step]
 
 
-def _is_parquet(file: Entry, filesystem: Any) -> bool:
+def _is_parquet(file: Entry, filesystem: fs.FileSystem) -> bool:
     """Whether a file begins like Parquet, or cannot be read: its reader reports why."""
     try:
         with filesystem.open_input_file(file.path) as handle:
