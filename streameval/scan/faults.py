@@ -117,7 +117,7 @@ class ChangedFileError(OSError):
 
 
 @contextmanager
-def opened(filesystem: Any, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
+def opened(filesystem: fs.FileSystem, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
     """Open a file that must not change until the context ends.
 
     Parameters
@@ -147,7 +147,7 @@ def _local(found: os.stat_result) -> tuple[Any, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
-def _remote(handle: Any) -> tuple[Any, ...]:
+def _remote(handle: pa.NativeFile) -> tuple[Any, ...]:
     """Size, time and ETag of an object; None for what the storage does not report."""
     metadata = handle.metadata() or {}
     time = metadata.get(b"Last-Modified") or metadata.get("Last-Modified")
@@ -176,7 +176,9 @@ def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> Non
         raise ChangedFileError(msg)
 
 
-def _refuse_change(filesystem: Any, path: str, before: tuple[Any, ...], cause: BaseException | None = None) -> None:
+def _refuse_change(
+    filesystem: fs.FileSystem, path: str, before: tuple[Any, ...], cause: BaseException | None = None
+) -> None:
     """Raise `ChangedFileError` if the file at `path` is no longer the open one."""
     try:
         if isinstance(filesystem, fs.LocalFileSystem):

@@ -35,6 +35,8 @@ from streameval.scan.widen import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow.dataset as pads
+
 
 SLICE_ROWS = 1 << 21  # largest number of rows of a slice, which is one piece
 
@@ -207,7 +209,7 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], _name: str, first_
     return Holding(name, kinds, (piece,) if item.rows else ())
 
 
-def _refuse_int96(dataset: Any, columns: Sequence[str]) -> None:
+def _refuse_int96(dataset: pads.Dataset, columns: Sequence[str]) -> None:
     """Check a dataset that Arrow's own scanner reads, which is one with a filter.
 
     Raises
@@ -278,7 +280,7 @@ _READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Sequence[str], str, 
 )
 
 
-def dataset_items(dataset: Any) -> Iterator[File | Fragment]:
+def dataset_items(dataset: pads.Dataset) -> Iterator[File | Fragment]:
     """The files and fragments of a dataset, in its order.
 
     Parameters
@@ -312,7 +314,7 @@ def dataset_items(dataset: Any) -> Iterator[File | Fragment]:
             yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
 
 
-def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
+def _place(fragment: pads.Fragment, schema: pa.Schema, root: str) -> File:
     """A fragment as a file, with the partition keys of the dataset."""
     import pyarrow.dataset as pads
 

@@ -34,6 +34,8 @@ from streameval.errors import MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow.dataset as pads
+
 
 class Source(Protocol):
     """Yields raw record batches on every call; a stream does so only once."""
@@ -190,7 +192,7 @@ def _received(stream: pa.Buffer) -> TableSource:
 class FragmentSource:
     """A fragment of a dataset that is not Parquet."""
 
-    fragment: Any
+    fragment: pads.Fragment
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of Arrow's own scanner."""

@@ -22,6 +22,8 @@ from streameval.wording import unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pyarrow import fs
+
     from streameval.typing import Array
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -57,7 +59,7 @@ class File:
         The columns of the Delta table, all null: a file written before a column was added lacks it.
     """
 
-    filesystem: Any
+    filesystem: fs.FileSystem
     path: str
     name: str
     root: str

@@ -90,7 +90,7 @@ def tell(left_out: Iterable[tuple[str, str]]) -> None:
 class _Place:
     """A file system, the part of a name before the first wildcard, the segments from there on, and the URI scheme."""
 
-    filesystem: Any
+    filesystem: fs.FileSystem
     base: str
     pattern: tuple[str, ...]
     scheme: str = ""

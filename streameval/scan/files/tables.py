@@ -29,6 +29,8 @@ from streameval.wording import unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import deltalake
+
     from streameval.scan.files.walk import Tree
 
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
@@ -177,7 +179,7 @@ def misread(path: str) -> str:
     return found[0] if found else ""
 
 
-def as_uri(table: Any) -> tuple[str, int] | None:
+def as_uri(table: deltalake.DeltaTable) -> tuple[str, int] | None:
     """URI and version of a `deltalake.DeltaTable`; None for anything else. deltalake is not imported."""
     if all((kind.__module__, kind.__qualname__) != ("deltalake.table", "DeltaTable") for kind in type(table).__mro__):
         return None
@@ -199,7 +201,7 @@ def _parents(path: str, *, is_dir: bool) -> list[str]:
     return found
 
 
-def _deleted(table: Any) -> dict[str, bytes]:
+def _deleted(table: deltalake.DeltaTable) -> dict[str, bytes]:
     """Bits of the deleted rows, for every file that has any; see `LiveFile`."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
@@ -210,7 +212,7 @@ def _deleted(table: Any) -> dict[str, bytes]:
     }
 
 
-def _mapped(table: Any, name: str) -> dict[str, Constant]:
+def _mapped(table: deltalake.DeltaTable, name: str) -> dict[str, Constant]:
     """Columns with a different name in the files than in the table, under both names; they are refused if requested.
 
     Raises

@@ -48,6 +48,8 @@ from streameval.scan.widen import widen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow.parquet as pq
+
     from streameval.scan.parquet.layout import Group
     from streameval.scan.pieces import Constant
 
@@ -86,7 +88,7 @@ class DeferredFile:
     computed : columns that are computed, so must not be in the file
     """
 
-    filesystem: Any
+    filesystem: fs.FileSystem
     path: str
     name: str
     columns: tuple[str, ...]
@@ -124,7 +126,7 @@ class DeferredFile:
                 msg = f"its footer says {footer.num_rows:,} rows, but its row groups do not have as many"
                 raise OSError(msg)
 
-    def _checked(self, footer: Any) -> Layout:
+    def _checked(self, footer: pq.FileMetaData) -> Layout:
         """The file's layout; raises `LayoutError` if it does not agree with the plan."""
         try:
             layout = Layout.of(footer, self.columns, self.name, dict(self.keys), computed=self.computed)
@@ -315,7 +317,7 @@ def _footer(file: File) -> Any:
         return error
 
 
-def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
+def _groups(file: File, footer: pq.FileMetaData, layout: Layout) -> list[Group]:
     """The row groups of the file that are in its fragment; raises `OSError` if rows do not add up."""
     wanted = None if file.fragment is None else {group.id for group in file.fragment.row_groups}
     groups = list(layout.groups(footer, wanted, partial(_dictionary, file)))
@@ -326,7 +328,7 @@ def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
     return groups
 
 
-def _dictionary(file: File, chunk: Any) -> Dictionary:
+def _dictionary(file: File, chunk: pq.ColumnChunkMetaData) -> Dictionary:
     """The dictionary of a column chunk of a local file; empty for an object, since reading it takes a request."""
     if not isinstance(file.filesystem, fs.LocalFileSystem):
         return Dictionary()
@@ -334,7 +336,7 @@ def _dictionary(file: File, chunk: Any) -> Dictionary:
         return Dictionary.of(handle, chunk)
 
 
-def _times(file: File, footer: Any, layout: Layout, groups: Sequence[Group]) -> dict[str, pa.DataType]:
+def _times(file: File, footer: pq.FileMetaData, layout: Layout, groups: Sequence[Group]) -> dict[str, pa.DataType]:
     """The types of INT96 timestamps that need nanoseconds, from the first rows; Spark writes microseconds.
 
     The reader checks every value, so a file whose first rows mislead is refused, not read wrongly.
@@ -357,7 +359,7 @@ def _times(file: File, footer: Any, layout: Layout, groups: Sequence[Group]) -> 
 
 
 def _pieces(
-    file: File, footer: Any, layout: Layout, groups: Sequence[Group], partition: str, origin: str
+    file: File, footer: pq.FileMetaData, layout: Layout, groups: Sequence[Group], partition: str, origin: str
 ) -> Iterator[Piece]:
     """The file's pieces: neighbouring row groups of up to `GATHER_ROWS` rows together."""
     constants = tuple((column, file.keys[column]) for column in layout.absent)

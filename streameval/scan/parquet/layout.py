@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    import pyarrow.parquet as pq
+
     from streameval.scan.pieces import Constant
 
 
@@ -72,7 +74,7 @@ class Layout:
     @classmethod
     def of(
         cls,
-        footer: Any,
+        footer: pq.FileMetaData,
         columns: Sequence[str],
         name: str,
         keys: Mapping[str, Constant],
@@ -105,7 +107,7 @@ class Layout:
 
     def groups(
         self,
-        footer: Any,
+        footer: pq.FileMetaData,
         wanted: set[int] | None = None,
         dictionary: Callable[[Any], Dictionary] = lambda _: Dictionary(),
     ) -> Iterator[Group]:
@@ -127,7 +129,9 @@ class Layout:
                 yield self._group(number, row, group, dictionary)
             row += group.num_rows
 
-    def _group(self, number: int, row: int, group: Any, dictionary: Callable[[Any], Dictionary]) -> Group:
+    def _group(
+        self, number: int, row: int, group: pq.RowGroupMetaData, dictionary: Callable[[Any], Dictionary]
+    ) -> Group:
         """A row group, with sizes of the requested columns."""
         chunks = {leaf: group.column(leaf) for leaf in self.leaves}
         coded = {leaf for leaf in self.texts if _is_encoded(chunks[leaf], dictionary)}
@@ -151,7 +155,7 @@ class Layout:
         )
 
 
-def _refuse_zones(footer: Any, kinds: Mapping[str, pa.DataType], name: str) -> None:
+def _refuse_zones(footer: pq.FileMetaData, kinds: Mapping[str, pa.DataType], name: str) -> None:
     """Raise `SchemaError` for a column with a time zone if the footer could only be read without time zones."""
     zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
     if zoned is not None and not typed(footer):
@@ -165,7 +169,7 @@ def encoded_in(groups: Sequence[Group]) -> frozenset[str]:
     return frozenset.intersection(*(group.encoded for group in groups)) if groups else frozenset()
 
 
-def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
+def _is_encoded(chunk: pq.ColumnChunkMetaData, dictionary: Callable[[Any], Dictionary]) -> bool:
     """Whether the texts of a column chunk are read as codes."""
     if not chunk.has_dictionary_page:
         return False
@@ -178,6 +182,6 @@ def _is_encoded(chunk: Any, dictionary: Callable[[Any], Dictionary]) -> bool:
     return found.nbytes >= _LONG * max(found.texts, 1) and codes < _PLAIN_BYTES * chunk.num_values
 
 
-def _is_short(chunk: Any) -> bool:
+def _is_short(chunk: pq.ColumnChunkMetaData) -> bool:
     """Whether a chunk has fewer bytes than plain texts would take, so it must be dictionary-encoded."""
     return bool(chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values)

@@ -19,6 +19,8 @@ from streameval.scan.widen import is_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    import pyarrow.parquet as pq
+
 TEXT_BYTES = 1 << 23  # bytes that the texts of a batch of several rows may take
 _HEADER = 64  # bytes to read; the header of a dictionary page takes about 20
 _LONG_HEADER = 1 << 15  # bytes to read; the header of a data page has up to four texts of 4 kB in its statistics
@@ -46,7 +48,7 @@ class Dictionary(NamedTuple):
     stored: int = 0
 
     @classmethod
-    def of(cls, handle: Any, chunk: Any) -> Dictionary:
+    def of(cls, handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Dictionary:
         """Read the header of the chunk's first page.
 
         Parameters
@@ -61,7 +63,7 @@ class Dictionary(NamedTuple):
             return cls()
         return cls(found.get(_SIZE, 0), found.get(_TEXTS, 0), start + size, found.get(_STORED, 0))
 
-    def longest(self, handle: Any, chunk: Any) -> int:
+    def longest(self, handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
         """Bytes of the longest text; those of all texts together if the page cannot be decompressed."""
         if self.nbytes <= 0 or self.stored <= 0:
             return 0
@@ -75,7 +77,7 @@ class Dictionary(NamedTuple):
         return min(self.nbytes, int(longest_framed(np.frombuffer(page, np.uint8))))
 
 
-def largest_page(handle: Any, chunk: Any) -> int:
+def largest_page(handle: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
     """Uncompressed bytes of the largest page of a column chunk, from the headers of its pages.
 
     Parameters
@@ -101,7 +103,7 @@ def largest_page(handle: Any, chunk: Any) -> int:
     return largest
 
 
-def _header(handle: Any, start: int, end: int) -> tuple[dict[tuple[int, int], int], int]:
+def _header(handle: pa.NativeFile, start: int, end: int) -> tuple[dict[tuple[int, int], int], int]:
     """`_integers` of the header at `start`: few bytes are enough unless its statistics are long."""
     for most in (4 * _HEADER, _LONG_HEADER):
         handle.seek(start)
@@ -165,7 +167,9 @@ def decodable_rows(arrays: Iterable[pa.Array]) -> int:
     return max(1, TEXT_BYTES // max(1, longest))
 
 
-def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Collection[str], most: int) -> int:
+def fitting_rows(
+    handle: pa.NativeFile, footer: pq.FileMetaData, groups: Sequence[int], columns: Collection[str], most: int
+) -> int:
     """Number of rows to decode at a time, so that their texts take at most `TEXT_BYTES`; from 1 to `most`.
 
     It is computed from the longest text in each dictionary.
@@ -184,7 +188,7 @@ def fitting_rows(handle: Any, footer: Any, groups: Sequence[int], columns: Colle
     return max(1, min(most, TEXT_BYTES // max(1, longest)))
 
 
-def _large_chunks(group: Any, columns: Collection[str], rows: int) -> Iterator[Any]:
+def _large_chunks(group: pq.RowGroupMetaData, columns: Collection[str], rows: int) -> Iterator[Any]:
     """Text chunks of which `rows` rows may decode to more than `TEXT_BYTES`."""
     for i in range(group.num_columns):
         chunk = group.column(i)

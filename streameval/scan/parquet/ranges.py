@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pyarrow import fs
+
 _TYPES, _IGNORED = b"ARROW:schema", b"ARROW-schema"  # the key of the types, and one that Arrow passes over
 _UNKNOWN = (pa.ArrowException, ValueError, KeyError, TypeError)
 GUARD = 16  # random bytes that every answer must overwrite
@@ -39,7 +41,7 @@ class RangeFile(io.RawIOBase):
         Offset and length of each range to prefetch, ascending.
     """
 
-    def __init__(self, handle: Any, ranges: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, handle: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> None:
         super().__init__()
         self._handle, self._size, self._at = handle, handle.size(), 0
         self._starts = [start for start, _ in ranges]
@@ -80,7 +82,7 @@ class RangeFile(io.RawIOBase):
         return exactly(self._handle, start, size)
 
 
-def footer_of(handle: Any) -> Any:
+def footer_of(handle: pa.NativeFile) -> pq.FileMetaData:
     """The footer of an open file, whose bytes are checked to be complete; see `footer_at`."""
     try:
         return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
@@ -88,7 +90,7 @@ def footer_of(handle: Any) -> Any:
         return _untyped(handle, error)
 
 
-def footer_at(filesystem: Any, path: str) -> Any:
+def footer_at(filesystem: fs.FileSystem, path: str) -> pq.FileMetaData:
     """The footer of a file.
 
     A writer notes the types of all columns under one key. If Arrow does not know one of them, such as the 128-bit
@@ -102,7 +104,7 @@ def footer_at(filesystem: Any, path: str) -> Any:
             return _untyped(handle, error)
 
 
-def _untyped(handle: Any, error: Exception) -> Any:
+def _untyped(handle: pa.NativeFile, error: Exception) -> pq.FileMetaData:
     """The footer without the types that its writer noted; raises `error` if these are not what it is about."""
     size = handle.size()
     length = int.from_bytes(exactly(handle, size - 8, 4).to_pybytes(), "little") if size >= 12 else size
@@ -119,12 +121,12 @@ def _untyped(handle: Any, error: Exception) -> Any:
     return footer
 
 
-def typed(footer: Any) -> bool:
+def typed(footer: pq.FileMetaData) -> bool:
     """Whether the types are those that the writer noted; without them, time zones are not known."""
     return _IGNORED not in (footer.metadata or {})
 
 
-def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
+def exactly(handle: pa.NativeFile, start: int, length: int) -> pa.Buffer:
     """Read `length` bytes of a file from `start`.
 
     Raises
@@ -143,7 +145,7 @@ def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
     raise OSError(msg)
 
 
-def chunk_ranges(footer: Any, groups: Iterable[int], columns: Sequence[str]) -> list[tuple[int, int]]:
+def chunk_ranges(footer: pq.FileMetaData, groups: Iterable[int], columns: Sequence[str]) -> list[tuple[int, int]]:
     """Offset and length of the chunks of some columns, and of all fields below them."""
     found = []
     wanted = {footer.schema.column(i).path: i for i in range(footer.num_columns)}

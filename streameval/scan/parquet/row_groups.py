@@ -34,6 +34,8 @@ from streameval.scan.pieces import column_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from pyarrow import fs
+
     from streameval.scan.pieces import Piece
     from streameval.typing import Array
 
@@ -42,7 +44,7 @@ class Int96Error(Exception):
     """Timestamps of a column that no unit of Arrow holds."""
 
 
-def int96_columns(footer: Any, columns: Collection[str]) -> list[str]:
+def int96_columns(footer: pq.FileMetaData, columns: Collection[str]) -> list[str]:
     """The columns among these, with dots for fields of structs, that are stored as INT96."""
     leaves = map(footer.schema.column, range(footer.num_columns))
     return [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in columns]
@@ -144,7 +146,7 @@ class RowGroups:
     plain : positions of the leaf columns with texts that are not encoded
     """
 
-    filesystem: Any
+    filesystem: fs.FileSystem
     path: str
     groups: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -174,7 +176,7 @@ class RowGroups:
             groups = [footer.row_group(number) for number in self.groups]
             return max(sum(largest_page(handle, group.column(leaf)) for leaf in self.plain) for group in groups)
 
-    def read_footer(self) -> Any:
+    def read_footer(self) -> pq.FileMetaData:
         """The file's footer: the kept one if there is one, else read again."""
         if self.footer:
             return self.footer
@@ -192,8 +194,8 @@ class RowGroups:
 
 
 def row_group_batches(
-    handle: Any,
-    footer: Any,
+    handle: pa.NativeFile,
+    footer: pq.FileMetaData,
     groups: Sequence[int],
     nbytes: int,
     columns: Sequence[str],
@@ -247,14 +249,14 @@ def row_group_batches(
     yield from batches
 
 
-def _dictionary_bytes(footer: Any, groups: Sequence[int], coded: Collection[str]) -> int:
+def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Collection[str]) -> int:
     """The most bytes that the dictionaries of a row group take; Arrow holds those of all row groups in a batch."""
     leaves = [i for i in range(footer.num_columns) if footer.schema.column(i).path in coded]
     sizes = (sum(footer.row_group(n).column(i).total_uncompressed_size for i in leaves) for n in groups if leaves)
     return max(sizes, default=0)
 
 
-def _opened(handle: Any, footer: Any, **options: Any) -> Any:
+def _opened(handle: pa.NativeFile, footer: pq.FileMetaData, **options: Any) -> Any:
     """The file, with the footer that is known; see `footer_at` for types that Arrow does not know."""
     try:
         return pq.ParquetFile(handle, metadata=footer, **options)

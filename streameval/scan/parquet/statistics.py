@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from decimal import Decimal
 
+    import pyarrow.parquet as pq
+
     from streameval.typing import Array
 
 
@@ -85,7 +87,7 @@ class StoredColumns:
     footer : pyarrow.parquet.FileMetaData
     """
 
-    footer: Any
+    footer: pq.FileMetaData
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -174,7 +176,7 @@ def statistics_bounds(places: Sequence[tuple[StoredColumns, Sequence[int]]], fie
     return _bounds(field.type, ends, nulls, values)
 
 
-def orders_columns(footer: Any) -> bool:
+def orders_columns(footer: pq.FileMetaData) -> bool:
     """Whether a footer says that all columns have the order of their types, so that `min_value` and `max_value` count.
 
     The orders are the last field of a footer that Arrow writes: a list of structs, each with an empty struct.
@@ -339,7 +341,7 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
     return tuple(_joined(name, parts) for name, parts in found.items())
 
 
-def _columns(footer: Any) -> Iterator[tuple[str, tuple[str, int, int | None, Any, Any]]]:
+def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, tuple[str, int, int | None, Any, Any]]]:
     """Name, type, rows, nulls and range of each flat column of a file."""
     columns, groups = StoredColumns(footer), [footer.row_group(i) for i in range(footer.num_row_groups)]
     for field in columns.schema:

@@ -25,8 +25,6 @@ from streameval.errors import OptionError, SchemaError
 from streameval.scan.faults import reason
 from streameval.scan.parquet.pages import decodable_rows
 from streameval.scan.where.expressions import evaluated, expression_columns
-from streameval.scan.where.sql import column_names, parsed
-from streameval.scan.where.translation import translated
 from streameval.scan.widen import occurring
 
 if TYPE_CHECKING:
@@ -73,6 +71,8 @@ class Where:
         """
         if isinstance(given, pc.Expression):
             return cls(str(given), expression_columns(given), given)
+        from streameval.scan.where.sql import column_names, parsed  # here, because sqlglot is slow to import
+
         tree = parsed(given)
         return cls(given, column_names(tree), tree)
 
@@ -94,8 +94,12 @@ class Where:
     def _bound(self, schema: pa.Schema) -> Test:
         fields = map(schema.field, self.columns)
         schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
-        given = isinstance(self._tree, pc.Expression)
-        test = Test(self.text, self._tree if given else translated(self._tree, schema), schema)
+        expression = self._tree
+        if not isinstance(expression, pc.Expression):
+            from streameval.scan.where.translation import translated
+
+            expression = translated(expression, schema)
+        test = Test(self.text, expression, schema)
         test.check()
         return test
 

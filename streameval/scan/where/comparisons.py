@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
+from sqlglot import exp
 
 from streameval.errors import OptionError
 from streameval.scan.widen import decimals_around
@@ -33,7 +34,7 @@ class Bounds(NamedTuple):
     up: Any
 
 
-def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
+def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
     """A literal, given as a sqlglot node, in the type of a column.
 
     For a floating type, a number is rounded to the nearest value: for a float32 column, 0.1 means the float32 number
@@ -52,8 +53,6 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
     >>> bounds(exp.Literal.number("300"), pa.int8(), "length")
     Bounds(down=127, up=None)
     """
-    from sqlglot import exp
-
     kind = kind.value_type if types.is_dictionary(kind) else kind
     text, what = _text_and_kind(value)
     try:
@@ -69,20 +68,18 @@ def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
     return found
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: exp.Expression) -> bool:
     """Whether a literal is a number."""
     return _text_and_kind(value)[1] == "number"
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: exp.Expression) -> bool:
     """Whether a literal is a text in quotes."""
     return _text_and_kind(value)[1] == "text"
 
 
-def _text_and_kind(value: Any) -> tuple[str, str]:
+def _text_and_kind(value: exp.Expression) -> tuple[str, str]:
     """The text of a literal, and its kind: ``number``, ``text``, or empty for anything else."""
-    from sqlglot import exp
-
     if isinstance(value, exp.Neg):
         text, what = _text_and_kind(value.this)
         return f"-{text}", what if what == "number" else ""
@@ -93,7 +90,7 @@ def _text_and_kind(value: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _exact(scalar: Any) -> Bounds:
+def _exact(scalar: pa.Scalar) -> Bounds:
     return Bounds(scalar, scalar)
 
 

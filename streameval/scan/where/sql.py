@@ -1,11 +1,15 @@
 """Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL, parsed by sqlglot.
 
-sqlglot is imported only when a filter is parsed, because importing it is slow.
+The module is imported only when a filter is parsed, because importing sqlglot is slow.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
 
 from streameval.errors import OptionError
 
@@ -13,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SUBSET = "a filter may have comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL"
+_MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIME, exp.DataType.Type.TIMESTAMP)  # as in DATE '2026-01-31'
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> exp.Expression:
     """The syntax tree of a condition.
 
     Raises
@@ -32,11 +37,8 @@ def parsed(text: str) -> Any:
     ...
     streameval.errors.OptionError: where: syntax error at character 16 of "country = 'DE' AND", near 'AND': ...
     """
-    import sqlglot
-    from sqlglot.errors import ParseError, TokenError
-
     try:
-        tree = sqlglot.parse_one(text, into=sqlglot.exp.Condition)
+        tree = sqlglot.parse_one(text, into=exp.Condition)
     except ParseError as error:
         raise OptionError(_syntax(text, error.errors[0] if error.errors else {})) from None
     except (TokenError, RecursionError):
@@ -79,10 +81,8 @@ def _syntax(text: str, found: dict[str, Any]) -> str:
     return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {cause}; {_SUBSET}'
 
 
-def _check(node: Any) -> None:
+def _check(node: exp.Expression) -> None:
     """Raise `OptionError` if a condition goes beyond the supported subset."""
-    from sqlglot import exp
-
     if isinstance(node, exp.And | exp.Or):
         for part in node.flatten():  # in a loop, since a chain may be longer than Python's stack
             _check(part)
@@ -107,10 +107,8 @@ def _check(node: Any) -> None:
         raise _refused(node)
 
 
-def _values(node: Any, values: list[Any]) -> None:
+def _values(node: exp.Expression, values: list[exp.Expression]) -> None:
     """Raise `OptionError` unless `node` compares a column with values."""
-    from sqlglot import exp
-
     idle = isinstance(node, exp.In) and not values
     if idle or not _given(node) <= {"this", "expressions", "low", "high", "expression", "negate"}:
         raise _refused(node)
@@ -121,11 +119,11 @@ def _values(node: Any, values: list[Any]) -> None:
         _check_value(node, value)
 
 
-def _given(node: Any) -> set[str]:
+def _given(node: exp.Expression) -> set[str]:
     return {name for name, value in node.args.items() if value}
 
 
-def compares_columns(node: Any) -> bool:
+def compares_columns(node: exp.Expression) -> bool:
     """Whether a comparison is between two columns.
 
     Examples
@@ -133,17 +131,13 @@ def compares_columns(node: Any) -> bool:
     >>> compares_columns(parsed("sent < received")), compares_columns(parsed("sent < 5"))
     (True, False)
     """
-    from sqlglot import exp
-
     if not (isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
         return False
     return bool(column_name(node.left) and column_name(node.right))
 
 
-def operands(node: Any) -> tuple[Any, Any, bool]:
+def operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool]:
     """The column and the value of a comparison, and whether the value comes first; raises `OptionError` for others."""
-    from sqlglot import exp
-
     flipped = isinstance(node.right, exp.Column)
     column, value = (node.right, node.left) if flipped else (node.left, node.right)
     if not isinstance(column, exp.Column):
@@ -153,46 +147,33 @@ def operands(node: Any) -> tuple[Any, Any, bool]:
     return column, value, flipped
 
 
-def _check_value(node: Any, value: Any) -> None:
+def _check_value(node: exp.Expression, value: exp.Expression) -> None:
     """Raise `OptionError` unless `value` is a number, a text, a date, a time, a timestamp or a boolean."""
-    from sqlglot import exp
-
     if isinstance(value, exp.Null):
         msg = f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
         raise OptionError(msg)
     bare = value.this if isinstance(value, exp.Neg) else value
-    if isinstance(bare, exp.Cast) and bare.to.this in _moments():
+    if isinstance(bare, exp.Cast) and bare.to.this in _MOMENTS:
         bare = bare.this
     if not isinstance(bare, exp.Literal | exp.Boolean):
         raise _refused(node)
 
 
-def _moments() -> tuple[Any, ...]:
-    """The types that may precede a text, as in DATE '2026-01-31'."""
-    from sqlglot import exp
-
-    return exp.DataType.Type.DATE, exp.DataType.Type.TIME, exp.DataType.Type.TIMESTAMP
-
-
-def _refused(node: Any) -> OptionError:
+def _refused(node: exp.Expression) -> OptionError:
     return OptionError(f"where: {node.sql()!r} is not supported: {_SUBSET}")
 
 
-def column_name(node: Any) -> str:
+def column_name(node: exp.Expression) -> str:
     """The name of a column, with dots for a field of a struct; raises `OptionError` for anything else."""
-    from sqlglot import exp
-
     if not all(isinstance(part, exp.Identifier) and part.name for part in node.parts):
         raise _refused(node)
     return ".".join(part.name for part in node.parts)
 
 
-def column_names(tree: Any) -> tuple[str, ...]:
+def column_names(tree: exp.Expression) -> tuple[str, ...]:
     """The distinct columns of a condition, in the order of their first occurrence."""
     return tuple(dict.fromkeys(map(column_name, _columns(tree))))
 
 
-def _columns(tree: Any) -> Iterator[Any]:
-    from sqlglot import exp
-
+def _columns(tree: exp.Expression) -> Iterator[exp.Expression]:
     yield from tree.find_all(exp.Column, bfs=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
+from sqlglot import exp
 
 from streameval.errors import OptionError
 from streameval.scan.derived import as_integers, is_date_key, is_integer_key, orders_as_text
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def translated(node: Any, schema: pa.Schema) -> pc.Expression:
+def translated(node: exp.Expression, schema: pa.Schema) -> pc.Expression:
     """The Arrow expression of a condition; it is null where the condition is null in SQL.
 
     Raises
@@ -33,8 +34,6 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
     >>> print(translated(parsed("2.5 < length OR country IS NULL"), schema))
     ((length > 2) or is_null(country, {nan_is_null=false}))
     """
-    from sqlglot import exp
-
     if isinstance(node, exp.And):
         return _joined(operator.and_, [translated(part, schema) for part in node.flatten()])
     if isinstance(node, exp.Or):
@@ -77,7 +76,9 @@ _ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
 _KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
-def _for_values(column: str, values: Sequence[Any], schema: pa.Schema, *, ordered: bool = False) -> pa.Schema:
+def _for_values(
+    column: str, values: Sequence[exp.Expression], schema: pa.Schema, *, ordered: bool = False
+) -> pa.Schema:
     """The schema for a comparison with values: a Hive key of integers that is compared with numbers becomes int64.
 
     Raises
@@ -149,7 +150,7 @@ def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
     return pc.match_like(pc.field(column), pattern)
 
 
-def _bounds(column: str, value: Any, schema: pa.Schema) -> Bounds:
+def _bounds(column: str, value: exp.Expression, schema: pa.Schema) -> Bounds:
     return bounds(value, schema.field(column).type, column)
 
 
@@ -192,7 +193,7 @@ def _is_exact(literal: Bounds) -> bool:
     return literal.down is literal.up or (isinstance(literal.down, int) and literal.down == literal.up)
 
 
-def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expression:
+def _among(column: str, values: Sequence[exp.Expression], schema: pa.Schema) -> pc.Expression:
     """Whether a column has one of some values; null if the column is null.
 
     Arrow looks values up by their bits, so −0.0 is listed with 0.0; no literal is a NaN.
@@ -207,10 +208,8 @@ def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expressi
     return pc.if_else(field.is_valid(), field.isin(listed), pa.scalar(None, pa.bool_()))
 
 
-def _either(conditions: Sequence[Any], schema: pa.Schema) -> pc.Expression:
+def _either(conditions: Sequence[exp.Expression], schema: pa.Schema) -> pc.Expression:
     """OR: values with which one column is compared by = are looked up together, in one pass over its rows."""
-    from sqlglot import exp
-
     equals: dict[tuple[str, bool], list[Any]] = {}
     others = []
     for node in conditions:
