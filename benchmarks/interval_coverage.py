@@ -40,7 +40,7 @@ from streameval.engine.threads import ThreadEngine
 from streameval.evaluation.drawing import curves_of, with_bands
 from streameval.evaluation.families import FAMILIES, finalize
 from streameval.evaluation.family import MetricRequest
-from streameval.evaluation.intervals import block_specs, estimated, resampled_states
+from streameval.evaluation.intervals import block_requests, estimated
 from streameval.evaluation.request import Resampling
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.clusters.lift import Aul
@@ -179,9 +179,9 @@ class Cell:
     def estimates(self, columns: Columns, unit: str | None) -> dict[str, Estimate]:
         """The metrics of the first column, and the differences of both, with replicates."""
         wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
-        states = _folded(columns, [*(w.spec for w in wanted), *block_specs(wanted, resampling)])
-        answered = [(w, w.family.swept(ENGINE, w, states[w.spec])) for w in wanted]
-        found = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
+        states = _folded(columns, [*(w.spec for w in wanted), *(w.spec for w in block_requests(wanted, resampling))])
+        answered = [(w, w.family.replication.swept(ENGINE, w, states[w.spec])) for w in wanted]
+        found, _ = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
         columns_of = [{one.own.scalar.metric: one for one in found if one.own.scalar.of == w.of} for w in wanted]
         first, second = columns_of[0], columns_of[-1]
         compared = COMPARED if len(wanted) > 1 else ()
@@ -191,8 +191,9 @@ class Cell:
     def bands(self, columns: Columns, unit: str | None) -> dict[str, tuple[list[float], str | None]]:
         """The ROC curve at `RATES`, as `told` has it, and why it has no interval there."""
         wanted, resampling = WANTED[self.kind], Resampling(LEVEL, unit)
-        states = _folded(columns, [*(w.spec for w in wanted), *block_specs(wanted, resampling)])
-        resampled = resampled_states([(w, states[w.spec]) for w in wanted], states, resampling)
+        states = _folded(columns, [*(w.spec for w in wanted), *(w.spec for w in block_requests(wanted, resampling))])
+        answered = [(w, states[w.spec]) for w in wanted]
+        _, resampled = estimated(ENGINE, answered, states, tuple(finalize(ENGINE, answered)), resampling)
         [curve] = self._curves(states, resampled)
         found, band = {}, curve.band
         for name, x in zip(_POINTS, RATES, strict=True):

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from streameval import scan
 from streameval.budget import Budget
-from streameval.engine.fold import Folded, Plan, batch_rows, filtered, hand_over, label_reader, prepared, raw_batches
+from streameval.engine.fold import Folded, Plan, batch_rows, batches, hand_over, label_reader
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import (
     FormatError,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.result import Evaluation
-    from streameval.states.protocol import Batch
+    from streameval.states.protocol import Batch, State
 
 
 RUN_OPTIONS = ("memory", "spill", "threads")  # set per process; they do not affect results
@@ -109,34 +109,22 @@ _FORMAT = 1
 _INDEX = "accumulator.json"
 
 
-def write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
+def write_index(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[State]) -> None:
     """Write states and an index. The index is replaced atomically, then files of the previous index are deleted.
 
     Raises
     ------
     OptionError
         If the directory holds other files but no accumulator.
-    StoreError
-        If the directory cannot be written.
     """
-    try:
-        _write(folder, options, schema, states)
-    except SpillError:
-        raise  # spilling failed, not this directory
-    except OSError as error:
-        msg = f"{folder}: cannot be written ({error.strerror or type(error).__name__}); choose another directory"
-        raise StoreError(msg) from error
-
-
-def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, states: Iterable[Any]) -> None:
     make_folder(folder)
-    held = {entry.name for entry in folder.iterdir()}
-    if held and _INDEX not in held:
+    entries = {entry.name for entry in folder.iterdir()}
+    if entries and _INDEX not in entries:
         msg = f"{folder}: holds something else than an accumulator; choose another directory"
         raise OptionError(msg)
     before: set[str] = set()
     with suppress(FormatError):  # the files of a damaged accumulator are left in place
-        before = set(read_index(folder)["states"]) if held else before
+        before = set(read_index(folder)[2]) if entries else before
     files = StateFiles(Location.of(str(folder)))
     names = [files.write(state)[0] for state in states]
     text = None if schema is None else base64.b64encode(schema.serialize()).decode()
@@ -146,8 +134,8 @@ def _write(folder: Path, options: dict[str, Any], schema: pa.Schema | None, stat
         (folder / name).unlink(missing_ok=True)
 
 
-def read_index(folder: Path) -> dict[str, Any]:
-    """The index of a directory.
+def read_index(folder: Path) -> tuple[dict[str, Any], pa.Schema | None, list[str]]:
+    """The options, the schema of the batches (None before the first), and the names of the state files.
 
     Raises
     ------
@@ -156,47 +144,26 @@ def read_index(folder: Path) -> dict[str, Any]:
     """
     try:
         index = unseal((folder / _INDEX).read_bytes())
-        version = index["format"]
+        version = index.pop("format")
     except (OSError, FormatError, KeyError) as error:
-        told = type(error).__name__ if isinstance(error, OSError) else error
-        msg = f"{folder}: holds no accumulator that can be read ({told}); save it again"
+        reason = type(error).__name__ if isinstance(error, OSError) else error
+        msg = f"{folder}: holds no accumulator that can be read ({reason}); save it again"
         raise FormatError(msg) from error
     if version != _FORMAT:
         msg = f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it"
         raise FormatError(msg)
     try:
-        _check(**{name: value for name, value in index.items() if name != "format"})
-    except (FormatError, TypeError, ValueError, OSError) as error:
+        options, schema, names = index["options"], index["schema"], index["states"]
+        if not isinstance(options, dict) or not isinstance(names, list) or not options.keys().isdisjoint(RUN_OPTIONS):
+            msg = "its index is of another make"
+            raise FormatError(msg)
+        for name in names:
+            content_of(name)
+        types = None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema)))
+    except (FormatError, KeyError, TypeError, ValueError, OSError) as error:
         msg = f"{folder}: holds no accumulator that can be read ({error}); save it again"
         raise FormatError(msg) from error
-    return index
-
-
-def _check(options: Any, schema: Any, states: Any) -> None:
-    """Raise `FormatError`, `TypeError`, `ValueError` or `OSError` if an index was not made by `write`."""
-    if not isinstance(options, dict) or not isinstance(states, list) or not options.keys().isdisjoint(RUN_OPTIONS):
-        msg = "its index is of another make"
-        raise FormatError(msg)
-    for name in states:
-        content_of(name)
-    if schema is not None:
-        _types(schema)
-
-
-def read_schema(index: dict[str, Any]) -> pa.Schema | None:
-    """The schema of the batches; None if there was no batch yet."""
-    return None if index["schema"] is None else _types(index["schema"])
-
-
-def _types(text: str) -> pa.Schema:
-    """Decode the schema of an index."""
-    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
-
-
-def read_states(folder: Path, index: dict[str, Any], budget: Budget) -> list[Any]:
-    """Read the states that an index lists."""
-    files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
-    return [files.read(name, budget) for name in index["states"]]
+    return options, types, names
 
 
 class Accumulator:
@@ -294,11 +261,8 @@ class Accumulator:
         """The decoded rows of a batch and their label counts; raises if a value is refused."""
         reader = label_reader(plan)
         rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
-        ready = [
-            each
-            for piece, row, raw, kept in filtered(raw_batches(found.pieces, plan.schema, rows), plan.where)
-            for each in prepared(piece, self._rows + row, raw, kept, plan, reader)
-        ]
+        read = batches(found.pieces, plan, reader, rows, self._rows)
+        ready = [batch for _, _, batch in read if batch is not None]
         labels = None if reader is None else reader.state()
         if labels is not None:
             before = self._states[plan.label]
@@ -380,15 +344,7 @@ class Accumulator:
             states = self._settled()
             labels = states[self._plan.label]
             labels.check_found("all batches")
-            found = finalize_all(
-                self._engine,
-                ["the batches"],
-                self._plan,
-                self._wanted,
-                Folded(states),
-                threshold=self._request.options["aul_threshold"],
-                resampling=self._request.resampling,
-            )
+            found = finalize_all(self._engine, self._request, ["the batches"], self._wanted, Folded(states))
         found.options.update(recorded(self._request.options))
         return found
 
@@ -410,7 +366,15 @@ class Accumulator:
             options = recorded(self._request.options)
             if "pos_label" in options:
                 options["pos_label"] = self._request.label.pos_label  # text stands for bytes of any kind
-            write(Path(path), options, self._schema, self._settled().values())
+            folder = Path(path)
+            try:
+                write_index(folder, options, self._schema, self._settled().values())
+            except SpillError:
+                raise  # spilling failed, not this directory
+            except OSError as error:
+                why = error.strerror or type(error).__name__
+                msg = f"{folder}: cannot be written ({why}); choose another directory"
+                raise StoreError(msg) from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:
@@ -434,11 +398,12 @@ class Accumulator:
             msg = f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {names}"
             raise OptionError(msg)
         folder = Path(path)
-        index = read_index(folder)
-        made = cls(**index["options"], **run)
-        if (schema := read_schema(index)) is not None:
-            made._receive(schema, read_states(folder, index, made._engine.budget))
-        return made
+        options, schema, stored = read_index(folder)
+        loaded = cls(**options, **run)
+        if schema is not None:
+            files = StateFiles(Location.of(str(folder)), "save the accumulator again", "no longer exists; ")
+            loaded._receive(schema, [files.read(name, loaded._engine.budget) for name in stored])
+        return loaded
 
     def _receive(self, schema: pa.Schema, states: Sequence[Any]) -> None:
         """Install states that were loaded or unpickled."""
@@ -461,12 +426,12 @@ class Accumulator:
             return self._carried, (self._given, self._schema, states)
 
     @classmethod
-    def _carried(cls, given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Self:
+    def _carried(cls, given: dict[str, Any], schema: pa.Schema | None, states: list[State]) -> Self:
         """Unpickle an accumulator."""
-        made = cls(**given)
+        accumulator = cls(**given)
         if schema is not None:
-            made._receive(schema, states)
-        return made
+            accumulator._receive(schema, states)
+        return accumulator
 
     def __repr__(self) -> str:
         """The options that affect results."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streameval.evaluation.forecast import Forecast
+    from streameval.evaluation.files import Forecast
     from streameval.evaluation.result import Evaluation
 
 PLAIN = ("json", "csv", "parquet")  # formats of results without a page

@@ -8,14 +8,14 @@ their results are bit-identical.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from streameval.errors import OptionError
 from streameval.options import honoured
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -24,27 +24,38 @@ if TYPE_CHECKING:
     from streameval.engine.threads import Progress
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
+    from streameval.states.protocol import State
     from streameval.states.rounds import FirstRound
+
 
 T = TypeVar("T")
 
 Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
 
 
+class Work(NamedTuple):
+    """What a pass and the finalization of its states will do.
+
+    Attributes
+    ----------
+    where : where tasks run, in words
+    folds : the pieces of each fold task
+    ranges : number of ranges that states are split into
+    tasks : number of tasks by name
+    capacity : rows that a builder collects at a time
+    limit : the memory limit in bytes, of this process or of each worker
+    """
+
+    where: str
+    folds: Sequence[Sequence[Piece]]
+    ranges: int
+    tasks: dict[str, int]
+    capacity: int
+    limit: int
+
+
 class Engine(Protocol):
     """Runs the steps of one evaluation."""
-
-    @property
-    def where(self) -> str:
-        """A description of where tasks run, for messages."""
-
-    @property
-    def threads(self) -> int:
-        """Number of threads of this process, which plan the scan."""
-
-    @property
-    def limit(self) -> int:
-        """The memory limit in bytes, of this process or of each worker."""
 
     @property
     def budget(self) -> Budget:
@@ -54,25 +65,8 @@ class Engine(Protocol):
     def progress(self) -> Progress:
         """The row counter, which also cancels the run."""
 
-    def check(self, metrics: Iterable[Metric]) -> None:
-        """Check that tasks can use a user's own metrics.
-
-        Raises
-        ------
-        ClusterError
-            If the class of a metric cannot be imported where tasks run.
-        OptionError
-            If a metric cannot be sent there.
-        """
-
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass; raises what `fold` raises."""
-
-    def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
-        """The pieces of each fold task of a pass."""
-
-    def capacity(self, plan: Plan) -> int:
-        """Rows that a builder collects at a time."""
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items on threads of this process; `name` labels the tasks."""
@@ -86,15 +80,17 @@ class Engine(Protocol):
     def rounds(self, first: FirstRound, finish: Callable[[list[list[Any]]], T]) -> T:
         """Do the rounds that begin with rows of a state; `finish` takes the values of each round."""
 
-    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state as `streameval.states.codec.dump`, part by part in parallel; any engine gives the same."""
 
-    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Number of ranges, and number of tasks by name, that a run will need.
+    def expected(
+        self, pieces: Sequence[Piece], rows: int, plan: Plan, shards: int, nbytes: int, tables: Sequence[bool]
+    ) -> Work:
+        """What a run will do.
 
         Parameters
         ----------
-        folds : number of fold tasks
+        pieces, rows, plan : see `read`
         shards : number of shards of all states that are finalized shard by shard
         nbytes : bytes of all keyed states
         tables : for each contingency table, whether its optimal assignment is needed
@@ -112,6 +108,7 @@ def start(
     spill: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     scheduler_timeout: float = SCHEDULER_TIMEOUT,
+    metrics: Sequence[Metric] = (),
 ) -> Engine:
     """An engine for one run.
 
@@ -121,16 +118,19 @@ def start(
         As in `streameval.evaluate`.
     scheduler_timeout : float
         Seconds to wait for a worker of the client if none answers.
+    metrics : sequence of Metric
+        Metrics of the user, which tasks must be able to use.
 
     Raises
     ------
     OptionError
         If `memory` is not a size, `threads` is not a positive integer, `threads` and `client` are both given, or
-        `scheduler_timeout` is given without a client.
+        `scheduler_timeout` is given without a client, or a metric cannot be sent to a worker.
     SpillError
         If the spill directory does not exist.
     ClusterError
-        If the scheduler does not answer, or no worker does, or a worker is not usable.
+        If the scheduler does not answer, or no worker does, or a worker is not usable or cannot import the class of a
+        metric.
     """
     check_timeout(client, scheduler_timeout)
     if client is not None or (threads is None and "distributed" in sys.modules):
@@ -138,7 +138,9 @@ def start(
 
         connection = connect(client, threads, scheduler_timeout)
         if connection is not None:
-            return ClusterEngine.start(connection, memory=memory, spill=spill, progress=progress)
+            engine = ClusterEngine.start(connection, memory=memory, spill=spill, progress=progress)
+            engine.check(metrics)
+            return engine
     from streameval.engine.threads import ThreadEngine
 
     return ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)

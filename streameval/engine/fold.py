@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
-    from streameval.states.protocol import Builder, Spec
+    from streameval.states.protocol import Builder, Spec, State
     from streameval.typing import Array
 
 BATCH_ROWS = 1 << 20  # largest number of rows of a batch
@@ -43,7 +43,7 @@ TASKS = 4  # tasks per thread for any number of rows, which bounds the number of
 FIXED_ROWS = 1 << 24  # rows of a task if no state grows with the rows, since each task then takes time for its tables
 _ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
 ROWS_A_TASK = 1 << 22  # rows of a task if a state depends on how rows are divided into tasks
-HEAVIEST = 1e280  # largest weight, so that no sum of weights overflows a float64
+MAX_WEIGHT = 1e280  # largest weight, so that no sum of weights overflows a float64
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     unreported = sum(piece.rows for piece in pieces if piece.estimated)  # progress adds up to the estimated rows
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
-            raw = raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget, pieces))
-            for piece, row, batch, kept in filtered(raw, plan.where):
-                for rows_ready in prepared(piece, row, batch, kept, plan, reader):
-                    hand_over(rows_ready, builders)
+            most = batch_rows(plan.schema, capacity, budget, pieces)
+            for piece, read_rows, batch in batches(pieces, plan, reader, most):
+                if batch is not None:
+                    hand_over(batch, builders)
                 budget.relieve()
-                reported = min(batch.num_rows, unreported) if piece.estimated else batch.num_rows
+                reported = min(read_rows, unreported) if piece.estimated else read_rows
                 unreported -= reported if piece.estimated else 0
                 progress(reported)
         progress(unreported)
@@ -176,6 +176,18 @@ def label_reader(plan: Plan) -> LabelReader | None:
     return LabelReader(plan.label, pa.null() if column is None else plan.schema.field(column).type)
 
 
+def batches(
+    pieces: Sequence[Piece], plan: Plan, reader: LabelReader | None, rows: int, first: int = 0
+) -> Iterator[tuple[Piece, int, Batch | None]]:
+    """Read, filter and decode `rows` rows at a time.
+
+    Yields for every batch its piece, its number of rows, and the rows to fold, if any are left; `first` is added to
+    the offsets of rows in their files.
+    """
+    for piece, row, batch, kept in _filtered(raw_batches(pieces, plan.schema, rows), plan.where):
+        yield piece, batch.num_rows, _decoded(piece, first + row, batch, kept, plan, reader)
+
+
 def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
     """Yield every batch with its piece and the offset of its first row in the file."""
     for piece in pieces:
@@ -185,7 +197,7 @@ def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterat
             row += batch.num_rows
 
 
-def filtered(
+def _filtered(
     raw: Iterable[tuple[Piece, int, pa.RecordBatch]], where: Test | None
 ) -> Iterator[tuple[Piece, int, pa.RecordBatch, Array | None]]:
     """Add to every batch the rows that meet the filter, as indices; None without a filter.
@@ -251,27 +263,24 @@ def _width(kind: pa.DataType) -> int:
         return 64
 
 
-def prepared(
+def _decoded(
     piece: Piece, row: int, batch: pa.RecordBatch, kept: Array | None, plan: Plan, reader: LabelReader | None
-) -> Iterator[Batch]:
-    """Decode labels and weights, and drop rows that are filtered out or incomplete; `kept` are those of the filter.
-
-    Yields the batch, or nothing if no row is left.
-    """
+) -> Batch | None:
+    """Decode labels and weights, and drop rows that are filtered out or incomplete; `kept` are those of the filter."""
     if kept is not None:
         batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:
         batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]
     if not batch.num_rows:
-        return
+        return None
     label, labelled = (np.zeros(batch.num_rows, np.uint8), None) if reader is None else reader.rows(batch, piece.name)
     weight = None if plan.weight is None else _weights_of(batch, plan.weight, piece.name, labelled)
     made = {each.name: each for each in plan.derived}
     names = dict.fromkeys(name for spec in plan.specs for name in spec.columns)
     columns = {name: made[name].of(batch, piece.name) if name in made else batch.column(name) for name in names}
     place = piece.partition, piece.name, row, kept, piece.origin, piece.row
-    yield Batch(label, weight, columns, *place, labelled)
+    return Batch(label, weight, columns, *place, labelled)
 
 
 def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
@@ -300,7 +309,7 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
     SchemaError
         If the column is not numeric.
     WeightError
-        If a weight is null, NaN, negative, infinite or above `HEAVIEST`.
+        If a weight is null, NaN, negative, infinite or above `MAX_WEIGHT`.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -311,8 +320,8 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
         msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
         raise WeightError(msg)
     values = nearest_floats(array)
-    if values.size and not (values.min() >= 0.0 and values.max() <= HEAVIEST):
-        bad = values[~((values >= 0.0) & (values <= HEAVIEST))][0]
+    if values.size and not (values.min() >= 0.0 and values.max() <= MAX_WEIGHT):
+        bad = values[~((values >= 0.0) & (values <= MAX_WEIGHT))][0]
         remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"
         msg = f"{name}: weight column {column!r} has the value {bad}; {remedy}"
         raise WeightError(msg)
@@ -331,7 +340,7 @@ def merge(parts: Sequence[Folded]) -> Folded:
     return Folded(dict(level[0]), tuple(skipped for part in parts for skipped in part.skipped))
 
 
-def _pair(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+def _pair(one: dict[Spec, State], other: dict[Spec, State]) -> dict[Spec, State]:
     return {spec: state.merge(other[spec]) for spec, state in one.items()}
 
 

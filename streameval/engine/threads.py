@@ -13,11 +13,12 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
 from streameval.budget import Budget, available_memory, available_threads, parse_bytes, spill_directory
+from streameval.engine import Work
 from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks, tasks_per_thread
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
@@ -30,12 +31,16 @@ from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Job
-    from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
+    from streameval.states.protocol import State
     from streameval.states.rounds import FirstRound
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
     T = TypeVar("T")
     R = TypeVar("R")
@@ -53,13 +58,18 @@ class Progress:
     Parameters
     ----------
     report : callable, optional
-        Called with the number of rows just folded, by one thread at a time.
+        Called with the numbers of rows folded and of all rows, −1 if unknown, by one thread at a time.
     """
 
-    def __init__(self, report: Callable[[int], None] | None = None) -> None:
+    def __init__(self, report: Callable[[int, int], None] | None = None) -> None:
         self._report = report
+        self._rows = self._total = 0
         self._lock = threading.Lock()
         self._cancelled = False
+
+    def begin(self, rows: int) -> None:
+        """Expect `rows` further rows, −1 if unknown."""
+        self._total = self._total + rows if min(self._total, rows) >= 0 else -1
 
     def __call__(self, rows: int) -> None:
         """Report `rows` further rows; raises `CancelledError` if the run is cancelled."""
@@ -67,11 +77,20 @@ class Progress:
             raise CancelledError
         if self._report is not None:
             with self._lock:
-                self._report(rows)
+                self._rows += rows
+                self._report(self._rows, self._total)
 
     def cancel(self) -> None:
         """Cancel the run: every task ends at its next call."""
         self._cancelled = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Cancel the run if it has failed."""
+        if error is not None:
+            self.cancel()
 
 
 def thread_count(threads: int | None) -> int:
@@ -126,14 +145,12 @@ class ThreadEngine:
     budget : owns the states
     threads : number of threads
     progress : reports rows, and cancels the run
-    begin : called before every pass with its number of rows, −1 if unknown
     """
 
     limit: int
     budget: Budget
     threads: int
     progress: Progress
-    begin: Callable[[int], object] = bool
 
     @classmethod
     def start(
@@ -160,27 +177,12 @@ class ThreadEngine:
             message = "the spill directory does not exist; name another with --spill or raise --memory"
             raise SpillError(errno.ENOENT, message, str(directory))
         limit = available_memory() // 4 if memory is None else parse_bytes(memory)
-        seen = total = 0
-
-        def report(rows: int) -> None:
-            nonlocal seen
-            seen += rows
-            if progress is not None:
-                progress(seen, total)
-
-        def begin(rows: int) -> None:
-            nonlocal total
-            total = total + rows if min(total, rows) >= 0 else -1
-
         count = thread_count(threads)
-        return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(report), begin)
-
-    def check(self, metrics: Iterable[Metric]) -> None:
-        """Accept all metrics, because they are in this process."""
+        return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(progress))
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold all tasks in one pass; their states are merged as a tree."""
-        self.begin(rows)
+        self.progress.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
         warn_of_little(self.limit, pieces, plan.specs, self.threads)
         folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
@@ -197,14 +199,13 @@ class ThreadEngine:
         """Rows that a builder collects at a time."""
         return run_capacity(self.limit, self.threads, plan.specs)
 
-    @property
-    def where(self) -> str:
-        """Where tasks run."""
-        return f"{plural(self.threads, 'thread')} of this process"
-
-    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """One range, and the number of tasks by name, without contingency tables, whose tasks depend on the data."""
-        return 1, {"fold": folds, "merge": folds - 1, "finalize": shards}
+    def expected(
+        self, pieces: Sequence[Piece], rows: int, plan: Plan, shards: int, nbytes: int, tables: Sequence[bool]
+    ) -> Work:
+        """What a run will do, in one range; the tasks of contingency tables depend on the data and are not counted."""
+        folds, where = self.assigned(pieces, rows, plan), f"{plural(self.threads, 'thread')} of this process"
+        counts = {"fold": len(folds), "merge": len(folds) - 1, "finalize": shards}
+        return Work(where, folds, 1, counts, self.capacity(plan), self.limit)
 
     def compute(self, delayed: Any) -> Any:
         """Compute a Dask object on this thread."""
@@ -226,7 +227,7 @@ class ThreadEngine:
 
         return map_tasks(one, items, name, self.threads)
 
-    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state; its parts are packed on all threads."""
         return codec.dump(state, self.each)
 

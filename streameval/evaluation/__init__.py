@@ -7,12 +7,14 @@ folds the states of all specs; then the states are finalized shard by shard.
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.evaluation.forecast import forecast
-from streameval.evaluation.intervals import block_requests, derived_requests
+from streameval.evaluation.files import Files
 from streameval.evaluation.request import Request
-from streameval.evaluation.run import Run
+from streameval.evaluation.run import finalize_all
+from streameval.evaluation.source import source_of
+from streameval.options import recorded
 from streameval.scan import LayoutError
 from streameval.scan.columns import without_views
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from streameval.evaluation.forecast import Forecast
+    from streameval.evaluation.files import Forecast
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import UserMetric
 
@@ -238,13 +240,20 @@ def evaluate(
     """
     options = dict(locals())  # every argument by name
     del options["data"]
-    run = Run.of(data, Request.checked(options), estimate=True)
+    request = Request.checked(options)
     try:
-        return run.finish()
+        return _evaluated(data, request, estimate=True)
     except LayoutError:
         pass  # leave the handler first: it frees the states before the data are read again
-    run = run.again()  # and frees the first run
-    return run.finish()
+    return _evaluated(data, request, estimate=False)
+
+
+def _evaluated(data: Any, request: Request, *, estimate: bool) -> Evaluation:
+    files = Files.requested(data, request, estimate=estimate)
+    with files.engine.progress:
+        found = finalize_all(files.engine, request, files.names, *files.states(request))
+    source = source_of(data, files.scan.pieces, request.options)
+    return replace(found, options=recorded(request.options), source=source)
 
 
 def explain(data: Any, **options: Any) -> Forecast:
@@ -285,12 +294,8 @@ def explain(data: Any, **options: Any) -> Forecast:
     except TypeError as error:
         msg = f"explain() {error}; its arguments are those of evaluate()"
         raise TypeError(msg) from None
-    run = Run.of(data, Request.checked(options), estimate=True)
-    blocks = block_requests(run.wanted, run.request.resampling)
-    derived = derived_requests(run.wanted, run.request.resampling, run.request.slicing)
-    wanted = list(dict.fromkeys(derived.get(w.spec, w) for w in run.wanted))
-    blocks = [w for w in blocks if w not in derived.values()]
-    return forecast(run.engine, run.found, run.plan, wanted, blocks, run.pruned)
+    request = Request.checked(options)
+    return Files.requested(data, request, estimate=True).forecast(request)
 
 
 explain.__signature__ = inspect.signature(evaluate)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it

@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.curves import CurveKind
+    from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Exact, Resampled, Thresholded
     from streameval.results import Curve, Distribution
+    from streameval.states.protocol import State
 
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
 
 
 def curves_of(
-    engine: Engine, states: Mapping[tuple[str, str], Any], kinds: Sequence[CurveKind], aul_threshold: Any
+    engine: Engine, states: Mapping[tuple[str, str], State], kinds: Sequence[CurveKind], aul_threshold: Any
 ) -> list[Curve]:
     """The curves of these kinds of all columns, kind by kind; those that are not defined are left out.
 
@@ -74,7 +76,7 @@ def curves_of(
 
 def with_bands(
     engine: Engine,
-    states: Mapping[tuple[str, str], Any],
+    states: Mapping[tuple[str, str], State],
     curves: Sequence[Curve],
     resampled: Mapping[tuple[str, str], Resampled],
     aul_threshold: Any,
@@ -113,7 +115,7 @@ def with_bands(
     return found
 
 
-def _of_state(engine: Engine, state: Any, metrics: Sequence[Any]) -> list[Any]:
+def _of_state(engine: Engine, state: State, metrics: Sequence[Metric]) -> list[Any]:
     """Metrics of an exact state."""
     found: list[Any] = engine.finalize([(state, list(metrics))])[0]
     return found

@@ -1,14 +1,38 @@
-"""A family: for one kind of input, the states that its metrics need, and how they are finalized."""
+"""A family: for one kind of input, the states that its metrics need, how they are finalized, and their replicates.
+
+A replicate is the value of a metric if a block of sampling units is left out. Scores count their blocks in a state of
+their own. Clusters, classes and groups are units themselves: the states that hold their ids give the replicates in one
+sweep. Clusterings are compared over the units that they have in common, which takes a second state of blocks.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from streameval.errors import SchemaError
+from streameval.evaluation.contingency import assignment_cells, watch_table
 from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.left_out import (
+    SplitState,
+    SumsByBlock,
+    SweepClusters,
+    SweptClusters,
+    SweptGroups,
+    SweptTable,
+    WithoutClasses,
+    WithoutGroups,
+    WithoutRows,
+)
+from streameval.metrics.resampling import certificates
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.results import Scalar
+from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.keyed.ids import id_type
+from streameval.states.scores.blocks import BlockSpec
+from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
@@ -19,6 +43,210 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
+    from streameval.states.clusters.size_blocks import SizeChanges
+    from streameval.states.grouped.groups import Grouped
+    from streameval.states.protocol import Spec, State
+    from streameval.states.scores.blocks import BlockCounts
+
+
+_NO_BLOCKS = "its states keep no blocks to leave out"
+_UNLABELLED = "the positives of rows without a label are themselves an estimate"
+_NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
+_NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
+_NO_CELLS = (
+    "a difference of two clusterings needs the rows of each unit in each cluster, which neither stores nor slices "
+    "keep: evaluate the files with --unit and --baseline, without slices (--by)"
+)
+_NO_COMMON_UNITS = "clusterings have no units in common: evaluate the files with a column of units (--unit)"
+_REPLICATES = 16  # replicates finalized per task
+
+
+class Replication:
+    """The replicates of the metrics of a family; the defaults have none.
+
+    Attributes
+    ----------
+    own_blocks : whether intervals need a state of blocks; stores then keep it
+    source_family : family whose replicates for the same column serve the metrics; empty if they have their own
+    """
+
+    own_blocks: ClassVar[bool] = False
+    source_family: ClassVar[str] = ""
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+        """The spec of a state to fold for sampling intervals; None if none is needed."""
+        return None
+
+    def swept(self, engine: Engine, request: MetricRequest, state: State) -> Any:
+        """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
+        return state
+
+    def certificates(
+        self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
+        return ()
+
+    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
+        return _NO_BLOCKS
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """The source of the replicates for differences between columns; None if it is that of the intervals."""
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The results of the states without a block (`Resampled.without`), each built on demand in this process.
+
+        Several are finalized per task, because one takes about as long as scheduling a task.
+        """
+        several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
+        return [row for rows in engine.each(_computed, several, "replicates") for row in rows]
+
+
+class ScoreReplication(Replication):
+    """Blocks of units, counted on a coarse grid or exactly."""
+
+    own_blocks = True
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec:
+        """Counts by block on a coarse grid, or the exact state split by block."""
+        facts = request.spec.column, request.spec.type, request.spec.weighted, request.spec.nan
+        key = resampling.blocks
+        if resampling.bins is None:
+            return GroupedSpec(ScoreSpec(*facts), key)
+        return BlockSpec(*facts, key.unit, key.count, resampling.bins)
+
+    def certificates(
+        self, request: MetricRequest, state: State, blocks: BlockCounts | None, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Standard errors with each row as a unit; they show whether the grid is fine enough unless that is certain."""
+        single = resampling.unit is None and not request.spec.weighted
+        grid = None if resampling.bins is None or blocks is None else _grid(state, blocks, resampling)
+        return certificates(request.computed, coarse=grid is not None and not grid.sure, single=single)
+
+    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block."""
+        if blocks is None:
+            return _NO_UNIT if resampling.unit is None else _NOT_KEPT
+        if resampling.bins is not None:
+            return _grid(state, blocks, resampling)
+        return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
+
+
+def _grid(state: State, blocks: BlockCounts, resampling: Resampling) -> BlockReplicates:
+    exact = state.spec.kind == ScoreSpec.kind
+    return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count, exact)
+
+
+class ClusterReplication(Replication):
+    """Blocks of clusters for intervals, of units for differences between clusterings."""
+
+    def blocks(self, request: MetricRequest, resampling: Resampling) -> Spec | None:
+        """Cluster counts by block of the unit, for differences between clusterings."""
+        paired = resampling.unit is not None and not request.spec.unlabelled
+        return GroupedSpec(request.spec, resampling.blocks) if paired else None
+
+    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> Any:
+        """The size table, with its changes if each block of clusters is left out."""
+        if request.spec.unlabelled or not request.metrics:
+            return state
+        changes = _changes(engine, state)
+        return SweptClusters(changes.table, state.dropped_rows, changes)
+
+    def own(self, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block of clusters, which are the sampling units."""
+        if request.spec.unlabelled:
+            return _UNLABELLED
+        return WithoutRows(state.changes, request.of, int(state.table.clusters.sum()))
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
+        """The state without each block of the unit, which clusterings have in common."""
+        if request.spec.unlabelled:
+            return _UNLABELLED
+        if blocks is None:
+            return _NO_COMMON_UNITS if resampling.unit is None else _NO_CELLS
+        return WithoutRows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
+
+
+def _changes(engine: Engine, state: State) -> SizeChanges:
+    """The changes of a state's size table if each block is left out, computed where its rows are held."""
+    changes: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
+    return changes
+
+
+class ClassReplication(Replication):
+    """Blocks of classes, which are units that all clusterings have in common."""
+
+    def swept(self, engine: Engine, request: MetricRequest, state: Any) -> SweptTable:
+        """The summary of the table, with its replicates if each block of classes is left out."""
+        summary, blocks = watch_table(engine, state, ClassBlocks, assignment_cells(request.metrics))
+        return SweptTable(state, summary, blocks.replicates(summary))
+
+    def own(self, request: MetricRequest, state: SweptTable, blocks: Any, resampling: Resampling) -> Resampled:
+        """The table without each block of classes, which are the sampling units; the state itself holds them."""
+        return WithoutClasses(state.replicates, request.spec.classes)
+
+    def paired(
+        self, engine: Engine, request: MetricRequest, state: SweptTable, blocks: Any, resampling: Resampling
+    ) -> str | None:
+        """None, since classes are units common to all clusterings; but rows with a null class have no block."""
+        if state.replicates.classless:
+            return f"rows with a null class {request.spec.classes} have no block: leave them out (--nulls drop)"
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """Finalize each state as a single part."""
+        states = (make() for make in jobs)
+        return [[scalar(metric, metric.combine([metric.partial(s)], s)) for metric in some] for s, some in states]
+
+
+class GroupReplication(Replication):
+    """Blocks of groups over which a metric is averaged."""
+
+    def swept(self, engine: Engine, request: MetricRequest, state: State) -> Any:
+        """The scores of the groups, with the sums of each block of groups."""
+        if not request.metrics:
+            return state
+        sums = engine.finalize([(state, [SumsByBlock(mean) for mean in request.metrics])])[0]  # type: ignore[arg-type]  # its requests hold means only
+        by_name = {metric.name: each for metric, each in zip(request.metrics, sums, strict=True)}
+        return SweptGroups(**vars(state), block_sums=by_name)
+
+    def own(self, request: MetricRequest, state: SweptGroups, blocks: Any, resampling: Resampling) -> Resampled:
+        """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
+        return WithoutGroups(state.block_sums, request.spec.groups)
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The results without each block, from the sums over the remaining groups."""
+        return [state.scalars(metrics) for state, metrics in (make() for make in jobs)]
+
+
+class SampleReplication(Replication):
+    """The replicates of all rows serve a sample, whose own error is larger."""
+
+    source_family = "score"
+
+    def own(self, request: MetricRequest, state: State, blocks: Any, resampling: Resampling) -> str:
+        """The reason why there are none of a sample, for metrics that estimate none of all rows (`of_all_rows`)."""
+        return "a sample has no replicates, and the metric names no metric of all rows that has (of_all_rows)"
+
+
+def _computed(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+    rows = []
+    for make in jobs:
+        state, metrics = make()
+        values = zip(metrics, computed(state, metrics), strict=True)
+        rows.append([scalar(metric, value) for metric, value in values])
+    return rows
+
+
+def scalar(metric: Metric, value: Any) -> Scalar:
+    """Wrap a value as a `Scalar`; a user-defined metric may return a plain number."""
+    return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 
 
 @dataclass(frozen=True)
@@ -33,16 +261,16 @@ class MetricRequest:
     metrics : the metrics
     of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
     by : slicing columns, if this is the sliced state that a store keeps; otherwise empty
-    behind : metrics without results of their own: the intervals of other metrics are made of their replicates
+    interval_sources : metrics without results of their own: the intervals of other metrics are made of their replicates
     """
 
     family: Family
     of: str
     spec: Any
-    metrics: tuple[Any, ...]
+    metrics: tuple[Metric, ...]
     of_blocks: bool = False
     by: str = ""
-    behind: tuple[Any, ...] = ()
+    interval_sources: tuple[Metric, ...] = ()
 
     @property
     def group(self) -> str:
@@ -51,16 +279,17 @@ class MetricRequest:
         return f"{own}.by {self.by}" if self.by else own
 
     @property
-    def computed(self) -> tuple[Any, ...]:
-        """The metrics, and those behind the intervals of others."""
-        return self.metrics + self.behind
+    def computed(self) -> tuple[Metric, ...]:
+        """The metrics, and those of whose replicates the intervals of others are made."""
+        return self.metrics + self.interval_sources
 
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
         """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
-        spec = self.family.blocks(self, resampling) if resampling.level is not None and self.computed else None
-        return None if spec is None else replace(self, spec=spec, metrics=(), behind=(), of_blocks=True)
+        blocks = self.family.replication.blocks
+        spec = blocks(self, resampling) if resampling.level is not None and self.computed else None
+        return None if spec is None else replace(self, spec=spec, metrics=(), interval_sources=(), of_blocks=True)
 
-    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
+    def remade(self, spec: Spec, metrics: tuple[Metric, ...]) -> MetricRequest:
         """The same request with another state."""
         return replace(self, spec=spec, metrics=metrics)
 
@@ -77,70 +306,6 @@ class Counted(NamedTuple):
     rows: int
     positives: int | None
     dropped: tuple[tuple[str, int], ...] = ()
-
-
-class Family(Protocol):
-    """One kind of input.
-
-    Attributes
-    ----------
-    name : name of the family
-    column : the option that names its columns
-    sharded : whether its states are finalized shard by shard
-    own_blocks : whether its intervals need a state of blocks; stores then keep it
-    sweep_metrics : what to count in the sweep over all slices, for `Scalar.cut_share`; empty without clusters
-    replicated_by : family whose replicates for the same column serve its metrics; empty if it has its own
-    """
-
-    name: str
-    column: str
-    sharded: bool
-    own_blocks: bool
-    sweep_metrics: ClassVar[tuple[Metric, ...]]
-    replicated_by: ClassVar[str]
-
-    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
-        """The states that a request needs, with their metrics."""
-
-    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """The rows that the metrics of a state cover."""
-
-    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Raise `DataError` if a state cannot be evaluated; `where` names its weights."""
-
-    def matched(self, metrics: Sequence[Metric]) -> bool:
-        """Whether the metrics need the best matching of a table."""
-
-    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """The replacement of the state if replicates are needed; one sweep may give both values and replicates."""
-
-    def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
-        """Some slices of a sliced state, as states that `finalize` takes; one sweep may compute what they need."""
-
-    def unlike(self, value: Scalar) -> str:
-        """The reason why a slice may differ from other rows merely because of its size; empty if there is none."""
-
-    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """The results of several states."""
-
-    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """The spec of a state to fold for sampling intervals; None if none is needed."""
-
-    def certificates(
-        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
-        """Further metrics of a state that its intervals need, given its blocks (None if it has none)."""
-
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The source of the replicates for intervals, from a state and its blocks; or the reason why there is none."""
-
-    def paired(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str | None:
-        """The source of the replicates for differences between columns; None if it is that of the intervals."""
-
-    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """The results of the states without a block (`Resampled.without`), each built on demand in this process."""
 
 
 @dataclass(frozen=True)
@@ -165,88 +330,53 @@ class KeyTypes:
             raise SchemaError(msg) from None
 
 
-NO_BLOCKS = "its states keep no blocks to leave out"
-_REPLICATES = 16  # replicates finalized per task
+class Family(ABC):
+    """One kind of input; the defaults are those of states that are finalized shard by shard and have no blocks.
 
+    Attributes
+    ----------
+    name : name of the family
+    column : the option that names its columns
+    sharded : whether its states are finalized shard by shard
+    sweep_metrics : what to count in the sweep over all slices, for `Scalar.cut_share`; empty without clusters
+    replication : how the replicates of its metrics are computed
+    """
 
-@dataclass(frozen=True)
-class Sharded:
-    """Defaults for families whose states are finalized shard by shard."""
-
-    sharded = True
-    own_blocks = False
-    replicated_by: ClassVar[str] = ""
+    name: ClassVar[str]
+    column: ClassVar[str]
+    sharded: ClassVar[bool] = True
     sweep_metrics: ClassVar[tuple[Metric, ...]] = ()
+    replication: ClassVar[Replication] = Replication()
 
-    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """No check."""
+    @abstractmethod
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The states that a request needs, with their metrics."""
 
-    def matched(self, metrics: Sequence[Metric]) -> bool:
-        """False: there is no table."""
-        return False
-
-    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """The state itself."""
-        return state
-
-    def several(self, engine: Engine, wanted: MetricRequest, grouped: Any, groups: Sequence[Any]) -> list[Any]:
-        """The state of each slice."""
-        found: list[Any] = grouped.several(groups, engine.budget, engine.each)
-        return found
-
-    def unlike(self, value: Scalar) -> str:
-        """Empty: such values do not depend on the number of rows."""
-        return ""
+    @abstractmethod
+    def counted(self, request: MetricRequest, state: State) -> Counted:
+        """The rows that the metrics of a state cover."""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """Finalize all shards of all states in parallel; metrics that need several passes are finalized in rounds."""
+        """The results of several states; metrics that need several passes are finalized in rounds."""
         values = in_rounds(engine.finalize, jobs)
         return [
             [scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
             for (_, metrics), row in zip(jobs, values, strict=True)
         ]
 
-    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """None: no blocks are needed."""
-        return None
+    def slice_states(
+        self, engine: Engine, request: MetricRequest, grouped: Grouped, groups: Sequence[Any]
+    ) -> list[State]:
+        """Some slices of a sliced state, as states that `finalize` takes; one sweep may compute what they need."""
+        states: list[State] = grouped.several(groups, engine.budget, engine.each)
+        return states
 
-    def certificates(
-        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
-        """No further metrics."""
-        return ()
-
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The reason why there are no replicates."""
-        return NO_BLOCKS
-
-    def paired(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str | None:
-        """None: intervals and differences use the same replicates."""
-        return None
-
-    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """Finalize replicates in parallel, several per task, because one takes about as long as scheduling a task."""
-        several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
-        return [row for rows in engine.each(_computed, several, "replicates") for row in rows]
+    def size_bias_reason(self, value: Scalar) -> str:
+        """The reason why a slice may differ from other rows merely because of its size; empty if there is none."""
+        return ""
 
 
-def _computed(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-    rows = []
-    for make in jobs:
-        state, metrics = make()
-        values = zip(metrics, computed(state, metrics), strict=True)
-        rows.append([scalar(metric, value) for metric, value in values])
-    return rows
-
-
-def scalar(metric: Metric, value: Any) -> Scalar:
-    """Wrap a value as a `Scalar`; a user-defined metric may return a plain number."""
-    return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
-
-
-def totals(state: Any) -> tuple[int, int]:
+def totals(state: State) -> tuple[int, int]:
     """Rows of a state, and the positives among them."""
     total = state.totals()
     return total.rows, total.pos

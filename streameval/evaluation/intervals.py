@@ -32,24 +32,17 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.family import Family, MetricRequest
+    from streameval.evaluation.family import MetricRequest
     from streameval.evaluation.request import Resampling
     from streameval.evaluation.slices import Swept
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.states.grouped.keys import By
+    from streameval.states.protocol import Spec, State
     from streameval.typing import Array
-
-
-_NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
-_NO_UNIT = "the store keeps no blocks of units; add the column of units to it (add --unit COLUMN)"
-_NO_CELLS = (
-    "a difference of two clusterings needs the rows of each unit in each cluster, which neither stores nor slices "
-    "keep: evaluate the files with --unit and --baseline, without slices (--by)"
-)
 
 
 class Estimated(NamedTuple):
@@ -65,197 +58,187 @@ class Estimated(NamedTuple):
     paired: Estimate
 
 
-def block_requests(wanted: Sequence[MetricRequest], resampling: Resampling) -> list[MetricRequest]:
+def block_requests(requests: Sequence[MetricRequest], resampling: Resampling) -> list[MetricRequest]:
     """States of blocks, folded in addition to those of the metrics."""
-    return [made for w in wanted if (made := w.blocks(resampling)) is not None]
-
-
-def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
-    """States to fold for sampling intervals, in addition to those of the metrics.
-
-    Those that only differences over all rows need are not sliced.
-    """
-    made = block_requests(wanted, resampling)
-    split = [w for w in made if w.family.own_blocks] if slicing.keys else []
-    return (
-        *(GroupedSpec(w.spec, key) for key in slicing.keys for w in split),
-        *(w.spec for w in made if w not in split),
-    )
+    return [blocks for w in requests if (blocks := w.blocks(resampling)) is not None]
 
 
 def derived_requests(
-    wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
-) -> dict[Any, MetricRequest]:
+    requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
+) -> dict[Spec, MetricRequest]:
     """By the spec of a metric's state, the request whose state holds its rows, so that it is not folded."""
-    made = block_requests(wanted, resampling) if not slicing.keys else []
-    return {w.spec.derived: w for w in (*made, *wanted) if w.spec.derived is not None}
+    blocks = block_requests(requests, resampling) if not slicing.keys else []
+    return {w.spec.derived: w for w in (*blocks, *requests) if w.spec.derived is not None}
 
 
-def folded_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
-    """The states to fold, each once: those of metrics, of slices and of blocks."""
-    derived = derived_requests(wanted, resampling, slicing)
-    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in wanted) if spec not in derived])
-    return tuple(dict.fromkeys((*specs, *block_specs(wanted, resampling, slicing))))
+def folded_specs(
+    requests: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
+) -> tuple[Spec, ...]:
+    """The states to fold, each once: those of metrics, of slices and of blocks.
+
+    Blocks that only differences over all rows need are not sliced.
+    """
+    derived = derived_requests(requests, resampling, slicing)
+    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in requests) if spec not in derived])
+    blocks = [w.spec for w in block_requests(requests, resampling)]
+    sliced = [spec for spec in blocks if isinstance(spec, BlockSpec)] if slicing.keys else []
+    split = (GroupedSpec(spec, key) for key in slicing.keys for spec in sliced)
+    return tuple(dict.fromkeys((*specs, *split, *(spec for spec in blocks if spec not in sliced))))
 
 
 def sliced_blocks(
-    wanted: Sequence[MetricRequest], states: Mapping[Any, Any], resampling: Resampling, key: By
-) -> dict[Any, Any]:
+    requests: Sequence[MetricRequest], folded: Mapping[Spec, Any], resampling: Resampling, key: By
+) -> dict[Spec, Any]:
     """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
-    found = block_specs(wanted, resampling)
-    specs = {spec: GroupedSpec(spec, key) for spec in found if isinstance(spec, BlockSpec)}
-    return {spec: states[split] for spec, split in specs.items() if split in states}
+    blocks = (w.spec for w in block_requests(requests, resampling) if isinstance(w.spec, BlockSpec))
+    split = {spec: GroupedSpec(spec, key) for spec in blocks}
+    return {spec: folded[grouped] for spec, grouped in split.items() if grouped in folded}
 
 
 def finalized(
     engine: Engine,
-    answered: Sequence[tuple[MetricRequest, Any]],
-    states: Mapping[Any, Any],
+    states: Sequence[tuple[MetricRequest, State]],
+    folded: Mapping[Spec, State],
     swept: Swept,
     resampling: Resampling,
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
     """The values of all metrics of all states, in the order given, and for each state what else its intervals need.
 
-    States are read once for both; those that `sweep` has finalized give only values. `states` are the folded states,
+    States are read once for both; those that `sweep` has finalized give only values. `folded` are all folded states,
     those of blocks among them.
     """
-    some = [resampling.level is not None and w not in swept for w, _ in answered]
-    more = [
-        (*w.behind, *w.family.certificates(w, state, _blocks(w, states, resampling), resampling)) * due
-        for (w, state), due in zip(answered, some, strict=True)
-    ]
-    asked = [(w.remade(w.spec, w.metrics + further), state) for (w, state), further in zip(answered, more, strict=True)]
-    values = whole_results(engine, asked, swept)
+    further: list[tuple[Metric, ...]] = []
+    for w, state in states:
+        certified = resampling.level is not None and w not in swept
+        blocks = _blocks(w, folded, resampling)
+        more = w.family.replication.certificates(w, state, blocks, resampling) if certified else ()
+        further.append((*w.interval_sources, *more) if certified else ())
+    jobs = [(w.remade(w.spec, w.metrics + more), state) for (w, state), more in zip(states, further, strict=True)]
+    values = whole_results(engine, jobs, swept)
     results: list[Scalar] = []
     certain: list[dict[Metric, Scalar]] = []
-    for (w, _), further in zip(answered, more, strict=True):
+    for (w, _), more in zip(states, further, strict=True):
         results += islice(values, len(w.metrics))
-        certain.append(dict(zip(further, islice(values, len(further)), strict=True)))
+        certain.append(dict(zip(more, islice(values, len(more)), strict=True)))
     return tuple(results), certain
 
 
 def estimated(
     engine: Engine,
-    answered: Sequence[tuple[MetricRequest, Any]],
-    states: Mapping[Any, Any],
+    states: Sequence[tuple[MetricRequest, State]],
+    folded: Mapping[Spec, State],
     results: Sequence[Scalar],
     resampling: Resampling,
     certain: Sequence[Mapping[Metric, Scalar]] = (),
-) -> list[Estimated]:
+) -> tuple[list[Estimated], dict[tuple[str, str], Resampled]]:
     """The results of all states, in the order given, with their replicates.
 
     Parameters
     ----------
     engine : finalizes replicates
-    answered : states with their requests
-    states : the folded states, those of blocks among them
+    states : states with their requests
+    folded : the folded states, those of blocks among them
     results : the values of all metrics of all states
     resampling : the options of sampling intervals
     certain : for each state, the additional values from `finalized`; others are finalized on demand
+
+    Returns
+    -------
+    list of Estimated
+        The results.
+    dict of (family, column) to Resampled
+        The sources of replicates, for the intervals of curves and of counts.
     """
-    found: list[Estimated] = []
-    whole: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
-    for (wanted, state), known in zip(answered, certain or [{}] * len(answered), strict=True):
-        metrics = wanted.computed
+    collected: list[Estimated] = []
+    sources: dict[tuple[str, str], Resampled] = {}
+    by_metric: dict[tuple[str, str], Estimated] = {}  # of all rows, by column and metric
+    for (w, state), known in zip(states, certain or [{}] * len(states), strict=True):
+        metrics, replication = w.computed, w.family.replication
         if not metrics:
             continue  # folded for its rows alone
         exact = partial(_exact, engine, state, known)
-        values = [*results[len(found) : len(found) + len(wanted.metrics)], *exact(wanted.behind)]
-        due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
-        made: list[list[Estimate]] = []
-        family, without = wanted.family, due is not None and blocks is None
-        for split in (family.resampled, partial(family.paired, engine)):
-            lacking = without and family.own_blocks == (split == family.resampled)
-            resampled = _lacking(family, resampling) if lacking else split(wanted, state, blocks, resampling)
-            if resampled is None:
-                made.append(made[0])
-            elif isinstance(resampled, str):
-                made.append(without_replicates(values, resampling.named_unit, resampled))
-            elif all(math.isnan(value.value) for value in values):
-                made.append(without_replicates(values, resampling.named_unit, "the value is undefined"))
-            else:
-                replicates = partial(family.replicates, engine)
-                made.append(estimates(values, metrics, state.totals().rows, resampled, replicates, exact))
-        if without and family.own_blocks and resampling.unit is None and not wanted.spec.weighted:
-            made[0] = by_row(made[0], metrics, state.totals(), exact)  # differences need blocks
-        made_of = [Estimated(*pair) for pair in zip(*made, strict=True)]
-        whole |= {(wanted.of, metric.name): one for metric, one in zip(metrics, made_of, strict=True)}
-        found += made_of[: len(wanted.metrics)]
-    return _of_samples(found, [metric for w, _ in answered for metric in w.metrics], whole)
+        values = [*results[len(collected) : len(collected) + len(w.metrics)], *exact(w.interval_sources)]
+        blocks = _blocks(w, folded, resampling)
+        source = replication.own(w, state, blocks, resampling)
+        if not isinstance(source, str):
+            sources[w.group, w.of] = source
+        own = paired = _replicated(engine, w, state, values, source, resampling, exact)
+        if (other := replication.paired(engine, w, state, blocks, resampling)) is not None:
+            paired = _replicated(engine, w, state, values, other, resampling, exact)
+        if replication.own_blocks and blocks is None and resampling.unit is None and not w.spec.weighted:
+            own = by_row(own, metrics, state.totals(), exact)  # differences need blocks
+        pairs = [Estimated(*pair) for pair in zip(own, paired, strict=True)]
+        by_metric |= {(w.of, metric.name): pair for metric, pair in zip(metrics, pairs, strict=True)}
+        collected += pairs[: len(w.metrics)]
+    return _of_samples(collected, [metric for w, _ in states for metric in w.metrics], by_metric), sources
+
+
+def _replicated(
+    engine: Engine,
+    request: MetricRequest,
+    state: State,
+    values: Sequence[Scalar],
+    source: Resampled | str,
+    resampling: Resampling,
+    exact: Callable[[Sequence[Metric]], list[Any]],
+) -> list[Estimate]:
+    """The values with their replicates from a source, or without, for the reason that is in its place."""
+    if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
+        source = "the value is undefined"
+    if isinstance(source, str):
+        return without_replicates(values, resampling.named_unit, source)
+    replicates = partial(request.family.replication.replicates, engine)
+    return estimates(values, request.computed, state.totals().rows, source, replicates, exact)
 
 
 def _of_samples(
-    found: Sequence[Estimated], metrics: Sequence[Metric], whole: Mapping[tuple[str, str], Estimated]
+    results: Sequence[Estimated], metrics: Sequence[Metric], by_metric: Mapping[tuple[str, str], Estimated]
 ) -> list[Estimated]:
-    """The estimates, in which values of a sample take the replicates of the metric of all rows, from `whole`."""
-    made: list[Estimated] = []
-    for one, metric in zip(found, metrics, strict=True):
+    """The estimates, in which values of a sample take the replicates of the metric of all rows."""
+    replaced: list[Estimated] = []
+    for one, metric in zip(results, metrics, strict=True):
         value, source = one.own.scalar, of_all_rows(metric)
-        of_all = None if source is None else whole.get((str(value.of), source.name))
-        sampled = of_all is not None and not math.isnan(value.value)
-        made.append(Estimated(*(each.sampled(value) for each in of_all)) if of_all and sampled else one)
-    return made
+        overall = None if source is None else by_metric.get((str(value.of), source.name))
+        sampled = overall is not None and not math.isnan(value.value)
+        replaced.append(Estimated(*(side.sampled(value) for side in overall)) if overall and sampled else one)
+    return replaced
 
 
-def _blocks(wanted: MetricRequest, states: Mapping[Any, Any], resampling: Resampling) -> Any:
+def _blocks(request: MetricRequest, folded: Mapping[Spec, State], resampling: Resampling) -> Any:
     """The state of blocks that the intervals of a state need; None if there is none."""
-    due = wanted.blocks(resampling)
-    return None if due is None else states.get(due.spec)
+    blocks = request.blocks(resampling)
+    return None if blocks is None else folded.get(blocks.spec)
 
 
-def _lacking(family: Family, resampling: Resampling) -> str:
-    """Why there is no state of blocks; clusters by unit are folded only for differences."""
-    if not family.own_blocks:
-        return _NO_CELLS
-    return _NO_UNIT if resampling.unit is None else _NOT_KEPT
-
-
-def _exact(engine: Engine, state: Any, known: Mapping[Metric, Any], metrics: Sequence[Metric]) -> list[Any]:
+def _exact(engine: Engine, state: State, known: Mapping[Metric, Any], metrics: Sequence[Metric]) -> list[Any]:
     """Further metrics of the exact state."""
-    lacking = [metric for metric in metrics if metric not in known]
-    found = dict(zip(lacking, in_rounds(engine.finalize, [(state, lacking)])[0], strict=True)) if lacking else {}
-    return [found[metric] if metric in found else known[metric] for metric in metrics]
-
-
-def resampled_states(
-    answered: Sequence[tuple[MetricRequest, Any]], states: Mapping[Any, Any], resampling: Resampling
-) -> dict[tuple[str, str], Resampled]:
-    """The sources of replicates, by family and column, for the intervals of curves."""
-    found: dict[tuple[str, str], Resampled] = {}
-    for wanted, state in answered if resampling.level is not None else ():
-        if not wanted.computed:
-            continue  # folded for its rows alone
-        due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
-        absent = due is not None and blocks is None and wanted.family.own_blocks
-        family = wanted.family
-        made = _lacking(family, resampling) if absent else family.resampled(wanted, state, blocks, resampling)
-        if not isinstance(made, str):
-            found[wanted.group, wanted.of] = made
-    return found
+    missing = [metric for metric in metrics if metric not in known]
+    values = dict(zip(missing, in_rounds(engine.finalize, [(state, missing)])[0], strict=True)) if missing else {}
+    return [values[metric] if metric in values else known[metric] for metric in metrics]
 
 
 def differences(
-    found: Sequence[Sequence[Estimated]], wanted: Sequence[MetricRequest], resampling: Resampling
+    results: Sequence[Sequence[Estimated]], requests: Sequence[MetricRequest], resampling: Resampling
 ) -> list[list[Scalar]]:
     """Differences of all metrics from the baselines, of all rows or of each slice, adjusted together.
 
     Parameters
     ----------
-    found : results of each set of rows, in the order of the requests
-    wanted : the requests
+    results : results of each set of rows, in the order of the requests
+    requests : the requests
     resampling : the options of sampling intervals
     """
-    pairs = [_pairs(each, wanted, resampling) for each in found]
-    results = iter(compared([pair for each in pairs for pair in each], resampling.level or LEVEL))
-    return [list(islice(results, len(each))) for each in pairs]
+    pairs = [_pairs(some, requests, resampling) for some in results]
+    adjusted = iter(compared([pair for some in pairs for pair in some], resampling.level or LEVEL))
+    return [list(islice(adjusted, len(some))) for some in pairs]
 
 
 def _pairs(
-    found: Sequence[Estimated], wanted: Sequence[MetricRequest], resampling: Resampling
+    results: Sequence[Estimated], requests: Sequence[MetricRequest], resampling: Resampling
 ) -> list[tuple[Estimate, str | None]]:
     """Differences of one set of rows, each with the better end of its metric."""
     by_group: dict[str, dict[str, dict[str, Estimate]]] = {}
-    for group, one in zip((w.group for w in wanted for _ in w.metrics), found, strict=True):
+    for group, one in zip((w.group for w in requests for _ in w.metrics), results, strict=True):
         scalar = one.own.scalar
         by_group.setdefault(group, {}).setdefault(str(scalar.of), {})[scalar.metric] = one.paired
     return [

@@ -14,7 +14,7 @@ from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.family import MetricRequest
-from streameval.evaluation.forecast import forecast
+from streameval.evaluation.files import Files
 from streameval.options.kinds import COLUMN
 from streameval.scan.widen import plain
 from streameval.states.labels import LabelReader, LabelSpec
@@ -24,8 +24,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.engine import Engine
-    from streameval.evaluation.forecast import Forecast
+    from streameval.evaluation.files import Forecast
     from streameval.scan import Scan
     from streameval.states.labels import LabelCounts
 
@@ -139,7 +138,7 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
     """
     version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
-    return [_Pass(data, column, compression, version, run).forecast(one) for column, one in passes]
+    return [_Pass(data, column, compression, version, run).files(one).forecast() for column, one in passes]
 
 
 @dataclass(frozen=True)
@@ -158,35 +157,32 @@ class _Pass:
     delta_version: int | None
     run: Mapping[str, Any]
 
-    def planned(self, label: LabelSpec | None = None) -> tuple[Engine, Scan, QuantileSpec]:
-        """The engine, the scan, and the spec of the state to fold."""
+    def files(self, label: LabelSpec | None = None) -> Files:
+        """The data, with the state to fold."""
         for name, given in (("column", self.column), ("label", label and label.column)):
             COLUMN.check(name, given)
         engine = start(**self.run)
         columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
         version = self.delta_version
-        found = scan.plan(self.data, columns, threads=engine.threads, compute=engine.compute, delta_version=version)
-        return engine, found, QuantileSpec(self.column, _kind(found, self.column), self.compression)
-
-    def forecast(self, label: LabelSpec | None = None) -> Forecast:
-        """What the pass will do."""
-        engine, found, spec = self.planned(label)
-        wanted = MetricRequest(FAMILIES["sketch"], self.column, spec, ())
-        return forecast(engine, found, Plan(found.schema, label, None, (spec,)), [wanted])
+        found = scan.plan(
+            self.data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=version
+        )
+        spec = QuantileSpec(self.column, _kind(found, self.column), self.compression)
+        request = MetricRequest(FAMILIES["sketch"], self.column, spec, ())
+        return Files(self.data, engine, found, Plan(found.schema, label, None, ())).folding([request])
 
     def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
         """The sketch of all rows, or of those of one class."""
-        engine, found, spec = self.planned(label)
-        scan.tell(found.skipped)
-        test = None if label is None else scan.Where.of(_of_class(found, label, positive=positive)).bound(found.schema)
-        try:
-            folded = engine.read(found.pieces, found.rows, Plan(found.schema, label, None, (spec,), where=test))
-        except BaseException:
-            engine.progress.cancel()
-            raise
+        files = self.files(label)
+        scan.tell(files.scan.skipped)
         if label is not None:
-            _check(folded.states[label], found.pieces[0].name, positive=positive)
-        state: QuantileSketch = folded.states[spec]
+            test = scan.Where.of(_of_class(files.scan, label, positive=positive)).bound(files.scan.schema)
+            files = replace(files, plan=replace(files.plan, where=test))
+        with files.engine.progress:
+            states = files.fold().states
+        if label is not None:
+            _check(states[label], files.names[0], positive=positive)
+        state: QuantileSketch = states[files.plan.specs[0]]
         return replace(state, spec=QuantileSpec(compression=self.compression))  # mergeable with sketches of any column
 
 

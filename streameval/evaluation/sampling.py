@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine.fold import Plan
+    from streameval.metrics.protocol import Metric
     from streameval.scan import Piece, Scan
     from streameval.states.sampled.bins import BinsSpec
     from streameval.states.sampled.digests import SampledDigests
@@ -105,7 +106,7 @@ class Sampling:
         return tuple(pieces[i] for i in chosen)
 
     def fold(
-        self, found: Scan, plan: Plan, wanted: Mapping[DigestsSpec, Sequence[AgcApprox]], read: Reader
+        self, found: Scan, plan: Plan, wanted: Mapping[DigestsSpec, Sequence[Metric]], read: Reader
     ) -> tuple[Folded, dict[DigestsSpec, tuple[Any, tuple[AgcApprox, ...]]]]:
         """Make all passes over the data.
 
@@ -134,7 +135,10 @@ class Sampling:
         else:
             first = [read(pieces, rows, plan)]
         states = _joined(first).states
-        metrics = {spec: tuple(replace(m, read=share) for m in asked) for spec, asked in wanted.items()}
+        metrics = {
+            spec: tuple(replace(m, read=share) for m in asked if isinstance(m, AgcApprox))
+            for spec, asked in wanted.items()
+        }
         finer: dict[DigestsSpec, BinsSpec] = {}
         for spec, asked in metrics.items():
             again = self.second(states[spec], asked) if found.splittable else None

@@ -13,7 +13,7 @@ verdict, and the reason is given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def rest_differences(
     pairs = [
         (minus_named(*pair), better_end(pair[0].scalar.metric))
         for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True)
-        for pair in _sides(sliced.wanted, mine, rest)
+        for pair in _sides(sliced.requests, mine, rest)
     ]
     return compared(pairs, resampling.level or LEVEL)
 
@@ -72,7 +72,7 @@ def _sides(
     metrics = [(w.family, metric) for w in wanted for metric in w.metrics]
     for (family, metric), new, old in zip(metrics, mine, rest, strict=True):
         other, one = of_one_unit(old, new, (REST, "slice"))
-        reason = family.unlike(one.scalar) or _of_points(metric)
+        reason = family.size_bias_reason(one.scalar) or _of_points(metric)
         yield replace(one, reason=reason or one.reason), "", other, REST
 
 
@@ -87,40 +87,27 @@ def _rests(
     sliced: SlicedStates, key: By, slices: Sequence[Sequence[Estimated]], resampling: Resampling
 ) -> Iterator[list[Estimated]]:
     """For each slice, the results of its rest with their replicates."""
-    engine, wanted = sliced.engine, sliced.wanted
+    engine = sliced.engine
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
-    grouped = [(w, sliced.grouped(w, key)) for w in wanted]
-    split = sliced_blocks(wanted, sliced.states, resampling, key)
+    grouped = [(w, sliced.grouped(w, key)) for w in sliced.requests]
+    split = sliced_blocks(sliced.requests, sliced.states, resampling, key)
     left = {spec: each.each_without(groups) for spec, each in split.items()}
     for group in groups:
         blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
-        looked = [(w, w.family.swept(engine, w, state)) for w, state in rest]
-        results, certain = finalized(engine, looked, blocks, {}, resampling)
+        swept = [(w, w.family.replication.swept(engine, w, state)) for w, state in rest]
+        results, certain = finalized(engine, swept, blocks, {}, resampling)
         values = iter(results)
         checked = [one for w, state in rest for one in usable(w, state, list(islice(values, len(w.metrics))))]
-        yield estimated(engine, looked, blocks, checked, resampling, certain)
+        yield estimated(engine, swept, blocks, checked, resampling, certain)[0]
 
 
 _CHUNK = 64  # slices whose states are extracted together
 
 
-@dataclass(frozen=True)
-class SampledSlices:
-    """The results of slices with their intervals.
-
-    Attributes
-    ----------
-    results : for each slicing, slice by slice, the values and then the differences between columns; last, the
-        differences between each slice and all other rows
-    estimates : the values with their replicates
-    """
-
-    results: tuple[Scalar, ...] = ()
-    estimates: tuple[Estimated, ...] = ()
-
-
-def sampled_slices(sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling) -> SampledSlices:
+def sampled_slices(
+    sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling
+) -> tuple[list[Scalar], list[Estimated]]:
     """Compute the intervals and differences of slices.
 
     Parameters
@@ -128,23 +115,30 @@ def sampled_slices(sliced: SlicedStates, results: Sequence[Scalar], resampling: 
     sliced : the states of the slices, including those of blocks
     results : the values, by slicing and slice, in the order of the requests
     resampling : the intervals and comparisons to compute
+
+    Returns
+    -------
+    list of Scalar
+        For each slicing, slice by slice, the values and then the differences between columns; last, the differences
+        between each slice and all other rows.
+    list of Estimated
+        The values with their replicates.
     """
-    rows, count = iter(results), sum(len(w.metrics) for w in sliced.wanted)
+    rows, count = iter(results), sum(len(w.metrics) for w in sliced.requests)
     by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
     while count and (one := list(islice(rows, count))):
         by_key[tuple(one[0].slice or ())].append(one)
     collected: list[Scalar] = []
-    kept: list[Estimated] = []
+    estimates: list[Estimated] = []
     for key in sliced.slicing.keys:
-        found = list(_of_slices(sliced, key, by_key[key.columns], resampling))
-        compared = differences(found, sliced.wanted, resampling)
-        for estimates, pairs in zip(found, compared, strict=True):
-            collected += [one.own.scalar_with(resampling.level or 0) for one in estimates]
+        by_slice = list(_of_slices(sliced, key, by_key[key.columns], resampling))
+        for own, pairs in zip(by_slice, differences(by_slice, sliced.requests, resampling), strict=True):
+            collected += [estimate.own.scalar_with(resampling.level or 0) for estimate in own]
             collected += pairs
-            kept += estimates
+            estimates += own
         if resampling.rest:
-            collected += rest_differences(sliced, key, found, resampling)
-    return SampledSlices(tuple(collected), tuple(kept))
+            collected += rest_differences(sliced, key, by_slice, resampling)
+    return collected, estimates
 
 
 def _of_slices(
@@ -152,12 +146,12 @@ def _of_slices(
 ) -> Iterator[list[Estimated]]:
     """The results of each slice of a slicing with their replicates."""
     engine = sliced.engine
-    split = sliced_blocks(sliced.wanted, sliced.states, resampling, key)
+    split = sliced_blocks(sliced.requests, sliced.states, resampling, key)
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
-        taken = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.wanted]
+        states = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.requests]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
-            swept = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
+            swept = [(w, w.family.replication.swept(engine, w, several[i])) for w, several in states]
             blocks = {spec: each.only(group) for spec, each in split.items()}
-            yield estimated(engine, swept, blocks, values, resampling)
+            yield estimated(engine, swept, blocks, values, resampling)[0]

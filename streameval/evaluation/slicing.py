@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.protocol import Spec
 
 _REMEDY = (
     "slice by a column of fewer values, keep some with where (--where), take the mean over them (--mean-over), or "
@@ -108,7 +109,7 @@ class Slicing:
         for each in self.derived(schema):
             each.check(schema.field(each.column), name)
 
-    def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
+    def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
         """The specs to fold instead of these."""
         return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
 
@@ -117,7 +118,7 @@ class Slicing:
         grouped: Grouped = states[GroupedSpec(spec, key)]
         return grouped
 
-    def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
+    def overall_states(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
             derived = {spec.derived: state for spec, state in states.items()}

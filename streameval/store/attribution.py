@@ -112,7 +112,7 @@ def _attributed(nights: Nights, engine: Engine, asked: Mapping[str, Any], read: 
         for stored, ids in ((clusters, read.clusters), (classes, read.classes)):
             if stored is not None and ids is not None:
                 stored.text = ids.text
-        look_up = replace(read, engine=engine).look_up()
+        look_up = replace(read, files=replace(read.files, engine=engine)).look_up()
     return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
 
 
@@ -224,7 +224,8 @@ def _files(
     """
     run, filtered = Run.of(data, asked, engine), asked["where"] is not None
     names = [entry.partition for entry in entries if entry.rows or not filtered]
-    pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
+    scan = run.files.scan
+    pieces = tuple(piece for piece in scan.pieces if piece.partition in names)
     folded = {entry.partition for entry in entries if entry.rows}  # files without rows have no pieces
     absent = sorted(folded - {piece.partition for piece in pieces})
     if absent:
@@ -234,8 +235,9 @@ def _files(
         raise OptionError(msg)
     for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
         _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
-    found = configuration.widen_columns(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
-    return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
+    scan = configuration.widen_columns(replace(scan, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
+    files = replace(run.files, scan=scan, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
+    return replace(run, files=files)
 
 
 def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import dask
 
 from streameval.budget import parse_bytes
+from streameval.engine import Work
 from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.folds import MOST_TASKS, count_tasks, exchange, folds, tree
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Spec, State
     from streameval.states.rounds import FirstRound
 
     T = TypeVar("T")
@@ -78,7 +80,7 @@ class Ranges:
     shards: Mapping[Any, list[list[Interval]]]
     fold: Callable[[], list[Any]]
 
-    def of(self, spec: Any, number: int) -> Sequence[Interval]:
+    def of(self, spec: Spec, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
         shards = self.shards[spec]
         return shards[number] if number < len(shards) else ()
@@ -145,11 +147,6 @@ class ClusterEngine:
         return self.local.budget
 
     @property
-    def threads(self) -> int:
-        """Threads of this process, where planning is done."""
-        return self.local.threads
-
-    @property
     def progress(self) -> Any:
         """Reports rows, and cancels the run."""
         return self.local.progress
@@ -179,7 +176,7 @@ class ClusterEngine:
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """Fold all tasks in one pass; returns the outlines of their states, whose rows stay on workers as ranges."""
-        self.local.begin(rows)
+        self.progress.begin(rows)
         warn_of_little(self.limit, pieces, plan.specs, self.connection.width, " of a worker")
         if self.limited:
             warn_of_finished(self.limit, _row_bytes(plan, rows) // max(1, self.connection.workers))
@@ -217,9 +214,9 @@ class ClusterEngine:
         count = min(most, self._per_thread(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
         nbytes = _row_bytes(plan, rows)
         tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
-        while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
+        while count > 1 and sum(self.count_tasks(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
             count = count * 15 // 16
-        ranges, made = self.expected(count, 1, nbytes, tables)
+        ranges, made = self.count_tasks(count, 1, nbytes, tables)
         if sum(made.values()) > MOST_TASKS:
             msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
             raise ClusterError(msg)
@@ -229,15 +226,19 @@ class ClusterEngine:
         """Rows that a builder collects at a time."""
         return run_capacity(self.limit, self.connection.width, plan.specs)
 
-    @property
-    def where(self) -> str:
-        """Where tasks run."""
+    def expected(
+        self, pieces: Sequence[Piece], rows: int, plan: Plan, shards: int, nbytes: int, tables: Sequence[bool]
+    ) -> Work:
+        """What a run will do; see `streameval.engine.Engine.expected`."""
+        folds = self.assigned(pieces, rows, plan)
         workers, threads = plural(self.connection.workers, "worker"), plural(self.connection.threads, "thread")
         left = f" ({', '.join(self.connection.left)} left before the run)" if self.connection.left else ""
-        return f"{workers} with {threads} at {self.connection.address}{left}"
+        where = f"{workers} with {threads} at {self.connection.address}{left}"
+        ranges, counts = self.count_tasks(len(folds), shards, nbytes, tables)
+        return Work(where, folds, ranges, counts, self.capacity(plan), self.limit)
 
-    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Number of ranges, and number of tasks by name; see `streameval.engine.Engine.expected`."""
+    def count_tasks(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
+        """Number of ranges, and number of tasks by name, for a number of fold tasks."""
         ranges = self._range_count(nbytes) if nbytes else 0
         each = count_tasks(folds, ranges) + Counter(finalize=ranges * bool(shards))
         return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
@@ -297,7 +298,7 @@ class ClusterEngine:
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
-    def dump(self, state: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def dump(self, state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Serialise a state: ranges are packed on workers, the table of a state that is not additive on one of them."""
         ranges = self._where(state)
         if ranges is None:
@@ -327,7 +328,7 @@ class ClusterEngine:
             left.pop()
 
     def _submit_dumps(
-        self, state: Any, ranges: Ranges, schema: pa.Schema, parts: Sequence[tuple[str | None, list[int]]]
+        self, state: State, ranges: Ranges, schema: pa.Schema, parts: Sequence[tuple[str | None, list[int]]]
     ) -> list[Any]:
         """Futures of the stored batches of some parts: of a run, or of the table as a whole, in some ranges."""
         key, nodes, wanted = key_factory(), [], (state.holder, state.spec, schema)
@@ -339,7 +340,7 @@ class ClusterEngine:
             nodes.append(dask.delayed(one, pure=False)(futures, ranges.outlines, dask_key_name=key("store", i)))
         return self.connection.submit(nodes)
 
-    def _where(self, state: Any) -> Ranges | None:
+    def _where(self, state: State | FirstRound) -> Ranges | None:
         """The ranges with the rows of a state, those of the latest pass; None if the rows are in this process."""
         return next((ranges for ranges in reversed(self.ranges) if state.holder in ranges.shards), None)
 

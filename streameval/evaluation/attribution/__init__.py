@@ -14,16 +14,15 @@ from streameval.engine import start
 from streameval.evaluation import evaluate, explain
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
+from streameval.evaluation.files import RUN_OPTIONS
 from streameval.options import command
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.evaluation.costs.attributed import Attribution
-    from streameval.evaluation.forecast import Forecast
-
-_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
+    from streameval.evaluation.files import Forecast
 
 
 def forecasts(data: Any, **given: Any) -> list[Forecast]:
@@ -37,8 +36,8 @@ def forecasts(data: Any, **given: Any) -> list[Forecast]:
     options = checked_options(given)
     found = []
     if given.get("cluster") and (options["classes"] or given.get("label")):
-        engine = start(**{name: given[name] for name in _ENGINE if name in given})
-        found.append(Run.of(data, options, engine).forecast())
+        engine = start(**{name: given[name] for name in RUN_OPTIONS if name in given})
+        found.append(Run.of(data, options, engine).files.forecast())
     if options["by"]:
         found.append(explain(data, **of_slices(options)))
     return found
@@ -139,9 +138,13 @@ def attribute(
     given = dict(locals())  # every argument by name
     del given["data"]
     options = checked_options({name: value for name, value in given.items() if name != "progress"})
-    run = {name: given[name] for name in _ENGINE}
+    run = {name: given[name] for name in RUN_OPTIONS}
     clustered = given["cluster"] and (options["classes"] or given["label"])
-    found = _of_clusters(data, options, run) if clustered else None
+    found = None
+    if clustered:
+        engine = start(**run)
+        with engine.progress:
+            found = Run.of(data, options, engine).finish()
     if found is not None and not options["by"]:
         return found
     sliced = evaluate(data, **of_slices({**options, **run}))
@@ -151,13 +154,3 @@ def attribute(
     asked = {**options, "classes": given["classes"]}  # undo `checked_options`, which moves changed_from to classes
     told = command("attribute", made.source.data, asked) if made.source.command else ""
     return replace(made, source=replace(made.source, command=told))
-
-
-def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:
-    """The tables of clusters and classes; `run` holds the options of the engine."""
-    engine = start(**run)
-    try:
-        return Run.of(data, options, engine).finish()
-    except BaseException:
-        engine.progress.cancel()
-        raise

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval import scan
-from streameval.engine.fold import Plan
 from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.evaluation.costs.attributed import Attribution
@@ -17,14 +16,13 @@ from streameval.evaluation.costs.ids import Ids
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.family import MetricRequest
-from streameval.evaluation.forecast import forecast
+from streameval.evaluation.files import Files
 from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, honoured, recorded
 from streameval.options.kinds import of_column
 from streameval.scan import Where
-from streameval.scan.columns import without_views
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.labels import LabelSpec
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
     from streameval.evaluation.costs.sweep import LookUp, Values
-    from streameval.evaluation.forecast import Forecast
     from streameval.states.values import ValuesSpec
 
 
@@ -82,19 +79,13 @@ class Run:
     Attributes
     ----------
     options : see `checked_options`
-    engine : where tasks run
-    found : the scan, after pruning by the filter
-    plan : what to fold
+    files : the data, after pruning by the filter
     filtered : text of the filter; empty without one
-    data : the data as given to `attribute`
     """
 
     options: Mapping[str, Any]
-    engine: Engine
-    found: scan.Scan
-    plan: Plan
+    files: Files
     filtered: str = ""
-    data: Any = None
 
     @classmethod
     def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
@@ -116,29 +107,24 @@ class Run:
         cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
         where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
         folded = dict.fromkeys(name for name in (label, cluster, classes, *(where.columns if where else ())) if name)
-        skip = options["on_error"] == "skip"
         found = scan.plan(
             data,
             list(dict.fromkeys((*folded, *([examples] if examples else [])))),
             on_error=options["on_error"],
             delta_version=options["delta_version"],
-            threads=engine.threads,
+            threads=engine.budget.threads,
             compute=engine.compute,
         )
-        found, test = replace(found, schema=without_views(found.schema)), None
-        if where is not None:
-            test = where.bound(found.schema, found.pieces[0].name)
-            found, _ = scan.prune(found, test)
+        labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
+        files = Files.of(data, engine, found, labels, where, skip=options["on_error"] == "skip")
         if examples:
-            _check_examples(found, examples)
-        if options["cluster_scope"] == "partition" and not all(piece.partition for piece in found.pieces):
+            _check_examples(files.scan, examples)
+        if options["cluster_scope"] == "partition" and not all(piece.partition for piece in files.scan.pieces):
             msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
             raise OptionError(msg)
-        labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
-        kept = pa.schema([found.schema.field(name) for name in folded])
-        plan = Plan(kept, labels, None, (), skip, where=test)
-        run = cls(options, engine, found, plan, where.text if where else "", data)
-        return replace(run, plan=replace(run.plan, specs=run.specs))
+        schema = pa.schema([files.scan.schema.field(name) for name in folded])
+        run = cls(options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
+        return replace(run, files=run.files.folding(run.requests))
 
     @cached_property
     def clusters(self) -> Ids:
@@ -152,13 +138,13 @@ class Run:
 
     def _ids(self, column: str, scope: str = "global") -> Ids:
         try:
-            return Ids.of(self.found, column, scope)
+            return Ids.of(self.files.scan, column, scope)
         except SchemaError as error:
-            msg = f"{self.found.pieces[0].name}: {error}"
+            msg = f"{self.files.names[0]}: {error}"
             raise SchemaError(msg) from None
 
     @property
-    def wanted(self) -> list[MetricRequest]:
+    def requests(self) -> list[MetricRequest]:
         """The states to fold: a contingency table if there are classes, cluster sizes if there are labels."""
         one, scope = self.clusters.column, self.options["cluster_scope"]
         policies = scope, of_column(self.options["nulls"], self.options["cluster"])
@@ -172,30 +158,22 @@ class Run:
             found.append(MetricRequest(FAMILIES["cluster"], one.name, sizes, ()))
         return found
 
-    @property
-    def specs(self) -> tuple[Any, ...]:
-        """Specs of the states to fold."""
-        return tuple(wanted.spec for wanted in self.wanted)
-
-    def forecast(self) -> Forecast:
-        """What the run will do."""
-        return forecast(self.engine, self.found, self.plan, self.wanted)
-
     def finish(self) -> Attribution:
         """Read the data and compute the tables."""
-        folded = self.engine.read(self.found.pieces, self.found.rows, self.plan)
-        states = [folded.states[spec] for spec in self.plan.specs]
-        skipped = (*self.found.skipped, *folded.skipped)
-        self._check(folded, skipped)
+        files = self.files
+        folded = files.fold()
+        states = [folded.states[spec] for spec in files.plan.specs]
+        self._check(folded)
+        options = dict(self.options) | ({"classes": None} if self.options["changed_from"] else {})  # as given
         result = Attribution(
-            states[0].totals().rows, None, None, None, None, {}, dropped=self._dropped(folded), skipped=skipped,
-            options=recorded(self._asked(), "attribute"),
-            source=source_of(self.data, self.found.pieces, self._asked(), "attribute"),
+            states[0].totals().rows, None, None, None, None, {}, dropped=self._dropped(folded), skipped=folded.skipped,
+            options=recorded(options, "attribute"),
+            source=source_of(files.data, files.scan.pieces, options, "attribute"),
         )  # fmt: skip
         table = states[0] if self.classes is not None else None
-        sizes = states[-1] if self.plan.label is not None else None
-        look_up = self.look_up(skipped)
-        return Sweep(self.options, self.engine, self.clusters, self.classes, look_up).added(result, table, sizes)
+        sizes = states[-1] if files.plan.label is not None else None
+        look_up = self.look_up(folded.skipped)
+        return Sweep(self.options, files.engine, self.clusters, self.classes, look_up).added(result, table, sizes)
 
     def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
         """A function that reads values from the data; None if the data are a reader, which can be read only once.
@@ -209,7 +187,7 @@ class Run:
         OptionError
             If examples were requested from a reader.
         """
-        if self.found.splittable:
+        if self.files.scan.splittable:
             return partial(self._looked_up, dict(skipped))
         if self.options["examples"]:
             msg = "examples read the data twice, and a reader can be read only once: name files or a table"
@@ -224,30 +202,24 @@ class Run:
         CorruptFileError
             If a file that was counted cannot be read again.
         """
-        found = narrowed(self.found, wanted.values())
-        plan = replace(self.plan, schema=self.found.schema, specs=tuple(dict.fromkeys(wanted.values())))
-        folded = self.engine.read(found.pieces, found.rows, plan)
+        files = self.files
+        found = narrowed(files.scan, wanted.values())
+        plan = replace(files.plan, schema=files.scan.schema, specs=tuple(dict.fromkeys(wanted.values())))
+        folded = files.engine.read(found.pieces, found.rows, plan)
         for name, why in folded.skipped:
             if name not in skipped:
                 msg = f"{name}: its rows were counted, and cannot be read again: {why}; run again"
                 raise CorruptFileError(msg)
         return {name: folded.states[spec].lists() for name, spec in wanted.items()}
 
-    def _asked(self) -> dict[str, Any]:
-        """The options as given by the user."""
-        if not self.options["changed_from"]:
-            return dict(self.options)
-        return {**self.options, "classes": None}
-
-    def _check(self, folded: Folded, skipped: Sequence[tuple[str, str]]) -> None:
+    def _check(self, folded: Folded) -> None:
         """Raise if the labels cannot be evaluated, or no row is in a cluster."""
-        names = [piece.name for piece in self.found.pieces]
+        names, label, skipped = self.files.names, self.files.plan.label, folded.skipped
         where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
-        if self.plan.label is not None:
-            labels = folded.states[self.plan.label]
-            labels.check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
-            check_labels(labels, where, skipped, self.filtered)
-        if not any(folded.states[spec].totals().rows for spec in self.plan.specs):
+        if label is not None:
+            self.files.check_found(folded)
+            check_labels(folded.states[label], where, skipped, self.filtered)
+        if not any(folded.states[spec].totals().rows for spec in self.files.plan.specs):
             reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
             msg = f"{where}: there are no rows in clusters{reason}"
             if self.filtered:
@@ -257,9 +229,9 @@ class Run:
     def _dropped(self, folded: Folded) -> tuple[tuple[str, int], ...]:
         """Rows left out, by reason."""
         found = {}
-        if self.plan.label is not None:
-            found["null label"] = folded.states[self.plan.label].null
-        for wanted in self.wanted:
+        if (label := self.files.plan.label) is not None:
+            found["null label"] = folded.states[label].null
+        for wanted in self.requests:
             for reason, rows in wanted.family.counted(wanted, folded.states[wanted.spec]).dropped:
                 found.setdefault(reason, rows)  # both states leave out null clusters
         return tuple((reason, rows) for reason, rows in found.items() if rows)

@@ -351,7 +351,7 @@ class Configuration:
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """The requests themselves, and those of the unit blocks that are kept for them."""
-        blocked = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
+        blocked = [w for w in wanted if w.family.replication.own_blocks and self.options["unit"]]
         blocks = (w.blocks(self.folding.resampling) for w in blocked)
         return [*wanted, *(block for block in blocks if block is not None)]
 

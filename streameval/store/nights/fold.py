@@ -170,7 +170,7 @@ def fold_partitions(
     if workers and workers.share(rows):
         results = [folding.fold(one, workers.engine(engine)) for one in due]
     elif workers and due:
-        engine.begin(sum(rows))
+        engine.progress.begin(sum(rows))
         results = _fold_on_workers(workers, due, folding, engine)
     elif sum(rows) < SMALL:
         results = [folding.fold(one, alone) for one in due]

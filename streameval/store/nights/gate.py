@@ -213,7 +213,7 @@ class Gate:
     def _needs_unit(self, rule: Rule) -> bool:
         """Whether intervals of the rule's metric need blocks of units, as those of scores and their samples do."""
         family = self.nightly.column(rule.metric, rule.of)[0].family
-        return FAMILIES.get(family.replicated_by, family).own_blocks
+        return FAMILIES.get(family.replication.source_family, family).replication.own_blocks
 
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))

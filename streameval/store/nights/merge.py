@@ -13,7 +13,7 @@ from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from streameval.engine.fold import Folded, Plan
+from streameval.engine.fold import Folded
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation.run import finalize_all
 from streameval.results import Scalar
@@ -123,7 +123,8 @@ class Nights:
         """
         wanted, request = self.configuration.wanted(self.names, **changes), self.configuration.request(**changes)
         if only is not None:
-            further = {w.family.replicated_by for w in wanted if (w.group, w.of) == only and request.resampling.level}
+            named = [w for w in wanted if (w.group, w.of) == only and request.resampling.level]
+            further = {w.family.replication.source_family for w in named}
             wanted = [w for w in wanted if w.of == only[1] and w.group in (only[0], *further)]
         wanted = [self._as_kept(w) for w in wanted]
         there = [w for w in wanted if not self.lacking(w.group, w.of)]
@@ -187,7 +188,6 @@ def finalize_nights(
     label: LabelSpec,
     wanted: Sequence[MetricRequest],
     states: Mapping[StoredSpec, State],
-    filtered: str = "",
 ) -> Evaluation:
     """Finalize the states of nights, by spec, and those of their labels; see `finalize_all`.
 
@@ -204,12 +204,7 @@ def finalize_nights(
                     "be compared on common rows: create a store with common_rows (--common-rows)"
                 )
                 raise OptionError(msg)
-    plan = Plan(None, label, request.weight, tuple(w.spec for w in wanted))
-    threshold, resampling = request.options["aul_threshold"], request.resampling
-    folded = Folded(dict(states))
-    return finalize_all(
-        engine, names, plan, wanted, folded, threshold=threshold, resampling=resampling, filtered=filtered
-    )
+    return finalize_all(engine, replace(request, label=label), names, wanted, Folded(dict(states)))
 
 
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:

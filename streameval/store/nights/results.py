@@ -450,7 +450,7 @@ class MetricSeries:
         state = entry.state(w.group, w.of)
         if state is None:
             return ""
-        source = w.family.replicated_by
+        source = w.family.replication.source_family
         groups = (f"{w.group}.blocks", *((source, f"{source}.blocks") if source else ()))
         further = (kept.content for group in groups if (kept := entry.state(group, w.of)))
         return key_of(before, entry.partition, *state.content, *chain.from_iterable(further), self._asked(options))

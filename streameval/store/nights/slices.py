@@ -114,7 +114,7 @@ class KeptSlices:
         scalars = list(slice_results(sliced, {}, weighted=weighted))
         if resampling.level is not None:
             sliced = replace(sliced, states=states | self.blocks(wanted))
-            scalars = list(sampled_slices(sliced, scalars, resampling).results)
+            scalars, _ = sampled_slices(sliced, scalars, resampling)
         self.engine.budget.release_spares()
         return scalars if request.label.column is not None else [replace(one, positives=None) for one in scalars]
 
@@ -257,7 +257,7 @@ def evaluate_where(nights: Nights, engine: Engine, **changes: Any) -> Evaluation
     label = nights.label(request)
     labels = _labels(labels_of(nights.entries, label), wanted, states, where.text)
     states |= {label: labels, **blocks}
-    return finalize_nights(engine, nights.names, request, label, wanted, states, where.text)
+    return finalize_nights(engine, nights.names, request, label, wanted, states)
 
 
 def _covering(configuration: Configuration, where: Where, entries: Sequence[Entry]) -> By:

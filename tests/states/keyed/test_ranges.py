@@ -252,7 +252,7 @@ def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads:
     pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]
     engine, plan = planner(workers, threads)
     folds = len(engine.assigned(pieces, rows, plan))
-    ranges, expected = engine.expected(folds, 1, 10 * rows, [])
+    ranges, expected = engine.count_tasks(folds, 1, 10 * rows, [])
     assert folds < 20 * nbytes / 1e9 + workers * threads
     assert sum(expected.values()) <= 100_000
     assert ranges >= 10 * rows * 4 * threads // (16 << 30)
@@ -269,7 +269,7 @@ def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: i
     pieces = [Piece("", str(i), 0, 10**6, 10**7, source=RowGroups(None, "file", (0,), (10**7,))) for i in range(10_000)]
     folds = len(engine.assigned(pieces, rows, plan))
     nbytes = rows * sum(row_bytes(spec.empty()) for spec in plan.specs)
-    ranges, tasks = engine.expected(folds, 1, nbytes, [True])
+    ranges, tasks = engine.count_tasks(folds, 1, nbytes, [True])
     assert sum(tasks.values()) <= 100_000
     assert tasks["classes"] == tasks["matching"] == ranges
 

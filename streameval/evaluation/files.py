@@ -1,0 +1,294 @@
+"""Files: data that one pass folds, and a forecast of what the pass will read, hold in memory and do.
+
+Tables and readers are files as well.
+
+Rows and bytes come from the footers, or are estimated if the footers of small objects are not read. The sizes of states
+are computed from the rows: for a keyed state the forecast is an upper bound, because repeated keys are stored once;
+other states have a fixed size, or a size that does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval import scan
+from streameval.engine import start
+from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
+from streameval.errors import SchemaError
+from streameval.evaluation.contingency import assignment_cells
+from streameval.evaluation.families import planned
+from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
+from streameval.metrics.protocol import user_defined
+from streameval.saving import AsJson
+from streameval.scan.columns import without_views
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.counts import SLAB
+from streameval.states.keyed.ranges import row_bytes
+from streameval.states.labelled import LabelledSpec
+from streameval.wording import plural, size, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from streameval.budget import Budget
+    from streameval.engine import Engine, Work
+    from streameval.evaluation.family import MetricRequest
+    from streameval.evaluation.request import Request
+    from streameval.scan import Pruned, Scan, Where
+    from streameval.states.labels import LabelSpec
+    from streameval.states.protocol import Spec
+
+RUN_OPTIONS = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # options of the engine
+_SORT = 32  # bytes for an item of a shard that is gathered and sorted
+
+
+@dataclass(frozen=True)
+class StateForecast:
+    """One state of a run.
+
+    Attributes
+    ----------
+    kind, of : kind of the state, and its column
+    bytes : upper bound; −1 if the number of rows is unknown
+    shards : number of parts that are finalized independently
+    """
+
+    kind: str
+    of: str
+    bytes: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class Forecast(AsJson):
+    """What a run will do.
+
+    Attributes
+    ----------
+    where : where its tasks run, in words
+    rows : rows to read; −1 if unknown before reading
+    estimated : whether rows and bytes are estimated from the sizes of objects
+    partitions : number of files, slices or partitions to read
+    bytes : bytes to read, for the requested columns
+    columns : tuple of (name, type)
+    states : tuple of StateForecast
+    ranges : ranges that states are split into
+    tasks : number of tasks by name
+    memory : bytes that a task needs, by name
+    filtered : what remains to be read after filtering, in words; empty without a filter
+    skipped : tuple of (file, reason), files that would be left out
+    """
+
+    where: str
+    rows: int
+    estimated: bool
+    partitions: int
+    bytes: int
+    columns: tuple[tuple[str, str], ...]
+    states: tuple[StateForecast, ...]
+    ranges: int
+    tasks: dict[str, int]
+    memory: dict[str, int]
+    filtered: str = ""
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = plural(self.rows, "row") if self.rows >= 0 else "an unknown number of rows"
+        about = "about " if self.estimated else ""
+        reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
+        lines = [
+            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{size(self.bytes)}: {reads}",
+            *([f"where  {self.filtered}"] if self.filtered else []),
+            *(f"skips  {visible(name)}: {reason}" for name, reason in self.skipped),
+            *(f"state  {s.kind} of {s.of}: at most {size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
+            *(
+                f"tasks  {count:,} {name}" + (f", {size(self.memory[name])} each" if name in self.memory else "")
+                for name, count in self.tasks.items()
+            ),
+            f"on     {self.where}" + (f", states in {self.ranges:,} ranges" if self.ranges > 1 else ""),
+        ]
+        return "\n".join(map(visible, lines))
+
+
+@dataclass(frozen=True)
+class Files:
+    """Data that can be folded in one pass.
+
+    Attributes
+    ----------
+    data : as given by the user
+    engine : where tasks run
+    scan : the pieces to read, without those that the filter rules out
+    plan : what to fold
+    requests : the states to build, with their metrics
+    pruned : what the filter ruled out; None without a filter
+    """
+
+    data: Any
+    engine: Engine
+    scan: Scan
+    plan: Plan
+    requests: Sequence[MetricRequest] = ()
+    pruned: Pruned | None = None
+
+    @classmethod
+    def of(
+        cls, data: Any, engine: Engine, found: Scan, label: LabelSpec | None, where: Where | None, *, skip: bool = False
+    ) -> Files:
+        """The files of a scan whose rows meet a filter; the states to build are added by `folding`.
+
+        Parameters
+        ----------
+        data, engine : see `Files`
+        found : the scan of all columns that are needed
+        label : how labels are read; None if rows have no classes
+        where : filter of the rows; None for all rows
+        skip : whether files that cannot be read are left out
+        """
+        found, test, pruned = replace(found, schema=without_views(found.schema)), None, None
+        if where is not None:
+            test = where.bound(found.schema, found.pieces[0].name)
+            found, pruned = scan.prune(found, test)
+        return cls(data, engine, found, Plan(found.schema, label, None, (), skip, where=test), (), pruned)
+
+    @classmethod
+    def requested(cls, data: Any, request: Request, *, estimate: bool) -> Files:
+        """The files of a request on a new engine; with `estimate`, rows may be estimated from the sizes of objects."""
+        options = request.options
+        own = [metric for metric in request.selection.own if metric.family != "classes"]  # those are finalized here
+        engine = start(**{name: options[name] for name in RUN_OPTIONS}, metrics=own)
+        found = request.scan(
+            data,
+            on_error=options["on_error"],
+            delta_version=options["delta_version"],
+            threads=engine.budget.threads,
+            compute=engine.compute,
+            estimate=estimate and not request.reads_footers,
+        )
+        files = cls.of(data, engine, found, request.label, request.where, skip=options["on_error"] == "skip")
+        request.slicing.check(files.scan.schema, files.names[0])
+        request.resampling.check(files.scan.schema, files.names[0])
+        try:
+            requests = shared(planned(request, files.scan), request, files.scan.schema)
+        except SchemaError:
+            if not files.scan.estimated:
+                raise
+            return cls.requested(data, request, estimate=False)
+        specs = folded_specs(requests, request.resampling, request.slicing)
+        files = files.folding(requests, specs)
+        derived = request.slicing.derived(files.scan.schema)
+        return replace(files, plan=replace(files.plan, weight=request.weight, derived=derived))
+
+    def folding(self, requests: Sequence[MetricRequest], specs: Sequence[Spec] | None = None) -> Files:
+        """The same files, with states to build; `specs` are those to fold for them, by default their own."""
+        specs = [w.spec for w in requests] if specs is None else specs
+        return replace(self, requests=requests, plan=replace(self.plan, specs=tuple(specs)))
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every piece."""
+        return [piece.name for piece in self.scan.pieces]
+
+    def fold(self) -> Folded:
+        """Fold the states."""
+        return self._with_skipped(self.engine.read(self.scan.pieces, self.scan.rows, self.plan))
+
+    def states(self, request: Request) -> tuple[Sequence[MetricRequest], Folded]:
+        """Fold the states of a request; the specs of samples may change if they take a second pass."""
+        requests = self.requests
+        if request.sampling:
+            sampled = {w.spec: w.metrics for w in requests if w.group == "sample"}
+            folded, final = request.sampling.fold(self.scan, self.plan, sampled, self.engine.read)
+            requests = [w.remade(*final[w.spec]) if w.spec in final else w for w in requests]
+            folded = self._with_skipped(folded)
+        else:
+            folded = self.fold()
+        self.check_found(folded)
+        return requests, folded
+
+    def _with_skipped(self, folded: Folded) -> Folded:
+        return replace(folded, skipped=(*self.scan.skipped, *folded.skipped))
+
+    def check_found(self, folded: Folded) -> None:
+        """Raise `LabelError` if rows have several labels and none is `pos_label`."""
+        first, several = self.names[0], len(set(self.names)) > 1
+        folded.states[self.plan.label].check_found(f"all of {first}, …" if several else first)
+
+    def forecast(self, request: Request | None = None) -> Forecast:
+        """Forecast the pass; for a request with sampling intervals or slices, with the states that these need."""
+        requests, blocks = list(self.requests), []
+        if request is not None:
+            derived = derived_requests(requests, request.resampling, request.slicing)
+            blocks = [w for w in block_requests(requests, request.resampling) if w not in derived.values()]
+            requests = list(dict.fromkeys(derived.get(w.spec, w) for w in requests))
+        engine, found = self.engine, self.scan
+        states = tuple(_state(w, found.rows) for w in (*requests, *blocks))
+        keyed_bytes = sum(state.bytes for state in states if state.shards)
+        shards = sum(state.shards for state, w in zip(states, requests, strict=False) if w.family.sharded)
+        tables = [assignment_cells(w.metrics) is not None for w in requests if not w.family.sharded]
+        work = engine.expected(found.pieces, found.rows, self.plan, shards, max(keyed_bytes, 0), tables)
+        return Forecast(
+            work.where,
+            found.rows,
+            found.estimated,
+            len(set(self.names)),
+            found.nbytes,
+            tuple((field.name, str(field.type)) for field in found.schema),
+            states,
+            work.ranges,
+            work.tasks,
+            {"fold": _fold_bytes(work, found, self.plan, states, engine.budget), "finalize": SLAB * _SORT},
+            "" if self.pruned is None else str(self.pruned),
+            found.skipped,
+        )
+
+
+def _state(wanted: MetricRequest, rows: int) -> StateForecast:
+    """The forecast for a state with this number of rows."""
+    state = wanted.spec.empty()
+    row = row_bytes(state)
+    if not row:
+        size = wanted.spec.largest or sys.getsizeof(state)
+        return StateForecast(wanted.spec.kind, wanted.of, size, 0)
+    return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
+
+
+def _fold_bytes(work: Work, found: Scan, plan: Plan, states: Sequence[StateForecast], budget: Budget) -> int:
+    """Bytes that a fold task needs: a row group as read, two batches, its builders, and its states within limits."""
+    rows = max(max(sum(piece.rows for piece in task), 0) for task in work.folds)
+    held = sum(state.bytes * rows // max(found.rows, 1) if state.shards else state.bytes for state in states)
+    group = max(piece.nbytes // max(1, piece.rows // SLAB) for task in work.folds for piece in task)
+    batch = row_width(found.schema) * batch_rows(found.schema, work.capacity, budget)
+    builders = work.capacity * builder_bytes(plan.specs)
+    return int(group + 2 * batch + builders + min(max(held, 0), work.limit))
+
+
+def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema) -> list[MetricRequest]:
+    """The requests, with labels in the tables from which the clusters of another request follow.
+
+    That needs a label and both ids in every row. Intervals and slices read clusters in other ways, the best matching
+    reads cells with the ids of their clusters, and a user's metric, or one that says what it reads, needs more than
+    sizes. Clusters in a dictionary are counted by entry, which costs less than carrying labels.
+    """
+    if request.resampling.level is not None or request.slicing.keys or request.label.nulls != "error":
+        return list(wanted)
+    plain = (w for w in wanted if not pa.types.is_dictionary(schema.field(w.of).type))
+    specs = {w.spec for w in plain if not any(user_defined(metric) or metric.reads for metric in w.metrics)}
+    return [_labelled(w, specs) if w.spec in specs else w for w in wanted]
+
+
+def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
+    """The request with labels in its table, if the clusters of its rows are among the specs."""
+    spec = wanted.spec
+    if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
+        return wanted
+    made = LabelledSpec.of(spec)
+    return wanted.remade(made, wanted.metrics) if made.derived in specs else wanted
