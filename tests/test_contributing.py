@@ -40,6 +40,14 @@ def test_the_guide_names_paths_that_exist(path: str) -> None:
     assert any((folder / path).exists() for folder in (ROOT, ROOT / "streameval"))
 
 
+def test_the_life_of_a_row_names_what_is_there() -> None:
+    """Each function or class stands in the file that the drawing names beside it."""
+    steps = re.findall(r"([\w/]+\.py) {1,}(\w+) ", GUIDE.partition("## The life of a row")[2].partition("## Add")[0])
+    assert len(steps) > 12
+    for path, name in steps:
+        assert re.search(rf"(def|class) {name}\b", (ROOT / "streameval" / path).read_text()), (path, name)
+
+
 def test_the_top_level_holds_nothing_else() -> None:
     """What a tool leaves behind, such as a profile, is not committed with the rest."""
     git = shutil.which("git")
