@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     from streameval.report.elements import Block, Mark
     from streameval.results import Source
+
+    Lines = Mapping[str, Mapping[str, Sequence[Scalar]]]  # by metric, then by column
 
 
 _MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
@@ -206,23 +207,9 @@ class Followed(Protocol):
         """The values of each night, and over all nights up to each."""
 
 
-@dataclass(frozen=True)
-class Nightly:
-    """A metric of several columns, night by night.
-
-    Attributes
-    ----------
-    metric : its name
-    lines : values of each column
-    """
-
-    metric: str
-    lines: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
-
-
 def nights_section(
     names: Sequence[str],
-    series: Sequence[Nightly],
+    series: Lines,
     failing: Mapping[str, Sequence[str]],
     incomplete: Sequence[str],
     judgements: Sequence[JudgedNight],
@@ -232,15 +219,15 @@ def nights_section(
     Parameters
     ----------
     names : names of the nights, in order
-    series : metrics to follow
+    series : the values of each column, by metric
     failing : nights that fail, each with its rules
     incomplete : nights from which files were left out
     judgements : outcomes of the rules
     """
     blocks: list[Block] = []
     failed = [name for name in names if name in failing]
-    for i, one in enumerate(series):
-        blocks += pictures.nights(f"{one.metric} per night", names, one.lines, failed, f"nights-{i}")
+    for i, (metric, lines) in enumerate(series.items()):
+        blocks += pictures.nights(f"{metric} per night", names, lines, failed, f"nights-{i}")
     if judgements:
         blocks.append(_night_rules(judgements))
     blocks.append(_table(names, series, failing, incomplete))
@@ -249,14 +236,13 @@ def nights_section(
 
 def _table(
     names: Sequence[str],
-    series: Sequence[Nightly],
+    series: Lines,
     failing: Mapping[str, Sequence[str]],
     incomplete: Sequence[str],
 ) -> Table:
     """One row per night: rows, values, and what is wrong with it."""
-    columns = [
-        (one.metric, of, line, digits(r.value for r in line)) for one in series for of, line in one.lines.items()
-    ]
+    every = [(metric, of, line) for metric, lines in series.items() for of, line in lines.items()]
+    columns = [(metric, of, line, digits(result.value for result in line)) for metric, of, line in every]
     rows = []
     for i, name in enumerate(names):
         wrong = [f"fails {few(list(failing[name]))}"] if name in failing else []
@@ -321,18 +307,21 @@ def history_page(series: Sequence[Followed], source: Source) -> Page:
     names = [point.partition for point in first.points]
     failed = [name for name in names if name in first.failing]
     more = f"{plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule." if failed else ""
-    drawn = _by_metric(series)
-    figures = [
-        figure
-        for i, one in enumerate(drawn)
-        for figure in pictures.nights(_title(first) if len(series) == 1 else one.metric, names, one.lines, failed,
-                                      f"history-{i}")
-    ]  # fmt: skip
+    title, drawn = _title(first), {first.metric: first.spans()}
+    if len(series) > 1:
+        drawn = {one.metric: {} for one in series}
+        for one in series:
+            drawn[one.metric][_column(one)] = [point.night for point in one.points]
+        title = ", ".join(drawn)
+    figures: list[Block] = []
+    for i, (metric, lines) in enumerate(drawn.items()):
+        figures += pictures.nights(metric if len(series) > 1 else title, names, lines, failed, f"history-{i}")
     incomplete = [point.partition for point in first.points if point.incomplete]
     table = _table(names, drawn, dict.fromkeys(failed, ("a rule",)), incomplete)
-    title = _title(first) if len(series) == 1 else ", ".join(one.metric for one in drawn)
     lead = [" ".join(map(_said, series[:_SAID])), more]
-    sampled = sampling_said([result for one in drawn for line in one.lines.values() for result in line], store=True)
+    sampled = sampling_said(
+        [result for lines in drawn.values() for line in lines.values() for result in line], store=True
+    )
     notes = [Text(sampled, "note")] if sampled else []
     return Page(
         f"{title}, night by night",
@@ -349,16 +338,6 @@ def _title(one: Followed) -> str:
 def _column(one: Followed) -> str:
     """The column, with the slice."""
     return f"{one.of or one.metric}{slice_name(one.slice)}"
-
-
-def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
-    """A line for each column and slice, by metric; a single series also has its cumulative values."""
-    if len(series) == 1:
-        return [Nightly(series[0].metric, series[0].spans())]
-    by_metric: dict[str, dict[str, list[Scalar]]] = {}
-    for one in series:
-        by_metric.setdefault(one.metric, {})[_column(one)] = [point.night for point in one.points]
-    return [Nightly(metric, lines) for metric, lines in by_metric.items()]
 
 
 def _said(one: Followed) -> str:

@@ -51,7 +51,7 @@ def nights_of_page(
     as_of, selection : the selection of nights, see `streameval.store.evaluate.evaluate`
     evaluation : the evaluation of these nights
     """
-    from streameval.report.nights import Nightly, nights_section  # imported here: only a page needs it
+    from streameval.report.nights import nights_section  # imported here: only a page needs it
 
     snapshot, configuration = context.begun(as_of)
     entries, log = select_entries(snapshot.entries, **selection), context.judgements()
@@ -63,17 +63,10 @@ def nights_of_page(
         meaning = meanings.get(result.metric)
         if meaning is not None and meaning.family in ("score", "cluster", "classes"):
             first.setdefault(meaning.family, result.metric)
-    series = [
-        Nightly(
-            metric,
-            {
-                result.of: nightly.nights(entries, metric, result.of)
-                for result in values
-                if result.metric == metric and result.of is not None
-            },
-        )
+    series = {
+        metric: {r.of: nightly.nights(entries, metric, r.of) for r in values if r.metric == metric and r.of is not None}
         for metric in first.values()
-    ]
+    }
     if as_of is None:
         nightly.write()
     last = newest(snapshot.entries)

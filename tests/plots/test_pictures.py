@@ -124,9 +124,8 @@ def line(ax: Axes, i: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_picture(name: str, tmp_path: Path) -> None:
     """Titles and names of axes, on given axes or new ones, written to a file; only colours of the palette."""
-    for suffix in ("png", "svg", "pdf"):
-        ax = PICTURES[name](save_to=tmp_path / f"{name}.{suffix}")
-        assert (tmp_path / f"{name}.{suffix}").stat().st_size > 1000
+    ax = PICTURES[name](save_to=tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 1000
     assert ax.get_title()
     assert ax.get_xlabel() or ax.child_axes[0].get_xlabel()
     figure = Figure()
