@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.arrays.labels import Predicate
     from streameval.plots import Style
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 
 class Steps(NamedTuple):
@@ -86,7 +86,11 @@ def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, A
 
 
 def roc_curve(
-    y_true: Any, y_score: Any, pos_label: Any = None, sample_weight: Any = None, drop_intermediate: bool = True
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = None,
+    sample_weight: ArrayLike | None = None,
+    drop_intermediate: bool = True,
 ) -> tuple[Array, Array, Array]:
     """Receiver operating characteristic: true and false positive rate at every threshold.
 
@@ -124,7 +128,11 @@ def roc_curve(
 
 
 def precision_recall_curve(
-    y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, drop_intermediate: bool = False
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
+    drop_intermediate: bool = False,
 ) -> tuple[Array, Array, Array]:
     """Precision and recall at every threshold.
 
@@ -177,7 +185,7 @@ def balance_of(state: ScoreCounts) -> float:
     return total.pos_weight / (total.neg_weight + total.pos_weight)
 
 
-def auc(x: Any, y: Any) -> float:
+def auc(x: ArrayLike, y: ArrayLike) -> float:
     """Area under a curve by the trapezoidal rule.
 
     Parameters
@@ -235,7 +243,11 @@ def _coordinates(values: Any, name: str) -> tuple[Array, int]:
 
 
 def plot_precision_recall_curve(
-    y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, **style: Unpack[Style]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
+    **style: Unpack[Style],
 ) -> Axes:
     """Draw the precision-recall curve with its thresholds, its area by the trapezoidal rule, and the class balance.
 
@@ -295,7 +307,12 @@ class RocCurve:
     """
 
     def __init__(
-        self, fprs: Any, tprs: Any, thresholds: Any = None, pos_label: Any = None, sample_weight: Any = None
+        self,
+        fprs: ArrayLike,
+        tprs: ArrayLike,
+        thresholds: ArrayLike | None = None,
+        pos_label: object = None,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         self.fprs = numbers(fprs, "fprs").astype(np.float64)
         self.tprs = numbers(tprs, "tprs").astype(np.float64)
@@ -317,7 +334,7 @@ class RocCurve:
         return curve
 
     @classmethod
-    def from_labels(cls, labels_true: Any, y_score: Any, is_class_pos: Predicate = num2bool) -> RocCurve:
+    def from_labels(cls, labels_true: ArrayLike, y_score: ArrayLike, is_class_pos: Predicate = num2bool) -> RocCurve:
         """The curve of labels and scores.
 
         Parameters
@@ -336,7 +353,7 @@ class RocCurve:
         return cls._of(fold(label, score))
 
     @classmethod
-    def from_scores(cls, scores_neg: Any, scores_pos: Any) -> RocCurve:
+    def from_scores(cls, scores_neg: ArrayLike, scores_pos: ArrayLike) -> RocCurve:
         """The curve of the scores of the negatives and of the positives; NaN is left out.
 
         Parameters
@@ -360,7 +377,7 @@ class RocCurve:
         return cls._of(fold(np.repeat([0, 1], [side.size for side in sides]).astype(np.uint8), score))
 
     @classmethod
-    def from_clusters(cls, clusters: Any, is_class_pos: Predicate = num2bool) -> RocCurve:
+    def from_clusters(cls, clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> RocCurve:
         """The curve in which the score of a point is the size of its cluster.
 
         Parameters

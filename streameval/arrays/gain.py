@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from streameval.plots import BaseStyle
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 
 _MOST_BINS = 1_000_000
@@ -43,7 +43,11 @@ _LARGE = 2.0**53  # float64 rounds larger integers, and differences of the large
 
 
 def gain_curve(
-    y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, truncate: float = 1
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
+    truncate: float = 1,
 ) -> tuple[Array, Array, Array]:
     """Points of the gain curve, one for each distinct score kept, from the highest score on; without the origin.
 
@@ -89,10 +93,10 @@ def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Arra
 
 
 def agc_score(
-    y_true: Any,
-    y_score: Any,
-    pos_label: Any = 1,
-    sample_weight: Any = None,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
     truncate: float = 1,
     normalized: bool = True,
 ) -> float:
@@ -129,10 +133,10 @@ def agc_score(
 
 
 def agc_approximate(
-    y_true: Any,
-    y_score: Any,
-    pos_label: Any = 1,
-    sample_weight: Any = None,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
     truncate: float = 1,
     normalized: bool = True,
     sample: float = 1,
@@ -267,10 +271,10 @@ gain_agc_approximate = agc_approximate
 
 
 def plot_gain_curve(
-    y_true: Any,
-    y_score: Any,
-    pos_label: Any = 1,
-    sample_weight: Any = None,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
     truncate: float = 1,
     **style: Unpack[BaseStyle],
 ) -> Axes:

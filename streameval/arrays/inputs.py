@@ -22,14 +22,14 @@ from streameval.wording import plural
 
 if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 _WHOLE = 2.0**53  # all smaller integers are floats
 _TEXTS: dict[str, tuple[Any, Any]] = {"U": (str, "\0"), "S": (bytes, b"\0")}
 _TINY = float(np.finfo(np.float64).tiny)  # the smallest normal number; smaller ones have fewer digits
 
 
-def plain(values: Any, name: str, ndim: int = 1) -> Array:
+def plain(values: ArrayLike, name: str, ndim: int = 1) -> Array:
     """Values as a NumPy array of `ndim` dimensions, with at least one element; values that differ still differ.
 
     Raises
@@ -100,7 +100,7 @@ def as_arrow(values: Any) -> pa.Array | None:
     return None if pa.types.is_floating(values.type) or pa.types.is_nested(values.type) else values
 
 
-def _unmerged(array: Array, values: Any) -> Array:
+def _unmerged(array: Array, values: ArrayLike) -> Array:
     """The array that NumPy made of values; one of objects if NumPy may have made values equal that differ.
 
     Examples
@@ -145,7 +145,7 @@ def generator(random_state: Any) -> np.random.Generator:
         raise OptionError(msg) from error
 
 
-def numbers(values: Any, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:
+def numbers(values: ArrayLike, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:
     """Values as an array of booleans, integers or floats of at most 64 bits; nulls become NaN.
 
     Parameters
@@ -211,7 +211,7 @@ def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
         raise SchemaError(msg)
 
 
-def _read(values: Any, name: str, ndim: int = 1) -> tuple[Array, list[Any] | None]:
+def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Any] | None]:
     """Values as an array of numbers, and as a list of exact numbers; None if the array holds them exactly."""
     array, exact = plain(list(values) if isinstance(values, Iterator) else values, name, ndim), None
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
@@ -273,7 +273,7 @@ def without_nan(array: Array) -> Array:
     return array[~np.isnan(array)] if array.dtype.kind == "f" else array
 
 
-def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
+def scores(values: ArrayLike, name: str = "y_score", ndim: int = 1) -> Array:
     """Scores: numbers of any type, infinities included.
 
     Raises
@@ -301,7 +301,7 @@ def refuse_nan(array: Array, name: str, remedy: str) -> None:
         raise NullError(msg)
 
 
-def weights(values: Any, size: int) -> Array | None:
+def weights(values: ArrayLike | None, size: int) -> Array | None:
     """Weights as a float64 array of shape (size,), scaled by a power of two to at most 1; None stays None.
 
     Metrics depend only on ratios of weights, so scaling changes no bit of a result. It keeps products of sums of

@@ -20,7 +20,7 @@ from streameval.states.labels import is_float
 
 if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 Predicate = Callable[[Any], Any]
 
@@ -51,7 +51,7 @@ def num2bool(num: Any) -> Any:
     return num > 0
 
 
-def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", ndim: int = 1) -> Array:
+def labels_by_value(values: ArrayLike, pos_label: object = None, name: str = "y_true", ndim: int = 1) -> Array:
     """Labels as a uint8 array of the same shape, 1 where they equal `pos_label`, or are above zero if it is None.
 
     Raises
@@ -132,7 +132,7 @@ def _above_zero(array: Array, name: str) -> Array:
     return (array > 0).astype(np.uint8)
 
 
-def _equal(array: Array, pos_label: Any, name: str) -> Array:
+def _equal(array: Array, pos_label: object, name: str) -> Array:
     """Which labels equal `pos_label`, as uint8; it must occur unless all labels are equal and of its type."""
     if hasattr(pos_label, "__array__") and not isinstance(pos_label, np.generic):
         msg = f"pos_label is {type(pos_label).__name__}; name one label of {name}"
@@ -170,7 +170,7 @@ def _as_in(array: Array, wanted: Any) -> Any:
     return wanted
 
 
-def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:
+def labels_by_predicate(values: ArrayLike, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:
     """Labels as a uint8 array of shape (n,), 1 where the predicate holds.
 
     Raises
@@ -210,7 +210,7 @@ class ClusterSizes(NamedTuple):
     labels: Array
 
 
-def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> ClusterSizes:
+def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> ClusterSizes:
     """Sizes and labels of clusters that are given as lists of the labels of their points; empty clusters are skipped.
 
     Raises
@@ -235,7 +235,7 @@ def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> Cluster
 
 
 def checked(
-    y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any, ndim: int = 1
+    y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weight: ArrayLike | None, ndim: int = 1
 ) -> tuple[Array, Array, Array | None]:
     """Validate the arguments of a metric: labels as 0 and 1, scores, and weights.
 
@@ -252,7 +252,7 @@ def checked(
     return label, score, weights(sample_weight, len(label))
 
 
-def points(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> ScoreCounts:
+def points(y_true: ArrayLike, y_score: ArrayLike, pos_label: object, sample_weight: ArrayLike | None) -> ScoreCounts:
     """The state of the labels, scores and weights that are the arguments of a metric.
 
     Examples

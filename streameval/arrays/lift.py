@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from streameval.arrays.labels import Predicate
     from streameval.plots import Style
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 _MOST = 1e90  # of a count given as a float
 
@@ -56,7 +56,7 @@ class LiftCurve:
         self.table = table
 
     @classmethod
-    def from_counts(cls, counts_true: Any, counts_pred: Any) -> LiftCurve:
+    def from_counts(cls, counts_true: ArrayLike, counts_pred: ArrayLike) -> LiftCurve:
         """The curve of clusters given by their numbers of positives and their sizes.
 
         Parameters
@@ -80,7 +80,7 @@ class LiftCurve:
         return cls(SizeTable.of(sizes, positives))
 
     @classmethod
-    def from_clusters(cls, clusters: Any, is_class_pos: Predicate = num2bool) -> LiftCurve:
+    def from_clusters(cls, clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> LiftCurve:
         """The curve of clusters that are given as lists of the labels of their points.
 
         Parameters
@@ -98,7 +98,9 @@ class LiftCurve:
         return cls(SizeTable.of(sizes, np.add.reduceat(label.astype(np.int64), starts)))
 
     @classmethod
-    def from_labels(cls, labels_true: Any, labels_pred: Any, is_class_pos: Predicate = num2bool) -> LiftCurve:
+    def from_labels(
+        cls, labels_true: ArrayLike, labels_pred: ArrayLike, is_class_pos: Predicate = num2bool
+    ) -> LiftCurve:
         """The curve of points with a class label and a cluster.
 
         Parameters
@@ -227,7 +229,7 @@ def _codes(labels: Any) -> Array:
     return codes
 
 
-def aul_score_from_clusters(clusters: Any) -> float:
+def aul_score_from_clusters(clusters: ArrayLike) -> float:
     """Area under the lift curve of clusters that are given as lists of the labels of their points.
 
     Parameters
@@ -253,7 +255,7 @@ def aul_score_from_clusters(clusters: Any) -> float:
     return float(LiftCurve.from_clusters(clusters).aul_score())
 
 
-def aul_score_from_labels(y_true: Any, labels_pred: Any) -> float:
+def aul_score_from_labels(y_true: ArrayLike, labels_pred: ArrayLike) -> float:
     """Area under the lift curve of points with a label and a cluster.
 
     Parameters

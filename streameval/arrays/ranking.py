@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
 __all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"]
 
@@ -90,11 +90,11 @@ def _partial_roc_auc(state: ScoreCounts, max_fpr: float) -> float:
 
 
 def roc_auc_score(
-    y_true: Any,
-    y_score: Any,
-    sample_weight: Any = None,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    sample_weight: ArrayLike | None = None,
     average: str | None = "macro",
-    pos_label: Any = None,
+    pos_label: object = None,
     max_fpr: float | None = None,
 ) -> Any:
     """Area under the ROC curve: the probability that a positive scores higher than a negative; a tie counts one half.
@@ -149,7 +149,11 @@ def roc_auc_score(
 
 
 def average_precision_score(
-    y_true: Any, y_score: Any, average: str | None = "macro", pos_label: Any = 1, sample_weight: Any = None
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    average: str | None = "macro",
+    pos_label: object = 1,
+    sample_weight: ArrayLike | None = None,
 ) -> Any:
     """Average precision: the mean, over the positives, of the precision at their score, without interpolation.
 
@@ -184,11 +188,11 @@ def average_precision_score(
 
 def _score(
     metric: Callable[[ScoreCounts], float],
-    y_true: Any,
-    y_score: Any,
-    sample_weight: Any,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    sample_weight: ArrayLike | None,
     average: str | None,
-    pos_label: Any,
+    pos_label: object,
 ) -> Any:
     """A metric of a vector, or its average over a matrix."""
     if not (average is None or isinstance(average, str)) or average not in _AVERAGES:
@@ -229,7 +233,7 @@ def _mean(values: list[float], weight: Array | None) -> float:
     return math.fsum(term for _, term in terms) / math.fsum(factor for factor, _ in terms) if terms else 0.0
 
 
-def dist_auc(scores0: Any, scores1: Any) -> float:
+def dist_auc(scores0: ArrayLike, scores1: ArrayLike) -> float:
     """ROC AUC of two samples of scores, shrunk towards one half by missing scores.
 
     Let AUC be the area for the scores that are not NaN, and f₀ and f₁ the shares of NaN on each side. The value is
@@ -267,7 +271,12 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
 
 
 def auc_by_sampling(
-    y_true: Any, y_score: Any, n: int, sample_weight: Any = None, random_state: Any = None, pos_label: Any = None
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    n: int,
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = None,
+    pos_label: object = None,
 ) -> tuple[float, float]:
     """ROC AUC estimated from `n` random pairs of a positive and a negative, drawn with replacement.
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from streameval.plots.labels import Place
     from streameval.results import Band
-    from streameval.typing import Array
+    from streameval.typing import Array, ArrayLike
 
     Points = tuple[Sequence[float], Sequence[float]]
 
@@ -238,8 +238,8 @@ _LIFT = AxesText("Lift curve", "Share of points, largest clusters first", "Share
 
 
 def plot_roc(
-    fpr: Any,
-    tpr: Any,
+    fpr: ArrayLike,
+    tpr: ArrayLike,
     area: float | None = None,
     **style: Unpack[Style],
 ) -> Axes:
@@ -273,9 +273,9 @@ def plot_roc(
 
 
 def plot_precision_recall(
-    recall: Any,
-    precision: Any,
-    thresholds: Any = None,
+    recall: ArrayLike,
+    precision: ArrayLike,
+    thresholds: ArrayLike | None = None,
     area: float | None = None,
     *,
     balance: float | None = None,
@@ -323,8 +323,8 @@ def plot_precision_recall(
 
 
 def plot_gain(
-    top: Any,
-    tpr: Any,
+    top: ArrayLike,
+    tpr: ArrayLike,
     area: float | None = None,
     *,
     balance: float | None = None,
@@ -365,8 +365,8 @@ def plot_gain(
 
 
 def plot_lift(
-    x: Any,
-    y: Any,
+    x: ArrayLike,
+    y: ArrayLike,
     area: float | None = None,
     **style: Unpack[Style],
 ) -> Axes:
