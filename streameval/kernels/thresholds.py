@@ -2,8 +2,7 @@
 
 A group has p positives and n negatives, u = p + n. Under the gain curve, T and F are those before it *within these
 groups*, and the caller adds what lies above them; in scans for a threshold they are those up to and including it. For
-counts sums are integers, of 64 bits where that suffices and else of 128, so that their order does not matter; for
-weights they are compensated floats.
+counts sums are integers of 128 bits, so that their order does not matter; for weights they are compensated floats.
 
 The sums before and after a stride of groups bound the values of its groups, so a scan for the best threshold visits few
 of them one by one. Quotients of counts are compared by 128-bit products where floats cannot decide.
@@ -125,23 +124,9 @@ def deepest_weights(neg, pos, before_neg, before_pos, part, whole):
     return where, best_true, best_false
 
 
-SMALL = 1 << 30  # points up to which Σ u·(2T + p) ≤ 2·points² fits 63 bits
-
-
-@jit
-def gain_small(neg, pos):
-    """Σ u·(2T + p) of at most `SMALL` points: twice the area under the gain curve, in points × positives."""
-    total, twice = np.int64(0), np.int64(0)
-    for i in range(neg.size):
-        p = pos[i]
-        total += (neg[i] + p) * (twice + p)
-        twice += 2 * p
-    return total
-
-
 @jit
 def gain_counts(neg, pos):
-    """`gain_small` for any number of points, as (high, low) words of 64 bits."""
+    """Σ u·(2T + p), twice the area under the gain curve in points × positives, as (high, low) words of 64 bits."""
     high, low = np.uint64(0), np.uint64(0)
     twice = np.int64(0)
     for i in range(neg.size):

@@ -297,8 +297,7 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
         return area + 2 * before.p * weight, below + 2 * before.n * weight, weight, pairs
     points = int(n.sum()) + int(p.sum())
-    inside = int(thresholds.gain_small(n, p)) if points <= thresholds.SMALL else integer(thresholds.gain_counts(n, p))
-    area = inside + 2 * before.p * points
+    area = integer(thresholds.gain_counts(n, p)) + 2 * before.p * points
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)
 
 

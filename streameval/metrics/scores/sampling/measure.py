@@ -6,7 +6,7 @@ regard to label, because metrics use only their total number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 
-class Measure(Protocol):
-    """The measure of the rows of block counts.
+class Measure:
+    """The measure of the rows of block counts: every row counts one.
 
     Arrays named `rows` are int64, those named `weights` float64, both by label; without weights, `weights` are empty.
 
@@ -33,16 +33,19 @@ class Measure(Protocol):
     equal : whether all rows measure the same
     """
 
-    equal: bool
+    equal = True
 
     def of(self, rows: Array, weights: Array) -> Array:
         """The measure of bins that have these rows and weights."""
+        return rows
 
     def sides(self, rows: Array) -> Array:
         """Rows as they are distributed: int64 array of shape (n, n_sides)."""
+        return rows
 
     def near(self, rows: Array, measure: Array) -> Array:
         """The rows of groups, as they are distributed."""
+        return measure
 
     def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
         """Weights of each bin down to each sub-bin.
@@ -55,6 +58,7 @@ class Measure(Protocol):
         weights : those of all bins
         alone, spread : bins that are one sub-bin, and the bin of each equal part
         """
+        return weights
 
     def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
         """Weights of the bins without some blocks.
@@ -65,6 +69,7 @@ class Measure(Protocol):
         rows : the rows that are left
         first, count : the first block and their distance
         """
+        return weights
 
     def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
         """Weights of sub-bins without some blocks.
@@ -76,62 +81,21 @@ class Measure(Protocol):
         gone : rows of the blocks
         moved : how far rows are displaced, by label
         """
-
-    def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """The sub-bins that have rows or weights left, with both; given are those with rows, and weights of all."""
-
-    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
-        """Totals of both classes; the unit of weights leaves room for those of missing scores."""
-
-    def cut(
-        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
-    ) -> tuple[Sequence[Array], Sequence[Array]]:
-        """Rows and weights of the pieces of bins; `moved` changes their measure."""
-
-    def part(
-        self,
-        rows: Array | Sequence[Array],
-        weights: Array | Sequence[Array],
-        total: Totals,
-        ends: Callable[[Array | slice], Ends],
-        spec: BlockSpec,
-    ) -> ScorePart:
-        """The groups as metrics see them, all in one part."""
-
-
-class _Number:
-    """Every row counts one."""
-
-    equal = True
-
-    def of(self, rows: Array, weights: Array) -> Array:
-        return rows
-
-    def sides(self, rows: Array) -> Array:
-        return rows
-
-    def near(self, rows: Array, measure: Array) -> Array:
-        return measure
-
-    def down_to(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
-        return weights
-
-    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
-        return weights
-
-    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
         return upto
 
     def kept(self, sub_bins: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """The sub-bins that have rows or weights left, with both; given are those with rows, and weights of all."""
         return sub_bins, rows, weights
 
     def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
+        """Totals of both classes; the unit of weights leaves room for those of missing scores."""
         neg, pos = rows
         return Totals(neg, pos, float(neg), float(pos))
 
     def cut(
         self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
     ) -> tuple[Sequence[Array], Sequence[Array]]:
+        """Rows and weights of the pieces of bins; `moved` changes their measure."""
         return cut(rows, moved), ()
 
     def part(
@@ -142,10 +106,11 @@ class _Number:
         ends: Callable[[Array | slice], Ends],
         spec: BlockSpec,
     ) -> ScorePart:
+        """The groups as metrics see them, all in one part."""
         return ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
 
 
-class _Weight:
+class _Weights(Measure):
     """Every row counts its weight."""
 
     equal = False
@@ -212,7 +177,7 @@ def measure_of(spec: BlockSpec) -> Measure:
     >>> measure_of(BlockSpec("score", "f4")).equal, measure_of(BlockSpec("score", "f4", weighted=True)).equal
     (True, False)
     """
-    return _Weight() if spec.weighted else _Number()
+    return _Weights() if spec.weighted else Measure()
 
 
 def within(bins: Array, values: Array) -> Array:
