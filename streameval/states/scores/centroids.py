@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.sampling import compress, reduce_sorted
+from streameval.kernels.sampling import compress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
-CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
-PENDING = 1 << 16  # centroids collected before they are merged
 
 
 class Centroids(NamedTuple):
@@ -36,27 +33,6 @@ class Centroids(NamedTuple):
     mean: Array
     weight: Array
     single: Array
-
-
-class Gathered(NamedTuple):
-    """Centroids of the finite numbers, the extremes, and counts of all other numbers.
-
-    Attributes
-    ----------
-    mean, weight, single : see `Centroids`
-    low, high : smallest and largest finite number; ∞ and −∞ if there is none
-    below, above : counts of −∞ and +∞
-    nan : count of NaN
-    """
-
-    mean: Array
-    weight: Array
-    single: Array
-    low: float
-    high: float
-    below: int
-    above: int
-    nan: int
 
 
 def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
@@ -75,49 +51,6 @@ def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
     means, weights, single = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((weights, single, means))
     return Centroids(*compress(means[order], weights[order], single[order], float(FINE * compression))[:3])
-
-
-class Gatherer:
-    """Builds centroids from numbers, a batch at a time.
-
-    Parameters
-    ----------
-    compression : δ of the sketch
-    """
-
-    def __init__(self, compression: float) -> None:
-        self._compression = float(compression)
-        self._parts: list[Centroids] = []
-        self._pending = 0
-        self._low, self._high = math.inf, -math.inf
-        self._below = self._above = self._nan = 0
-
-    def add(self, values: Array) -> None:
-        """Add floats in any order, infinities and NaN included."""
-        for start in range(0, values.size, CHUNK):
-            self._add_sorted(np.sort(values[start : start + CHUNK]))
-
-    def _add_sorted(self, values: Array) -> None:
-        """Add ascending numbers: −∞ first, +∞ and NaN last."""
-        start, end = np.searchsorted(values, np.array([-np.inf, np.inf], values.dtype), "right").tolist()
-        stop = int(np.searchsorted(values, values.dtype.type(np.inf)))
-        self._below += start
-        self._above += end - stop
-        self._nan += values.size - end
-        if stop <= start:
-            return
-        self._low, self._high = min(self._low, float(values[start])), max(self._high, float(values[stop - 1]))
-        self._parts.append(Centroids(*reduce_sorted(values[start:stop], FINE * self._compression)))
-        self._pending += self._parts[-1].mean.size
-        if self._pending > PENDING:
-            self._parts = [joined(self._parts, self._compression)]
-            self._pending = self._parts[0].mean.size
-
-    def gathered(self) -> Gathered:
-        """Centroids and counts of all numbers added so far."""
-        centroids = joined(self._parts, self._compression)
-        self._parts, self._pending = [centroids], centroids.mean.size
-        return Gathered(*centroids, self._low, self._high, self._below, self._above, self._nan)
 
 
 @dataclass(frozen=True)
@@ -145,19 +78,19 @@ class Distribution:
     above: int
 
     @classmethod
-    def of(cls, found: Gathered) -> Distribution:
-        """The distribution of the numbers in `found`."""
-        mean, weight = found.mean, found.weight
+    def of(cls, centroids: Centroids, low: float, high: float, below: int, above: int) -> Distribution:
+        """The distribution of finite numbers from `low` to `high`, with the counts of −∞ and +∞."""
+        mean, weight, single = centroids
         ends = np.concatenate(([0.0], np.cumsum(weight)))
-        half = np.where(found.single, np.minimum(weight, 1.0), weight) / 2
+        half = np.where(single, np.minimum(weight, 1.0), weight) / 2
         ranks = np.column_stack((ends[1:] - weight + half, ends[1:] - half)).ravel()
         points = np.repeat(mean, 2)
         kept = np.ones(ranks.size, np.bool_)
         kept[1::2] = ranks[1::2] > ranks[::2]
-        first, last = found.low < mean[:1], found.high > mean[-1:]
+        first, last = low < mean[:1], high > mean[-1:]
         ranks = np.concatenate((np.zeros(1)[first], ranks[kept], ends[-1:][last]))
-        points = np.concatenate((np.full(1, found.low)[first], points[kept], np.full(1, found.high)[last]))
-        return cls(mean, ends, ranks, points, found.below, float(weight.sum()), found.above)
+        points = np.concatenate((np.full(1, low)[first], points[kept], np.full(1, high)[last]))
+        return cls(mean, ends, ranks, points, below, float(weight.sum()), above)
 
     @property
     def count(self) -> float:

@@ -9,29 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval.errors import FormatError
-from streameval.states.scores.centroids import Gathered
 
 if TYPE_CHECKING:
     from tdigest import TDigest
 
+    from streameval.typing import Array
+
 _K = 25  # capacity factor of the tdigest package, which compresses a digest at K/delta centroids
 
 
-def written(found: Gathered, compression: float) -> dict[str, Any]:
-    """The dictionary of centroids, with extra keys for what the tdigest package does not store."""
-    columns = (column.tolist() for column in (found.mean, found.weight, found.single))
-    centroids = [
-        {"m": m, "c": c} | ({"single": True} if single and c != 1 else {})
-        for m, c, single in zip(*columns, strict=True)
-    ]
-    extra: dict[str, float] = {"below": found.below, "above": found.above, "nan": found.nan}
-    if found.mean.size:
-        extra |= {"min": found.low, "max": found.high}
-    return {"n": float(found.weight.sum()), "delta": 1 / compression, "K": _K, "centroids": centroids} | extra
-
-
-def parsed(values: Mapping[str, Any]) -> Gathered:
-    """The centroids of a dictionary, ascending; those with infinite or NaN means are only counted.
+def parsed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the sketch of a dictionary; centroids with infinite or NaN means are only counted.
 
     Raises
     ------
@@ -60,17 +48,21 @@ def parsed(values: Mapping[str, Any]) -> Gathered:
     finite = np.isfinite(mean)
     mean, weight, single = mean[finite], weight[finite], single[finite] > 0
     low, high = min([*mean[:1].tolist(), ends[0]]), max([*mean[-1:].tolist(), ends[1]])
-    return Gathered(mean, weight, single, low, high, **counts)
+    return {"mean": mean, "weight": weight, "single": single, "low": low, "high": high, **counts}
 
 
 class TDigestExchange:
     """Conversion of a sketch to and from the digests of the tdigest package."""
 
     spec: Any
-
-    def gathered(self) -> Gathered:
-        """The centroids, the extremes, and the counts of infinities and NaN."""
-        raise NotImplementedError
+    mean: Array
+    weight: Array
+    single: Array
+    low: float
+    high: float
+    below: int
+    above: int
+    nan: int
 
     def to_dict(self) -> dict[str, Any]:
         """The digest in the format of `tdigest.TDigest.to_dict`, which `TDigest.update_from_dict` reads.
@@ -85,7 +77,16 @@ class TDigestExchange:
         >>> QuantileSketch.from_values([1.0, 2.0, 2.0]).to_dict()["centroids"]
         [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
         """
-        return written(self.gathered(), self.spec.compression)
+        columns = (column.tolist() for column in (self.mean, self.weight, self.single))
+        centroids = [
+            {"m": m, "c": c} | ({"single": True} if single and c != 1 else {})
+            for m, c, single in zip(*columns, strict=True)
+        ]
+        extra: dict[str, float] = {"below": self.below, "above": self.above, "nan": self.nan}
+        if self.mean.size:
+            extra |= {"min": self.low, "max": self.high}
+        plain = {"n": float(self.weight.sum()), "delta": 1 / self.spec.compression, "K": _K}
+        return plain | {"centroids": centroids} | extra
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], spec: Any = None) -> Self:
@@ -106,7 +107,7 @@ class TDigestExchange:
             If `values` is not the dictionary of a t-digest.
         """
         made: Any = cls
-        found: Self = made(**parsed(values)._asdict()) if spec is None else made(spec, *parsed(values))
+        found: Self = made(**parsed(values), **({} if spec is None else {"spec": spec}))
         return found
 
     def to_tdigest(self) -> TDigest:

@@ -34,10 +34,11 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import DataError, OptionError
+from streameval.kernels.sampling import reduce_sorted
 from streameval.states.compatible import mergeable
 from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, PlainSpec, Small, Totals
-from streameval.states.scores.centroids import Centroids, Distribution, Gathered, Gatherer, joined
+from streameval.states.scores.centroids import FINE, Centroids, Distribution, joined
 from streameval.states.scores.digest_dict import TDigestExchange
 from streameval.states.scores.types import floats, numbers
 
@@ -130,26 +131,48 @@ class QuantileSpec(PlainSpec):
 
 
 _FACTS = ("low", "high", "below", "above", "nan")
+CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
+PENDING = 1 << 16  # centroids collected before they are merged
 
 
 class _SketchBuilder:
     def __init__(self, spec: QuantileSpec) -> None:
         self.spec = spec
-        self._gatherer = Gatherer(spec.compression)
-        self._null = 0
+        self._parts: list[Centroids] = []
+        self._pending = 0
+        self._low, self._high = math.inf, -math.inf
+        self._below = self._above = self._nan = 0
 
     def update(self, batch: Batch) -> None:
         array = batch.columns[self.spec.column]
-        self._null += array.null_count
+        self._nan += array.null_count
         self.add(numbers(array.drop_null() if array.null_count else array, self.spec.type))
 
     def add(self, values: Array) -> None:
-        """Fold numbers; those of a decimal type are given unscaled."""
-        self._gatherer.add(floats(values, self.spec.type))
+        """Fold numbers, infinities and NaN included; those of a decimal type are given unscaled."""
+        values = floats(values, self.spec.type)
+        for start in range(0, values.size, CHUNK):
+            self._add_sorted(np.sort(values[start : start + CHUNK]))
+
+    def _add_sorted(self, values: Array) -> None:
+        """Add ascending numbers: −∞ first, +∞ and NaN last."""
+        start, end = np.searchsorted(values, np.array([-np.inf, np.inf], values.dtype), "right").tolist()
+        stop = int(np.searchsorted(values, values.dtype.type(np.inf)))
+        self._below += start
+        self._above += end - stop
+        self._nan += values.size - end
+        if stop <= start:
+            return
+        self._low, self._high = min(self._low, float(values[start])), max(self._high, float(values[stop - 1]))
+        self._parts.append(Centroids(*reduce_sorted(values[start:stop], FINE * float(self.spec.compression))))
+        self._pending += self._parts[-1].mean.size
+        if self._pending > PENDING:
+            self._parts = [joined(self._parts, self.spec.compression)]
+            self._pending = self._parts[0].mean.size
 
     def state(self) -> QuantileSketch:
-        found = self._gatherer.gathered()
-        return QuantileSketch(self.spec, *found._replace(nan=found.nan + self._null))
+        centroids = joined(self._parts, self.spec.compression)
+        return QuantileSketch(self.spec, *centroids, self._low, self._high, self._below, self._above, self._nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +254,10 @@ class QuantileSketch(TDigestExchange, Small):
         """Count of finite numbers."""
         return self._distribution.finite
 
-    def gathered(self) -> Gathered:
-        """The centroids, the extremes, and the counts of infinities and NaN."""
-        return Gathered(self.mean, self.weight, self.single, *(getattr(self, name) for name in _FACTS))
+    @property
+    def centroids(self) -> Centroids:
+        """The centroids of the finite numbers."""
+        return Centroids(self.mean, self.weight, self.single)
 
     @property
     def count(self) -> float:
@@ -264,7 +288,7 @@ class QuantileSketch(TDigestExchange, Small):
             other = self.from_tdigest(other, self.spec)
         mergeable(self, other)
         other = cast("QuantileSketch", other)
-        centroids = joined([Centroids(*each.gathered()[:3]) for each in (self, other)], self.spec.compression)
+        centroids = joined([self.centroids, other.centroids], self.spec.compression)
         counts = self.below + other.below, self.above + other.above, self.nan + other.nan
         return QuantileSketch(self.spec, *centroids, min(self.low, other.low), max(self.high, other.high), *counts)
 
@@ -318,7 +342,7 @@ class QuantileSketch(TDigestExchange, Small):
 
     @cached_property
     def _distribution(self) -> Distribution:
-        return Distribution.of(self.gathered())
+        return Distribution.of(self.centroids, self.low, self.high, self.below, self.above)
 
     def totals(self) -> Totals:
         """All numbers, counted as negatives because a sketch has no classes."""
