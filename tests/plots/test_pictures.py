@@ -155,16 +155,11 @@ def test_reliability_draws_the_bins() -> None:
     both = plot_reliability(everything(), log=True)
     assert len(legend(both)) == 3
     assert both.child_axes[0].get_yscale() == "log"
-
-
-def test_reliability_hides_no_bin() -> None:
-    """Where a bin has few of the rows, their axis is logarithmic and begins below it, unless another is asked for."""
-    data = pa.table({"label": [0, 1] * 50, "score": [0.05] * 97 + [0.35, 0.35, 0.95]})
-    found = evaluate(data, score="score")
-    [rows] = plot_reliability(found).child_axes
+    few = evaluate(pa.table({"label": [0, 1] * 50, "score": [0.05] * 97 + [0.35, 0.35, 0.95]}), score="score")
+    [rows] = plot_reliability(few).child_axes  # logarithmic where a bin would not be seen, and beginning below it
     assert rows.get_yscale() == "log"
     assert 0 < rows.get_ylim()[0] < 1
-    assert plot_reliability(found, log=False).child_axes[0].get_yscale() == "linear"
+    assert plot_reliability(few, log=False).child_axes[0].get_yscale() == "linear"
 
 
 def test_bars_under_approx_are_certain() -> None:
@@ -219,6 +214,9 @@ def test_distributions_by_class() -> None:
     assert ax.get_yscale() == "log"
     one = plot_score_distributions(evaluate(pa.table({"label": [1, 1], "score": [0.5, 0.5]}), score="score"), log=True)
     assert legend(one) == ["negative (0)", "positive (2)"]
+    short = evaluate(pa.table({"label": [0, 0, 0, 1], "score": [0.1, 0.5, 0.5, 0.9]}), score="score")
+    low, high = (ax := plot_score_distributions(short, log=True)).get_ylim()
+    assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 2  # densities within a decade
     odd = evaluate(pa.table({"label": [0, 1, 1, 1], "score": [0.5, 0.7, np.inf, -np.inf]}), score="score")
     assert legend(plot_score_distributions(odd)) == ["negative (1)", "positive (1, 2 more infinite)"]
 
@@ -230,14 +228,6 @@ def test_one_score_is_seen() -> None:
     assert [line.get_marker() for line in drawn] == ["o"] * 4
     low, high = plot_score_distributions(one).get_xlim()
     assert 0.3 < low < 0.46 < 0.54 < high < 0.7
-
-
-def test_short_logarithmic_axes_have_enough_numbers() -> None:
-    """Densities within a decade."""
-    data = pa.table({"label": [0, 0, 0, 1], "score": [0.1, 0.5, 0.5, 0.9]})
-    ax = plot_score_distributions(evaluate(data, score="score"), log=True)
-    low, high = ax.get_ylim()
-    assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 2
 
 
 def test_thresholds_give_what_a_count_gives() -> None:
@@ -359,8 +349,8 @@ def test_a_slice_without_the_interval_of_others_is_hollow() -> None:
     assert ax.get_title().splitlines() == ["roc_auc of score", "by a_long_column_0,a_long_column_1"]
 
 
-def test_differences_say_their_verdict() -> None:
-    """In words and by their marker, not by colour alone."""
+def test_differences_say_their_verdict_and_unit() -> None:
+    """In words and by their marker, not by colour alone; a unit once, below the axis, where all have the same."""
     ax = plot_differences(DIFFERENCES)
     assert texts(ax) == ["below five effective units", "worse, p < 0.0001", "better, p = 0.001"]
     assert "95% interval" in ax.get_xlabel()
@@ -369,6 +359,11 @@ def test_differences_say_their_verdict() -> None:
     assert (
         len(texts(plot_differences(replace(everything(), results=(*everything().results, *DIFFERENCES)), "agc"))) == 1
     )
+    one, other, *_ = (replace(r, unit="campaign") for r in DIFFERENCES if r.ci_lower is not None)
+    assert plot_differences([one, other]).get_xlabel() == "Difference, with its 95% interval by campaign"
+    ax = plot_differences([one, replace(other, unit="sender")])
+    assert ax.get_xlabel() == "Difference, with its 95% interval"
+    assert [text.rpartition(", ")[2] for text in texts(ax)] == ["by sender", "by campaign"]
     with pytest.raises(OptionError, match=r"no differences of aul; name a baseline \(--baseline\)"):
         plot_differences(DIFFERENCES, "aul")
 
@@ -412,21 +407,15 @@ def test_the_worst_clusters_are_marked() -> None:
         plot_worst_clusters(everything(), attribute(DATA, cluster="cluster", classes="campaign"))
 
 
-def test_differences_of_totals_leave_room_for_those_of_shares() -> None:
-    """A difference without an interval is told in words; it sets no limits where others have intervals."""
-    total = Scalar(
-        "chisq_score", 2.5e6, of="d − c", baseline="c", verdict="not shown", ci_level=0.95, ci_reason="it grows"
-    )
+def test_differences_have_room() -> None:
+    """One without an interval is told in words and sets no limits where others have them; so does an interval of 0."""
+    facts: dict[str, Any] = {"baseline": "c", "verdict": "not shown", "ci_level": 0.95, "ci_reason": "it grows"}
+    total = Scalar("chisq_score", 2.5e6, of="d − c", **facts)
     ax = plot_differences([*DIFFERENCES, total])
     assert ax.get_xlim()[1] < 0.1
     assert texts(ax)[0] == "+2.5e+06, no interval"
     assert plot_differences([total]).get_xlim()[1] > 2.5e6
-
-
-def test_differences_of_nothing_have_room() -> None:
-    """The prevalence of both sides is the same, so that the interval is the point 0."""
-    same = replace(DIFFERENCES[0], value=0.0, ci_lower=0.0, ci_upper=0.0)
-    low, high = plot_differences([same]).get_xlim()
+    low, high = plot_differences([replace(DIFFERENCES[0], value=0.0, ci_lower=0.0, ci_upper=0.0)]).get_xlim()
     assert low < 0 < high
 
 
@@ -464,15 +453,6 @@ def test_a_band_says_how_few_units_it_rests_on_and_where_it_is_missing() -> None
     ax = plot_curve(Curve("gain", "s", x, x, x, 0.5, band=none))
     assert legend(ax)[-1] == "no 95% intervals by campaign (11 effective units)"
     assert not any(path.vertices.size for band in ax.collections for path in band.get_paths())
-
-
-def test_differences_name_the_unit() -> None:
-    """Once below the axis where all have the same, else at each."""
-    one, other, *_ = (replace(r, unit="campaign") for r in DIFFERENCES if r.ci_lower is not None)
-    assert plot_differences([one, other]).get_xlabel() == "Difference, with its 95% interval by campaign"
-    ax = plot_differences([one, replace(other, unit="sender")])
-    assert ax.get_xlabel() == "Difference, with its 95% interval"
-    assert [text.rpartition(", ")[2] for text in texts(ax)] == ["by sender", "by campaign"]
 
 
 def test_one_figure_of_everything(tmp_path: Path) -> None:
