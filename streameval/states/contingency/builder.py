@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
-from streameval.states.contingency.class_sizes import encode
+from streameval.states.contingency.cells import encode
 from streameval.states.contingency.pair_table import PairTable
 from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.keyed.adjacent import by_run, labelled_runs

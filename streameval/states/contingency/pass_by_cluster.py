@@ -28,9 +28,17 @@ from streameval.kernels.contingency.grouping import add_margins, tally_small
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.singletons import marks_for
 from streameval.states.clusters.tally import by_tables
-from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, sizes_of_cells
-from streameval.states.contingency.class_sizes import ClassRows, encode
+from streameval.states.contingency.cells import (
+    Keys,
+    Margins,
+    class_layouts,
+    encode,
+    interval_items,
+    numbered,
+    sizes_of_cells,
+)
 from streameval.states.contingency.pass_by_class import lone_classes
+from streameval.states.contingency.rows import RowBuilder
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.builder import SegmentBuilder
@@ -224,7 +232,7 @@ class FirstPass:
         self._packed = self._sizes_at == keys.class_
         capacity = 1 << max(items - 1, 0).bit_length()
         self._others = SegmentBuilder(layouts[1], budget, capacity)
-        self._singles = ClassRows(layouts[0], budget, capacity)
+        self._singles = RowBuilder(layouts[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
         self._positives = np.zeros(_SMALL, np.int64) if labelled else None
@@ -312,7 +320,7 @@ class FirstPass:
             self._watcher.add_clusters(rest[:, at:], words, n, c)
 
     def _add_singles(self, classes: Array) -> None:
-        self._singles.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]))
+        self._singles.add(list(np.ascontiguousarray(classes.T)))
 
     def _add_large_positives(self, sizes: Array, positives: Array) -> None:
         """Add the positives of large clusters; arrays are empty if rows carry no labels."""
@@ -328,7 +336,8 @@ class FirstPass:
             small = np.flatnonzero(self._positives)
             positives = Sizes(small, self._positives[small]).merge(positives)
         summary = Summary(clusters=sizes, column_maxima=self._maxima, positives=positives).merge(self._lone)
-        return summary, self._singles.finish(), KeyedCounts.built(self._others)
+        singles = KeyedCounts(self._singles.layout, self._singles.finish())
+        return summary, singles, KeyedCounts.built(self._others)
 
 
 def _spread(keyed: KeyedCounts, bucket: int, budget: Budget) -> KeyedCounts:

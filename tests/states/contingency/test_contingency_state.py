@@ -28,13 +28,11 @@ from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
 from streameval.states.contingency import cells
-from streameval.states.contingency import class_sizes as class_rows
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.keyed import counts
 from streameval.states.keyed.ids import id_type, identify
-from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
 from streameval.states.rounds import run
 
@@ -207,9 +205,8 @@ def test_giants_are_streamed(shape: str, narrow: bool, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "string"])
 @pytest.mark.parametrize("ids", [3, 40, 4000])
-def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_classes_are_counted(kind: str, ids: int) -> None:
     """Small integers, other ids, and ids that hardly repeat: each class has its rows, and the matching sees them."""
-    monkeypatch.setattr(class_rows, "_LARGEST", 2500)
     rng = np.random.default_rng(ids)
     classes, clusters = (rng.integers(0, size, 4000) for size in (ids, 3000))
     state = fold(spec_of((kind, "int64")), table_of(classes.tolist(), clusters.tolist(), None, (kind, "int64")), 64)
@@ -220,19 +217,6 @@ def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.Mo
     found, again = map(matched, (state, stored))
     assert found[0] == again[0]
     assert all(np.array_equal(one, other) for one, other in zip(found[1], again[1], strict=True))
-
-
-def test_counted_rows_of_classes_stay_counted() -> None:
-    """Where counting is given up, classes that come with counts take an item each, however many rows they have."""
-    rows = class_rows.ClassRows(Layout(1 << 11, 64), Budget(), 8)
-    none = np.empty((20, 0), np.uint64)
-    rows.add(np.arange(100, 120, dtype=np.uint64), none, np.ones(20, np.int64))
-    rows.add(np.arange(110, 130, dtype=np.uint64), none, np.full(20, 10**12))
-    rows.add(np.arange(110, 130, dtype=np.uint64), none)
-    runs = rows.finish()
-    assert runs.items.sum() <= 60
-    parts = [part for interval in runs.intervals() for part in runs.grouped(interval)]
-    assert sorted(np.concatenate([part.neg for part in parts])) == [1] * 10 + [10**12 + 1] * 10 + [10**12 + 2] * 10
 
 
 @pytest.mark.parametrize("wanted", [2, 60])

@@ -15,7 +15,7 @@ from streameval.kernels.keyed.hot import slots_of
 from streameval.kernels.keys import ID_BUCKETS, MIX
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.contingency.class_sizes import encode
+from streameval.states.contingency.cells import encode
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
