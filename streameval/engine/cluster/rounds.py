@@ -79,17 +79,18 @@ def rounds(
     resources : memory and spill settings of the workers
     finish : takes the values of each round
     """
-    key, rows, at = key_factory(), futures, first.holder
+    rows, at = futures, first.holder
     current: Round = first
     intervals = [(part[0][0], part[-1][1]) for part in shards]
     results: list[list[Any]] = []
     while True:
+        key = key_factory()
         one = _task(visit, key=at, outline=current, resources=resources)
         nodes = [
             one(part, interval=cut, dask_key_name=key(current.name, r))
             for r, (part, cut) in enumerate(zip(rows, intervals, strict=False))
         ]
-        brief = [_task(outline)(node, dask_key_name=key("outline", len(results), r)) for r, node in enumerate(nodes)]
+        brief = [_task(outline)(node, dask_key_name=key("outline", r)) for r, node in enumerate(nodes)]
         if not current.hands_on:
             results.append(brief)
             last = _task(finished, finish=finish)(results, dask_key_name=key("finish"))
