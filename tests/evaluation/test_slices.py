@@ -256,7 +256,7 @@ def test_weighted_slices_are_their_rows_alone(kind: type, digits: int | None, by
 
 
 def many(rows: int = 6_000, groups: int = 30) -> pa.Table:
-    """Rows of more groups than stand apart, some with one class or a NaN score only."""
+    """Rows of many groups, some with one class or a NaN score only."""
     rng = np.random.default_rng(7)
     return pa.table(
         {
