@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
-    from streameval.states.clusters.size_blocks import SizeChanges
+    from streameval.states.blocks import SizeChanges
     from streameval.states.grouped.groups import Grouped
     from streameval.states.protocol import Spec, State
     from streameval.states.scores.blocks import BlockCounts

@@ -24,8 +24,7 @@ from streameval.metrics.scores.group_values import Fragment, GroupValues, measur
 from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
 from streameval.results import Scalar
-from streameval.states.blocks import BLOCKS, blocks_of
-from streameval.states.clusters.size_blocks import SizeChanges
+from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.scores.groups import GroupScores

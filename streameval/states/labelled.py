@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.budget import Budget
-    from streameval.states.clusters.size_blocks import SizeChanges
+    from streameval.states.blocks import SizeChanges
     from streameval.states.contingency.cells import ShardRows
     from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.grouping import Counts

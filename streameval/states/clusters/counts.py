@@ -26,8 +26,7 @@ from streameval.kernels.keyed.hot import absorb_id
 from streameval.kernels.keys import ID_BUCKETS, encode_counts, encode_id, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
-from streameval.states.blocks import BLOCKS, blocks_of
-from streameval.states.clusters.size_blocks import SizeChanges, Sweep
+from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.clusters.tally import KEY_BITS, by_tables, clusters_of
 from streameval.states.compatible import mergeable, same_table

@@ -24,9 +24,8 @@ from streameval.kernels.blocks.clusters import (
     sorted_cells,
 )
 from streameval.kernels.lift import keep_shared
-from streameval.states.blocks import BLOCKS
+from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
 from streameval.states.clusters.counts import ClusterCounts, null_rows_by_block
-from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.grouping import LabelledWords
 from streameval.states.keyed.tags import fixed_bits

@@ -26,8 +26,8 @@ from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import unmix
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
+from streameval.states.blocks import SizeChanges
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import tag_words

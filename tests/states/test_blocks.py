@@ -15,9 +15,8 @@ from strategies import ID_TYPES, id_values
 
 from streameval.budget import Budget
 from streameval.kernels.blocks.changes import spread_rows
-from streameval.states.blocks import BLOCKS
+from streameval.states.blocks import BLOCKS, SizeChanges
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
-from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.grouped.keys import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.states.protocol import Batch
