@@ -11,11 +11,10 @@ import click
 
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
-from streameval.cli.attribute import attribute
 from streameval.cli.console import Output, as_json, progress_bar, stacked, table
+from streameval.cli.data import attribute, sketch
 from streameval.cli.errors import Commands
 from streameval.cli.options import deciding, options
-from streameval.cli.sketch import sketch
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:

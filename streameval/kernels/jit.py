@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache, update_wrapper
+from functools import cache, partial, update_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -308,13 +308,7 @@ def inlined(function: Callable[..., Any]) -> Any:
     >>> ends(np.array([3, 4, 5]))
     8
     """
-    return Deferred(function, _inlined)
-
-
-def _inlined(function: Callable[..., Any]) -> Any:
-    import numba
-
-    return numba.njit(forceinline=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+    return Deferred(function, partial(_within_loops, forceinline=True))
 
 
 def step(function: Callable[..., Any]) -> Any:
@@ -339,13 +333,13 @@ def step(function: Callable[..., Any]) -> Any:
     >>> halves(np.array([3, 4, 5, 6]))
     (7, 11)
     """
-    return Deferred(function, _step)
+    return Deferred(function, _within_loops)
 
 
-def _step(function: Callable[..., Any]) -> Any:
+def _within_loops(function: Callable[..., Any], **options: bool) -> Any:
     import numba
 
-    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return numba.njit(no_cpython_wrapper=True, **options, **_OPTIONS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

@@ -1,0 +1,205 @@
+"""``streameval attribute``: the clusters, classes and slices that cost most; ``streameval sketch``: quantiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.console import PLAIN, Output, piped, progress_bar, stacked, table
+from streameval.cli.options import options
+from streameval.cli.store import store_named, stored, tell_plan
+from streameval.errors import OptionError
+from streameval.saving import check_writable
+from streameval.wording import plural, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from streameval.evaluation.costs.attributed import Attribution
+    from streameval.states.scores.quantile_sketch import QuantileSketch
+
+    Sketches = dict[tuple[str, str | None], QuantileSketch]  # by column and class, None for both classes
+
+
+_WIDTH = 120  # columns of examples
+_QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@options("attribute")
+def attribute(
+    data: tuple[str, ...],
+    out: tuple[str, ...] = (),
+    with_examples: bool = False,
+    plan_only: bool = False,
+    **asked: Any,
+) -> None:
+    """Rank the clusters, classes and slices that cost most, in DATA or in a store.
+
+    Merges and splits need --classes or --changed-from, impure clusters need --label, slices need --score and --by.
+    If the first DATA is a store, the others are the files of its nights. They are needed for examples and to print
+    string ids, of which a store keeps only hashes.
+    """
+    from streameval.evaluation.attribution import attribute as run
+    from streameval.evaluation.attribution import forecasts
+    from streameval.evaluation.costs.attributed import check_target
+
+    to = Output.take(asked)
+    for path in out:
+        check_target(Path(path))
+    check_writable(*(path for path in out if Path(path).suffix and not Path(path).is_dir()))
+    if with_examples and not ("examples" in asked and any(path.lower().endswith(".html") for path in out)):
+        msg = "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
+        raise OptionError(msg)
+    data = stored(data, asked)
+    with progress_bar(to.quiet) as advance:
+        store = store_named(data, asked, advance)
+        if plan_only:
+            if store is not None:
+                tell_plan(store, "attribute", asked, to)
+            else:
+                to.deliver_forecasts(forecasts(list(data), **asked))
+            return
+        if store is None:
+            losses = run(list(data), progress=advance, **asked)
+        else:
+            losses = store.attribute(data=list(data[1:]) or None, **asked)
+    for path in out:
+        losses.save(path, with_examples=with_examples)
+    to.deliver(lambda: losses.to_json(indent=2), lambda: shown(losses, from_store=store is not None))
+
+
+def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
+    """All tables, each followed by a line that states how much of the loss it explains."""
+    from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, listed, stayed, title_of
+    from streameval.report.terminal import rich_table
+
+    parts: list[RenderableType] = []
+    for name, rows in found.tables().items():
+        title = title_of(name, found)
+        parts.append(f"\n{title}" if parts else title)
+        if rows.num_rows:
+            texts = listed(rows, found, examples=cut)
+            parts.append(rich_table(texts.heads, (row.texts for row in texts.rows), plain=piped()))
+        parts.append(conclusion(name, rows, found))
+    if found.options.get("changed_from"):
+        parts.append(f"\n{stayed(found)}")
+    parts += [f"left out: {plural(rows, 'row')}, {visible(reason)}" for reason, rows in found.dropped]
+    parts += [f"skipped: {visible(name)}: {visible(reason)}" for name, reason in found.skipped]
+    if why := hashed(found, IN_DATA if from_store else READ_ONCE):
+        parts.append(why)
+    return stacked(*parts)
+
+
+def cut(text: str) -> str:
+    """Escape control characters and cut a text to 120 terminal columns.
+
+    Examples
+    --------
+    >>> len(cut("x" * 500)), cut("short")
+    (120, 'short')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    clean = visible(text[: 4 * _WIDTH])
+    return clean if cell_len(clean) <= _WIDTH else set_cell_size(clean, _WIDTH - 1) + "…"
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@options("sketch")
+def sketch(
+    data: tuple[str, ...],
+    column: tuple[str, ...],
+    quantiles: tuple[float, ...] = _QUANTILES,
+    by_label: bool = False,
+    label: str | None = None,
+    pos_label: str | None = None,
+    plan_only: bool = False,
+    **asked: Any,
+) -> None:
+    """Estimate quantiles of columns of numbers.
+
+    NaN and nulls are counted separately.
+    """
+    from streameval.evaluation.quantile_sketch import forecasts, quantile_sketch, sketches_by_label
+    from streameval.states.labels import LabelSpec
+
+    to = Output.take(asked, PLAIN)
+    for share in quantiles:
+        if not 0 <= share <= 1:
+            msg = f"--quantile {share:g} is not in [0, 1]"
+            raise OptionError(msg)
+    if not by_label and (label or pos_label):
+        msg = "--label and --pos-label need --by-label; add it"
+        raise click.UsageError(msg)
+    places, labels = list(stored(data, asked)), (label or "label", pos_label)
+    if plan_only:
+        spec = LabelSpec(*labels, "drop") if by_label else None
+        to.deliver_forecasts(forecasts(places, column, spec, **asked))
+        return
+    sketches: Sketches = {}
+    for name in column:
+        with progress_bar(to.quiet) as advance:
+            sketches[name, None] = quantile_sketch(places, name, progress=advance, **asked)
+            classes = sketches_by_label(places, name, *labels, progress=advance, **asked) if by_label else {}
+            sketches |= {(name, side): one for side, one in classes.items()}
+    if to.plot is not None:
+        from streameval.plots.comparisons import plot_quantiles
+
+        shares = [i / 500 for i in range(501)]
+        plot_quantiles({_name(key): (shares, one.quantile(shares)) for key, one in sketches.items()}, save_to=to.plot)
+    facts = _facts(sketches, quantiles)
+    to.deliver_rows(facts, lambda: _rows(facts), lambda: _shown(sketches, quantiles))
+
+
+def _facts(sketches: Sketches, shares: Sequence[float]) -> list[dict[str, Any]]:
+    """The quantiles as plain values."""
+    return [
+        {
+            "column": column,
+            **({"class": side} if side else {}),
+            "count": one.count,
+            "nan": one.nan,
+            "quantiles": [{"q": q, "value": _finite(x)} for q, x in _pairs(one, shares)],
+        }
+        for (column, side), one in sketches.items()
+    ]
+
+
+def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per quantile; `class` is null for all rows. Infinite quantiles, which JSON holds as text, are floats."""
+    return [
+        {"column": one["column"], "class": one.get("class"), "count": one["count"], "nan": one["nan"]}
+        | {"q": each["q"], "value": None if each["value"] is None else float(each["value"])}
+        for one in facts
+        for each in one["quantiles"]
+    ]
+
+
+def _shown(sketches: Sketches, shares: Sequence[float]) -> RenderableType:
+    """The quantiles as a table with one column per sketch."""
+    names = list(map(_name, sketches))
+    values = [[f"{x:.6g}" for _, x in _pairs(one, shares)] for one in sketches.values()]
+    rows = [[f"{q:g}", *row] for q, row in zip(shares, zip(*values, strict=True), strict=True)]
+    counts = ["rows", *(f"{one.count:,.0f}" for one in sketches.values())]
+    return table(["quantile", *names], [*rows, counts], names)
+
+
+def _name(key: tuple[str, str | None]) -> str:
+    return " ".join(filter(None, key))
+
+
+def _pairs(one: QuantileSketch, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """Pairs of share and quantile."""
+    return list(zip(shares, map(float, one.quantile(list(shares))), strict=True))
+
+
+def _finite(value: float) -> float | str | None:
+    """A number as a JSON value: NaN becomes null, an infinity becomes text."""
+    return value if abs(value) < float("inf") else None if value != value else str(value)
