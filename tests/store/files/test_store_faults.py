@@ -215,9 +215,10 @@ def test_a_state_of_another_column_is_not_taken_for_it(stored):
 def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, monkeypatch):
     """Nothing is guessed: the message names the format and the remedy."""
     store, _ = stored
+    snapshot = store._context.ledger.read()
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "FORMAT", 2)
-        forge(store, lambda _: {})
+        store._context.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
     with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
         store.evaluate()
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")

@@ -22,8 +22,7 @@ from pyarrow import fs
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import FormatError, StoreError
-from streameval.store.files import location
-from streameval.store.files.location import Location
+from streameval.store.files.location import Location, check_conditional_writes, signed
 
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -201,8 +200,9 @@ def test_an_endpoint_that_denies_the_question_is_named_in_a_warning(statuses, mo
     with answering(*statuses) as server:
         options = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
         options |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-        location = Location("s3://b/store/ledger", "s3://b/store/ledger", "b/store/ledger", None, options)
-        location.check_conditional_writes(location)
+        check_conditional_writes(
+            Location("s3://b/store/ledger", "s3://b/store/ledger", "b/store/ledger", None, options)
+        )
         server.shutdown()
     assert "does not tell whether it honours If-None-Match: status 403" in caplog.text
     assert "/eu-north-7/s3/" in server.RequestHandlerClass.asked[0]
@@ -215,7 +215,7 @@ def test_requests_are_signed_as_amazon_says(name, token):
         pytest.importorskip(f"botocore.{part}") for part in ("auth", "awsrequest", "credentials")
     )
     url, session = f"http://127.0.0.1:9000/bucket/{quote(name, safe='~')}/object", "session" if token else ""
-    sent = location.signed("PUT", url, "key", "secret", session, "eu-west-1", condition=True)
+    sent = signed("PUT", url, "key", "secret", session, "eu-west-1", condition=True)
     headers = {name: value for name, value in sent.items() if name in ("x-amz-content-sha256", "if-none-match")}
     request = awsrequest.AWSRequest("PUT", url, headers, b"")
     signer = auth.S3SigV4Auth(credentials.Credentials("key", "secret", session or None), "s3", "eu-west-1")
