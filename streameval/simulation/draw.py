@@ -207,10 +207,7 @@ def _choose(
 
 
 def mix64(
-    words: NDArray[np.int64],
-    key: int,
-    out: NDArray[np.uint64] | None = None,
-    scratch: NDArray[np.uint64] | None = None,
+    words: NDArray[np.int64], key: int, out: NDArray[np.uint64] | None = None, scratch: NDArray[np.uint64] | None = None
 ) -> NDArray[np.uint64]:
     """A bijection of 64-bit words that spreads them over the full range (the finaliser of MurmurHash3).
 

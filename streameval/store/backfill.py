@@ -263,10 +263,7 @@ def _with_new_policies(before: Configuration, after: Configuration) -> Configura
 
 
 def _relabel_states(
-    entry: Entry,
-    changed: Mapping[tuple[str, str], tuple[Any, Any] | None],
-    engine: ThreadEngine,
-    files: StateFiles,
+    entry: Entry, changed: Mapping[tuple[str, str], tuple[Any, Any] | None], engine: ThreadEngine, files: StateFiles
 ) -> Entry:
     """The night with its states relabelled for the new policies, which change nothing: nulls were refused before."""
     states = []

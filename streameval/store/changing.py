@@ -188,10 +188,7 @@ class Changing:
         snapshot, configuration, partitions = find_replaced(context, data, delta_version)
         configuration, nights, errors = _fold(context, snapshot, configuration, partitions, skip=skip)
         done = Update(
-            snapshot.version + bool(nights),
-            changed=tuple(nights),
-            rows=_rows(nights),
-            incomplete=_incomplete(nights),
+            snapshot.version + bool(nights), changed=tuple(nights), rows=_rows(nights), incomplete=_incomplete(nights)
         )
         return _commit(context, snapshot, configuration, nights, errors, done)
 
@@ -229,12 +226,7 @@ class Changing:
         return done
 
     def add(
-        self,
-        *,
-        data: Any = None,
-        since: str | date | None = None,
-        delta_version: int | None = None,
-        **options: Any,
+        self, *, data: Any = None, since: str | date | None = None, delta_version: int | None = None, **options: Any
     ) -> Update:
         """Add columns or metrics in one commit; nights whose files still exist are folded for the new columns only.
 

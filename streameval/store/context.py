@@ -77,13 +77,7 @@ class StoreContext:
         return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
 
     def evaluate(
-        self,
-        nights: Nights,
-        engine: Engine,
-        *,
-        only: tuple[str, str] | None = None,
-        merge: Any = None,
-        **changes: Any,
+        self, nights: Nights, engine: Engine, *, only: tuple[str, str] | None = None, merge: Any = None, **changes: Any
     ) -> Evaluation:
         """`Nights.evaluate`, on one worker if there is a client, otherwise in this process.
 

@@ -25,10 +25,7 @@ import pyarrow as pa
 
 from streameval.errors import StoreError
 from streameval.rules import LIVE, Rule, outcome_word
-from streameval.store.files.delta import (
-    RowTable,
-    data_files,
-)
+from streameval.store.files.delta import RowTable, data_files
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.results import key_of
 
