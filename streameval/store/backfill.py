@@ -6,7 +6,8 @@ Added columns and metrics extend the configuration; a policy may only change if 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
@@ -22,7 +23,7 @@ from streameval.store.nights.partitions import discover
 from streameval.wording import unknown_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
     from streameval.options import Option
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.fold import Workers
     from streameval.store.nights.partitions import Partition
+
+    _Column = tuple[str, str]  # group and column of a state
 
 
 _COLUMNS = ("classes", "weight", "unit")  # options that name one column
@@ -158,22 +161,7 @@ def narrow_configuration(whole: Configuration, due: frozenset[tuple[str, str]]) 
     return replace(Configuration(active(options, "update"), whole.types).with_(whole.types), due=due)
 
 
-@dataclass(frozen=True)
-class Place:
-    """The location of the files of nights.
-
-    Attributes
-    ----------
-    data : paths; None for the paths that they were folded from
-    delta_version : version of Delta tables; None for the current one
-    """
-
-    data: Any = None
-    delta_version: int | None = None
-
-
-@dataclass(frozen=True)
-class Backfill:
+class Backfilled(NamedTuple):
     """Outcome of a backfill.
 
     Attributes
@@ -185,81 +173,122 @@ class Backfill:
     """
 
     configuration: Configuration
-    entries: tuple[Entry, ...]
+    entries: list[Entry]
     folded: tuple[str, ...]
     gone: tuple[str, ...]
     without: tuple[str, ...]
 
 
-def backfill(
-    before: Configuration,
-    after: Configuration,
-    entries: Sequence[Entry],
-    chosen: Sequence[Entry],
-    place: Place,
-    engine: ThreadEngine,
-    files: StateFiles,
-    workers: Workers | None = None,
-) -> Backfill:
-    """Fold nights for the additional states of a store.
+@dataclass(frozen=True)
+class Backfill:
+    """Additional states of a store, which nights are folded for.
 
-    Parameters
+    Attributes
     ----------
     before, after : the old and the new configuration
-    entries : all nights
-    chosen : the nights to fold
-    place : the location of their files
-    engine, workers : fold the nights in this process, or on a cluster
-    files : writes the states
-
-    Raises
-    ------
-    DataError
-        If the files of a night changed since it was folded, or no night has the columns.
+    data : paths of the files of nights; None for the paths that they were folded from
+    delta_version : version of Delta tables; None for the current one
     """
-    begun, before = before, _with_new_policies(before, after)
-    changed = before.changed(begun)
-    entries = [_relabel_states(entry, changed, engine, files) for entry in entries]
-    stale, lacking = _find_lacking(before, after, entries)
-    some = {entry.partition for entry in chosen}
-    due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
-    nights: dict[str, Entry] = {}
-    at_hand: list[Partition] = []
-    gone: list[str] = []
-    if due:
-        narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
-        at_hand, gone = _find_files(due, place)
-        has = [partition for partition in at_hand if not _why_not_foldable(partition, narrow, engine)]
-        new = sorted({*after.folding.columns} - {*before.folding.columns})
-        if not has and (new or stale):
-            new = new or [of for _, of in sorted(stale)]
-            why = f" ({lack})" if at_hand and (lack := _why_not_foldable(at_hand[-1], narrow, engine)) else ""
-            what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
-            msg = f"no night at hand has {what} once one has{why}"
-            raise MissingColumnError(msg)
-        if has:
-            narrow = find_types(has, narrow, engine)
-            after = replace(after, types=after.types | narrow.types)
-            nights = _fold_lacking(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
-    filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
-    without = tuple(partition.name for partition in at_hand if partition.name not in nights)
-    folded = tuple(partition.name for partition in at_hand if partition.name in nights)
-    return Backfill(after, tuple(filled), folded, tuple(gone), without)
 
+    before: Configuration
+    after: Configuration
+    data: Any
+    delta_version: int | None
 
-def due_files(
-    before: Configuration, after: Configuration, chosen: Sequence[Entry], place: Place
-) -> tuple[Configuration, list[Partition]]:
-    """Forecast a backfill: the configuration of the states that these nights lack, and their partitions."""
-    _, lacking = _find_lacking(_with_new_policies(before, after), after, chosen)
-    due = [entry for entry in chosen if lacking[entry.partition]]
-    return narrow_configuration(after, frozenset().union(*lacking.values())), _find_files(due, place)[0] if due else []
+    @cached_property
+    def _relaxed(self) -> Configuration:
+        """The old configuration with the new policies for nulls and NaN."""
+        policies = {name: self.after.options[name] for name in ("nan", "nulls")}
+        return replace(self.before, options=active(self.before.options | policies, "update"))
 
+    def _find_lacking(self, entries: Sequence[Entry]) -> tuple[set[_Column], dict[str, frozenset[_Column]]]:
+        """The states whose spec changes, and the states that each night lacks, these included."""
+        states = self.after.changed(self._relaxed)
+        stale = {key for key, changed in states.items() if changed}
+        return stale, {
+            entry.partition: frozenset(k for k in states if entry.rows and (k in stale or entry.state(*k) is None))
+            for entry in entries
+        }
 
-def _with_new_policies(before: Configuration, after: Configuration) -> Configuration:
-    """The old configuration with the new policies for nulls and NaN."""
-    policies = {name: after.options[name] for name in ("nan", "nulls")}
-    return replace(before, options=active(before.options | policies, "update"))
+    def plan(self, chosen: Sequence[Entry]) -> tuple[Configuration, list[Partition]]:
+        """The configuration of the states that these nights lack, and the partitions to fold."""
+        _, lacking = self._find_lacking(chosen)
+        due = [entry for entry in chosen if lacking[entry.partition]]
+        narrow = narrow_configuration(self.after, frozenset().union(*lacking.values()))
+        return narrow, self._find_files(due)[0] if due else []
+
+    def fold(
+        self,
+        entries: Sequence[Entry],
+        chosen: Sequence[Entry],
+        engine: ThreadEngine,
+        files: StateFiles,
+        workers: Workers | None,
+    ) -> Backfilled:
+        """Fold some nights for the additional states.
+
+        Parameters
+        ----------
+        entries : all nights
+        chosen : the nights to fold
+        engine, workers : fold the nights in this process, or on a cluster
+        files : writes the states
+
+        Raises
+        ------
+        DataError
+            If the files of a night changed since it was folded, or no night has the columns.
+        """
+        after, relabelled = self.after, self._relaxed.changed(self.before)
+        entries = [_relabel_states(entry, relabelled, engine, files) for entry in entries]
+        stale, lacking = self._find_lacking(entries)
+        some = {entry.partition for entry in chosen}
+        due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
+        nights: dict[str, Entry] = {}
+        at_hand: list[Partition] = []
+        gone: list[str] = []
+        if due:
+            narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
+            at_hand, gone = self._find_files(due)
+            has = [partition for partition in at_hand if not _why_not_foldable(partition, narrow, engine)]
+            new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
+            if not has and (new or stale):
+                new = new or [of for _, of in sorted(stale)]
+                why = f" ({lack})" if at_hand and (lack := _why_not_foldable(at_hand[-1], narrow, engine)) else ""
+                what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
+                msg = f"no night at hand has {what} once one has{why}"
+                raise MissingColumnError(msg)
+            if has:
+                narrow = find_types(has, narrow, engine)
+                after = replace(after, types=after.types | narrow.types)
+                nights = _fold_lacking(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
+        filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
+        without = tuple(partition.name for partition in at_hand if partition.name not in nights)
+        folded = tuple(partition.name for partition in at_hand if partition.name in nights)
+        return Backfilled(after, filled, folded, tuple(gone), without)
+
+    def _find_files(self, entries: Sequence[Entry]) -> tuple[list[Partition], list[str]]:
+        """The partitions whose files exist, and the names of the other nights.
+
+        Raises
+        ------
+        DataError
+            If the files of a night changed since it was folded.
+        """
+        roots, version = {entry.root for entry in entries}, self.delta_version
+        moved = [] if self.data is None else discover(self.data, roots, version)
+        at_hand = {partition.name: partition for partition in moved}
+        partitions, gone = [], []
+        for entry in entries:
+            partition = _find_unmoved(entry, version) if self.data is None else at_hand.get(entry.partition)
+            if partition is None:
+                gone.append(entry.partition)
+            elif partition.fingerprint != entry.fingerprint:
+                msg = f"{entry.partition}: its files changed since it was folded; update or replace it first"
+                raise DataError(msg)
+            else:
+                partitions.append(partition)
+        return partitions, gone
 
 
 def _relabel_states(
@@ -276,20 +305,6 @@ def _relabel_states(
             stored = replace(stored, file=file, bytes=size)
         states.append(stored)
     return replace(entry, states=tuple(states))
-
-
-def _find_lacking(
-    before: Configuration, after: Configuration, entries: Sequence[Entry]
-) -> tuple[set[tuple[str, str]], dict[str, frozenset[tuple[str, str]]]]:
-    """The states whose spec changes, and the states that each night lacks."""
-    states = after.changed(before)
-    stale = {key for key, changed in states.items() if changed}
-    return stale, {entry.partition: _lacks(entry, states, stale) for entry in entries}
-
-
-def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """The states that a night lacks, including those whose spec changes."""
-    return frozenset(key for key in states if entry.rows and (key in stale or entry.state(*key) is None))
 
 
 def _fold_lacking(
@@ -310,30 +325,6 @@ def _fold_lacking(
             for error in errors.values():
                 raise error
     return folded
-
-
-def _find_files(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
-    """The partitions whose files exist, and the names of the other nights.
-
-    Raises
-    ------
-    DataError
-        If the files of a night changed since it was folded.
-    """
-    roots = {entry.root for entry in entries}
-    data, version = place.data, place.delta_version
-    at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
-    partitions, gone = [], []
-    for entry in entries:
-        partition = at_hand.get(entry.partition) if data is not None else _find_unmoved(entry, version)
-        if partition is None:
-            gone.append(entry.partition)
-        elif partition.fingerprint != entry.fingerprint:
-            msg = f"{entry.partition}: its files changed since it was folded; update or replace it first"
-            raise DataError(msg)
-        else:
-            partitions.append(partition)
-    return partitions, gone
 
 
 def _find_unmoved(entry: Entry, delta_version: int | None) -> Partition | None:

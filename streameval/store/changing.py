@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 from streameval.options import check_policies, honoured, refuse
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.backfill import Place, backfill, extend_configuration, list_added, list_altered, remove_column
+from streameval.store.backfill import Backfill, extend_configuration, list_added, list_altered, remove_column
 from streameval.store.files.location import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
@@ -265,21 +265,21 @@ class Changing:
         for name in options:
             if name not in honoured("add"):
                 refuse("add", name)
-        context, place = self._context, Place(data, delta_version)
-        snapshot, before, after = begin_backfill(context, options, place)
+        context = self._context
+        snapshot, backfill = begin_backfill(context, options, data, delta_version)
         entries = list(snapshot.entries.values())
         some = select_entries(snapshot.entries, since=since) if entries else []
         with context.files.undone() as files:
-            filled = backfill(before, after, entries, some, place, context.engine(), files, context.workers())
-        news = filled.folded or filled.configuration.to_dict() != before.to_dict()
+            filled = backfill.fold(entries, some, context.engine(), files, context.workers())
+        news = filled.folded or filled.configuration.to_dict() != backfill.before.to_dict()
         done = Update(
             snapshot.version + bool(news),
             changed=filled.folded,
             gone=(*filled.gone, *filled.without),
             lacking=filled.without,
             rows=sum(snapshot.entries[name].rows for name in filled.folded),
-            joined=list_added(after, before),
-            altered=list_altered(after, before),
+            joined=list_added(backfill.after, backfill.before),
+            altered=list_altered(backfill.after, backfill.before),
         )
         if news:
             context.commit(snapshot, filled.configuration, filled.entries, str(done))
@@ -373,9 +373,9 @@ def _skips(on_error: str) -> bool:
 
 
 def begin_backfill(
-    context: StoreContext, named: Mapping[str, Any], place: Place
-) -> tuple[Snapshot, Configuration, Configuration]:
-    """The snapshot, the configuration, and the configuration with the added columns and metrics.
+    context: StoreContext, named: Mapping[str, Any], data: Any, delta_version: int | None
+) -> tuple[Snapshot, Backfill]:
+    """The snapshot, and its change by the added columns and metrics.
 
     Raises
     ------
@@ -386,15 +386,15 @@ def begin_backfill(
     if not named:
         msg = "name the column or the metric to add (--score, --cluster, --sketch, --classes, --weight, --metric)"
         raise OptionError(msg)
-    if place.data is not None:
-        check_apart(context.location, place.data)
+    if data is not None:
+        check_apart(context.location, data)
     snapshot, before = context.begun()
     after = extend_configuration(before, named)
     if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
         msg = "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
         msg += "create another store with this column as well"
         raise OptionError(msg)
-    return snapshot, before, after
+    return snapshot, Backfill(before, after, data, delta_version)
 
 
 def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:

@@ -9,7 +9,7 @@ from streameval import scan
 from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.options import recorded
 from streameval.options.kinds import in_words, texts
-from streameval.store.backfill import Place, due_files, list_added, list_altered
+from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.nights.configuration import slices_group
 from streameval.store.nights.partitions import newest, select_entries, sort_entries
@@ -252,11 +252,12 @@ def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     if verb == "replace":
         _, configuration, due = find_replaced(context, data, version)
         return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
-    since, place = options.pop("since", None), Place(data, version)
-    snapshot, before, after = begin_backfill(context, options, place)
+    since = options.pop("since", None)
+    snapshot, backfill = begin_backfill(context, options, data, version)
     some = select_entries(snapshot.entries, since=since) if snapshot.entries else []
-    narrow, due = due_files(before, after, some, place)
-    more = (*list_added(after, before), *(f"{name}={new}" for name, _, new in list_altered(after, before)))
+    narrow, due = backfill.plan(some)
+    options_changed = list_altered(backfill.after, backfill.before)
+    more = (*list_added(backfill.after, backfill.before), *(f"{name}={new}" for name, _, new in options_changed))
     return _reading(context, narrow, due, f"also {', '.join(more)}")
 
 
