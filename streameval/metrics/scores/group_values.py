@@ -2,6 +2,10 @@
 
 A value is rounded to a multiple of 2⁻⁶². A group may be cut between two parts, which then give sums of its ties
 (`Fragment`). The metrics that have values by group are listed in `streameval.metrics.scores.group_means`.
+
+A `Measure` defines the value of a group by three methods: `sums` gives two sums over the ties of each group of a part,
+uint64 of shape (2, n_groups) for 128 bits and int64 of shape (n_groups,); `words` makes of these the values of whole
+groups in units of 2⁻⁶², and whether each group has one; `word` is the value of one group of any size, or None.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,19 +45,6 @@ class Fragment(NamedTuple):
         """The ties of both."""
         sums = (mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True))
         return Fragment(self.group, *sums)
-
-
-class Measure(Protocol):
-    """Defines the value of a group; frozen."""
-
-    def sums(self, part: GroupPart) -> tuple[Array, Array]:
-        """Two sums over the ties of each group: uint64 of shape (2, n_groups), 128-bit; int64 of shape (n_groups,)."""
-
-    def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
-        """Values of whole groups in units of 2⁻⁶², as int64, and whether each group has a value."""
-
-    def word(self, fragment: Fragment) -> int | None:
-        """The value of one group, of any size."""
 
 
 def _joined(words: Array, at: int) -> int:
@@ -131,6 +122,9 @@ class Top:
         if fragment.second:
             return _rounded(fragment.first, fragment.second)
         return _rounded(fragment.pos, fragment.neg + fragment.pos)
+
+
+Measure = Area | Precision | Top
 
 
 def _fragment(group: Any, at: int, neg: Array, pos: Array, first: Array, second: Array) -> Fragment:
