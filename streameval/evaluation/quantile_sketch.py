@@ -5,7 +5,7 @@ Each sketch takes one pass over the data and a fixed amount of memory (`streamev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
@@ -84,7 +84,7 @@ def quantile_sketch(
     100010.0
     """
     run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
-    return _Pass(data, column, compression, delta_version, run).sketched()
+    return _sketch(_files(data, column, compression, delta_version, run))
 
 
 def sketches_by_label(
@@ -118,8 +118,10 @@ def sketches_by_label(
     {'negative': 0.2, 'positive': 0.8}
     """
     spec = LabelSpec(label, pos_label, "drop")
-    one = _Pass(data, column, compression, delta_version, run)
-    return {name: one.sketched(spec, positive=name == "positive") for name in ("negative", "positive")}
+    return {
+        name: _sketch(_files(data, column, compression, delta_version, run, spec), positive=name == "positive")
+        for name in ("negative", "positive")
+    }
 
 
 def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
@@ -138,52 +140,42 @@ def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None,
     """
     version, compression = run.pop("delta_version", None), run.pop("compression", 1000)
     passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
-    return [_Pass(data, column, compression, version, run).files(one).forecast() for column, one in passes]
+    return [_files(data, column, compression, version, run, one).forecast() for column, one in passes]
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """A pass over the data.
+def _files(
+    data: Any,
+    column: str,
+    compression: int,
+    delta_version: int | None,
+    run: Mapping[str, Any],
+    label: LabelSpec | None = None,
+) -> Files:
+    """The data of one pass on a new engine, with the state to fold; `run` says where to run."""
+    for name, given in (("column", column), ("label", label and label.column)):
+        COLUMN.check(name, given)
+    engine = start(**run)
+    columns = list(dict.fromkeys(name for name in (column, label and label.column) if name))
+    found = scan.plan(data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=delta_version)
+    spec = QuantileSpec(column, _kind(found, column), compression)
+    request = MetricRequest(FAMILIES["sketch"], column, spec, ())
+    return Files(data, engine, found, Plan(found.schema, label, None, ())).folding([request])
 
-    Attributes
-    ----------
-    data, column, compression, delta_version : see `quantile_sketch`
-    run : where to run
-    """
 
-    data: Any
-    column: str
-    compression: int
-    delta_version: int | None
-    run: Mapping[str, Any]
-
-    def files(self, label: LabelSpec | None = None) -> Files:
-        """The data, with the state to fold."""
-        for name, given in (("column", self.column), ("label", label and label.column)):
-            COLUMN.check(name, given)
-        engine = start(**self.run)
-        columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
-        version = self.delta_version
-        found = scan.plan(
-            self.data, columns, threads=engine.budget.threads, compute=engine.compute, delta_version=version
-        )
-        spec = QuantileSpec(self.column, _kind(found, self.column), self.compression)
-        request = MetricRequest(FAMILIES["sketch"], self.column, spec, ())
-        return Files(self.data, engine, found, Plan(found.schema, label, None, ())).folding([request])
-
-    def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
-        """The sketch of all rows, or of those of one class."""
-        files = self.files(label)
-        scan.tell(files.scan.skipped)
-        if label is not None:
-            test = scan.Where.of(_of_class(files.scan, label, positive=positive)).bound(files.scan.schema)
-            files = replace(files, plan=replace(files.plan, where=test))
-        with files.engine.progress:
-            states = files.fold().states
-        if label is not None:
-            _check(states[label], files.names[0], positive=positive)
-        state: QuantileSketch = states[files.plan.specs[0]]
-        return replace(state, spec=QuantileSpec(compression=self.compression))  # mergeable with sketches of any column
+def _sketch(files: Files, *, positive: bool = False) -> QuantileSketch:
+    """The sketch of all rows, or of those of one class if labels are read."""
+    scan.tell(files.scan.skipped)
+    label = files.plan.label
+    if label is not None:
+        test = scan.Where.of(_of_class(files.scan, label, positive=positive)).bound(files.scan.schema)
+        files = replace(files, plan=replace(files.plan, where=test))
+    with files.engine.progress:
+        states = files.fold().states
+    if label is not None:
+        _check(states[label], files.names[0], positive=positive)
+    spec: QuantileSpec = files.requests[0].spec
+    state: QuantileSketch = states[spec]
+    return replace(state, spec=QuantileSpec(compression=spec.compression))  # mergeable with sketches of any column
 
 
 def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
+from streameval.evaluation.costs.tables import ids_of_states
 from streameval.evaluation.families import FAMILIES
 from streameval.metrics.catalogue import usual
 from streameval.metrics.contingency.attribution import GAIN, check_gain

@@ -15,8 +15,8 @@ from streameval.errors import DataError, OptionError
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
 from streameval.evaluation.costs.attributed import Attribution
-from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
+from streameval.evaluation.costs.tables import ids_of_states
 from streameval.evaluation.run import check_labels
 from streameval.options import recorded
 from streameval.options.kinds import of_column

@@ -32,7 +32,7 @@ from streameval.errors import (
     SchemaError,
 )
 from streameval.evaluation.attribution import forecasts
-from streameval.evaluation.attribution.narrowing import narrowed
+from streameval.evaluation.attribution.run import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute

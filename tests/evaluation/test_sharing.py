@@ -15,7 +15,7 @@ from own_metric import Positives
 
 from streameval import Evaluation, evaluate
 from streameval.errors import StreamevalError
-from streameval.evaluation import explain, run
+from streameval.evaluation import explain
 from streameval.states.clusters.counts import ClusterCounts
 from streameval.states.labelled import LabelledClusters, LabelledCounts
 
@@ -30,7 +30,7 @@ COLUMNS: dict[str, Any] = {"score": "score", "cluster": ["c", "d"], "classes": "
 def apart() -> Iterator[None]:
     """No states share their rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "shared", lambda wanted, *_: wanted)
+        patch.setattr("streameval.evaluation.files.shared", lambda wanted, *_: wanted)
         yield
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
-    from streameval.evaluation.costs.ids import Ids
+    from streameval.evaluation.costs.tables import Ids
     from streameval.typing import Array
 
 Values = Mapping[str, list[list[bytes]]]  # for each name, one list of values per key

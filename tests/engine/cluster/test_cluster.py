@@ -31,7 +31,7 @@ from streameval import attribute, evaluate
 from streameval.engine.cluster import ClusterEngine, engine, rounds
 from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
-from streameval.evaluation import explain, run
+from streameval.evaluation import explain
 from streameval.simulation import simulate
 from streameval.states.keyed import ranges
 from streameval.states.labelled import LabelledClusters
@@ -160,7 +160,7 @@ def test_clusters_that_share_rows_with_a_table_are_read_on_workers(client: Any, 
     """Values, curves and attributions of clusters whose rows carry labels are those of two states on threads."""
     options: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": ["lift", "v_measure"]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "shared", lambda wanted, *_: wanted)
+        patch.setattr("streameval.evaluation.files.shared", lambda wanted, *_: wanted)
         plain = evaluate(simulated, **options, threads=2)
     found = evaluate(simulated, **options, client=client)
     assert isinstance(found._states["cluster", "cluster"], LabelledClusters)
