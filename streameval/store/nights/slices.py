@@ -141,7 +141,7 @@ class KeptSlices:
             )
             raise MissingInputError(msg)
         state: Any = self.nights.merged(self.engine, kept)
-        self.key.check(len(state.groups()), state.names)
+        self.key.check(len(state.groups()), state.named.values)
         return state
 
     def of_night(
