@@ -149,25 +149,6 @@ def encode_id(ids, label, shift, words, codes):
 
 
 @jit
-def encode_counts(ids, neg, pos, shift):
-    """Encode ids with their numbers of rows by label, as `encode_id`: one item for each label that has rows.
-
-    Returns the word, code and count of each item, and the index of its id. No branch depends on the data.
-    """
-    room = 2 * ids.size + 1  # an item is written before it is known whether it has rows
-    words, codes = np.empty(room, np.uint64), np.empty(room, np.uint32)
-    counts, of = np.empty(room, np.int64), np.empty(room, np.int64)
-    n = np.uint64(0)
-    for i in range(ids.size):
-        word, code = code_id(ids[i], np.uint32(0), shift)
-        words[n], codes[n], counts[n], of[n] = word, code, neg[i], i
-        n += np.uint64(neg[i] != 0)
-        words[n], codes[n], counts[n], of[n] = word, code | np.uint32(1), pos[i], i
-        n += np.uint64(pos[i] != 0)
-    return words[:n], codes[:n], counts[:n], of[:n]
-
-
-@jit
 def buckets_f8(keys):
     """Bucket of each rank key of float64 scores, as uint32."""
     out = np.empty(keys.size, np.uint32)

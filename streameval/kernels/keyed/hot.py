@@ -25,7 +25,7 @@ def slots_of(keys: np.ndarray) -> np.ndarray:
     """
     found = keys[:, 0] * _MIX
     for column in keys[:, 1:].T:
-        found ^= column * _FURTHER
+        found -= column * _FURTHER
     return (found >> _PAIR_SHIFT) << _ONE
 
 
@@ -48,11 +48,31 @@ def _whole(word, code, bits):
     return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << np.uint64(bits))
 
 
+@inlined
+def _count_row(word, label, rest, row, columns, table):
+    """Count a row if its key is in one of its two slots; returns 1 if it is, else 0. No branch depends on the data.
+
+    The key is `word` and the further words ``rest[row]``: the place to which the row moves would depend on the row
+    before, so that rows would wait for each other.
+    """
+    hashed, width = word * _MIX, np.uint64(2 * columns + 4)  # of a pair
+    for c in range(columns):
+        hashed -= rest[row, c] * _FURTHER
+    at = (hashed >> _PAIR_SHIFT) * width
+    one, two = table[at] == word, table[at + np.uint64(columns + 1)] == word
+    for c in range(columns):
+        one &= table[at + np.uint64(c + 1)] == rest[row, c]
+        two &= table[at + np.uint64(columns + 2 + c)] == rest[row, c]
+    hit = np.uint64(one | two)
+    table[at + np.uint64(2 * columns + 2) + np.uint64(two)] += hit << (np.uint64(label) << _HALF_BITS)
+    return hit
+
+
 @jit
 def absorb(words, rest, codes, further, table):
     """Count the rows whose key is in one of its two slots, and move the other rows to the front; returns their number.
 
-    Keys have as many further words as the tuple `further` has items. No branch depends on the data.
+    Keys have as many further words as the tuple `further` has items.
 
     Parameters
     ----------
@@ -61,25 +81,28 @@ def absorb(words, rest, codes, further, table):
         changes one number. The caller empties the halves before they overflow.
     """
     kept, columns = np.uint64(0), len(further)
-    width = np.uint64(2 * columns + 4)  # of a pair
     for i in range(words.size):
         code = codes[i]
         word = np.uint64(words[i]) if words.itemsize == 8 else _whole(words[i], code, 8 * words.itemsize)
-        hashed = word * _MIX
-        for c in range(columns):
-            hashed ^= rest[i, c] * _FURTHER
-        at = (hashed >> _PAIR_SHIFT) * width
-        one, two = table[at] == word, table[at + np.uint64(columns + 1)] == word
-        for c in range(columns):
-            one &= table[at + np.uint64(c + 1)] == rest[i, c]
-            two &= table[at + np.uint64(columns + 2 + c)] == rest[i, c]
-        hit = np.uint64(one | two)
-        table[at + np.uint64(2 * columns + 2) + np.uint64(two)] += hit << (np.uint64(code & 1) << _HALF_BITS)
+        hit = _count_row(word, code & 1, rest, i, columns, table)
         words[kept] = words[i]
         codes[kept] = code
         for c in range(columns):
             rest[kept, c] = rest[i, c]
         kept += _ONE - hit
+    return np.int64(kept)
+
+
+@jit
+def absorb_ids(ids, label, more, further, shift, words, codes, rest, table):
+    """`encode_id` and `absorb` in one loop, for rows whose further words are `more`, of shape (n, n_further)."""
+    kept, columns = np.uint64(0), len(further)
+    for i in range(ids.size):
+        word, code = code_id(ids[i], label[i], shift)
+        words[kept], codes[kept] = word, code
+        for c in range(columns):
+            rest[kept, c] = more[i, c]
+        kept += _ONE - _count_row(word, label[i], more, i, columns, table)
     return np.int64(kept)
 
 
@@ -91,18 +114,6 @@ def _counted(key, label, table):
     hit = np.uint64(table[at] == key) | two
     table[at + _TWO + two] += hit << (np.uint64(label) << _HALF_BITS)
     return hit
-
-
-@jit
-def absorb_id(ids, label, shift, words, codes, table):
-    """`encode_id` and `absorb` in one loop; returns the number of remaining rows."""
-    kept = np.uint64(0)
-    for i in range(ids.size):
-        word, code = code_id(ids[i], label[i], shift)
-        words[kept] = word
-        codes[kept] = code
-        kept += _ONE - _counted(word, label[i], table)
-    return np.int64(kept)
 
 
 @jit

@@ -22,15 +22,14 @@ from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
-from streameval.kernels.keyed.hot import absorb_id
-from streameval.kernels.keys import ID_BUCKETS, encode_counts, encode_id, unmix
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.clusters.tally import KEY_BITS, by_tables, clusters_of
 from streameval.states.compatible import mergeable, same_table
-from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts, run_sums
+from streameval.states.keyed.adjacent import run_lengths, run_starts, run_sums
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, LabelledWords
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type", "null_rows_by_block"]
 
 _REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
-_AT_ONCE = 1 << 14  # ids with counts that are encoded at a time, so that they stay in the cache
-_ENTRIES = 1 << 16  # smallest number of counted entries that are collected at a time
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 
@@ -149,8 +146,6 @@ class _ClusterBuilder:
     def __init__(self, spec: ClusterSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
         self._segments = SegmentBuilder(spec.layout, budget, capacity)
-        entries = max(min(capacity, _ENTRIES), capacity // (2 * LONG_RUN))
-        self._counted = SegmentBuilder(spec.layout, budget, entries, counted=True)
         self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -175,19 +170,11 @@ class _ClusterBuilder:
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         rest = rest if bare is None else np.column_stack((rest, bare))
         starts = run_starts((first, *rest.T))
-        if starts is not None:
+        if starts is None:
+            self._segments.add_ids((first, *rest.T), label=label)
+        else:
             rows, positive = run_lengths(starts, label.size), run_sums(label, starts)
             self._add_counted(first[starts], rest[starts], (rows - positive, positive))
-            return
-        first, label = read_only(first), read_only(label)
-
-        def encode(part: slice, *out: Array) -> None:
-            encode_id(first[part], label[part], SHIFT, *out)
-
-        def absorb(part: slice, *out: Array) -> tuple[int, int]:
-            return absorb_id(first[part], label[part], SHIFT, *out), 0
-
-        self._segments.add(len(first), encode, rest, absorb=None if rest.shape[1] else absorb)
 
     def _unlabelled(self, batch: Batch) -> Array:
         """A further word for each row: 1 if it has no label, else 0."""
@@ -202,18 +189,15 @@ class _ClusterBuilder:
 
     def _add_counted(self, first: Array, rest: Array, table: tuple[Array, Array]) -> None:
         """Add ids with their negatives and positives."""
-        ids, neg, pos = (read_only(np.ascontiguousarray(column)) for column in (first, *table))
-        for start in range(0, ids.size, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            words, codes, counts, of = encode_counts(ids[part], neg[part], pos[part], SHIFT)
-            self._counted.add_items(words, codes, rest[part][of] if rest.shape[1] else None, counts, NO_WEIGHTS)
+        for label, counts in enumerate(table):
+            at = np.flatnonzero(counts)
+            self._segments.add_ids((first[at], *rest[at].T), counts[at], np.full(at.size, label, np.uint8))
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
         none = np.zeros(2, np.int64)
         singles, dropped = (self._null_rows, none) if single else (none, self._null_rows)
-        keyed = KeyedCounts.built(self._segments).merge(KeyedCounts.built(self._counted))
-        return ClusterCounts(self.spec, keyed, singles, dropped, self._bare_rows)
+        return ClusterCounts(self.spec, KeyedCounts.built(self._segments), singles, dropped, self._bare_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
-from streameval.states.contingency.cells import encode
-from streameval.states.contingency.pair_table import PairTable
-from streameval.states.contingency.rows import Form, RowBuilder
+from streameval.kernels.jit import read_only
+from streameval.kernels.segments import tally_pairs
 from streameval.states.keyed.adjacent import by_run, labelled_runs
-from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilder, Tagging
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import row_nulls
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, State
     from streameval.typing import Array
 
+_PAIRS = 4  # mean rows for each pair of entries of two dictionaries from which rows are counted by pair
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 
@@ -80,8 +80,9 @@ class ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = RowBuilder(spec.layout, budget, self._capacity, Form.LABEL if labelled else Form.NONE)
-        self._pairs = PairTable(budget, self._capacity, self._cells.add)
+        self._cells = SegmentBuilder(
+            spec.layout, budget, self._capacity, tags=Tagging.LABEL if labelled else Tagging.NONE
+        )
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -122,34 +123,42 @@ class ContingencyBuilder:
             )
         unclassed, alone = self._apart
         self._add_unclassed(unclassed, clusters.filter(pa.array(present[0] & ~present[1])), partition)
-        words = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
-        encode(alone, *words, 0)
+        first, rest = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
+        alone.add_ids((first, *rest.T))
         both = int(np.count_nonzero(~(present[0] | present[1])))
-        encode(alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+        alone.add_ids([*np.zeros((self.spec.keys.class_, both), np.uint64)], label=np.ones(both, np.uint8))
 
     def _add(self, clusters: pa.Array, classes: pa.Array, label: Array, partition: str) -> None:
         """Add rows that have both ids; those with labels are not counted by pair."""
         if self._labelled:
-            self._cells.add(*labelled_runs(self.spec.row_words(clusters, classes, partition), label))
-        elif not (self._pairs.may_take(clusters, classes) and self._add_encoded(clusters, classes, partition)):
-            self._cells.add(*by_run(self.spec.row_words(clusters, classes, partition)))
+            self._cells.add_ids(*labelled_runs(self.spec.row_words(clusters, classes, partition), label))
+        elif not self._add_pairs(clusters, classes, partition):
+            self._cells.add_ids(*by_run(self.spec.row_words(clusters, classes, partition)))
 
-    def _add_encoded(self, clusters: pa.DictionaryArray, classes: pa.DictionaryArray, partition: str) -> bool:
-        """Count rows of two short dictionaries by pair; returns whether there was room for the pairs."""
+    def _add_pairs(self, clusters: pa.Array, classes: pa.Array, partition: str) -> bool:
+        """Count rows of two dictionaries by pair of entries, if these are few; returns whether they were."""
+        if not (pa.types.is_dictionary(clusters.type) and pa.types.is_dictionary(classes.type)):
+            return False
+        width = len(classes.dictionary)
+        if len(clusters.dictionary) * width * _PAIRS > len(clusters):
+            return False
+        counts = np.zeros((len(clusters.dictionary), width), np.int64)
+        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), counts)
+        at = np.nonzero(counts)
         ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
-        codes = [column.indices.to_numpy(zero_copy_only=False) for column in (clusters, classes)]
-        return self._pairs.add(codes, [np.column_stack(words) for words in ids])
+        columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
+        self._cells.add_ids(columns, counts[at])
+        return True
 
     def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""
         first, rest = self.spec.cluster_words(clusters, partition)
-        words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
-        words[:, : rest.shape[1]] = rest
-        encode(unclassed, first, words, 1)
+        words = np.zeros((sum(self.spec.keys), first.size), np.uint64)
+        words[: 1 + rest.shape[1]] = first, *rest.T
+        unclassed.add_ids([*words], label=np.ones(first.size, np.uint8))
 
     def state(self) -> State:
         """The state of everything folded."""
-        self._pairs.flush()
         cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
         if self._apart is not None:
             unclassed, alone = map(KeyedCounts.built, self._apart)

@@ -11,16 +11,14 @@ from streameval.kernels.attribution import mark_table, marked_rows
 from streameval.kernels.contingency.grouping import add_margins, number_keys
 from streameval.kernels.contingency.tables import slots_for
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.ids import SHIFT
-from streameval.states.keyed.layout import NO_COUNTS, Interval, Layout
+from streameval.states.keyed.layout import Interval, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.keyed.builder import SegmentBuilder
     from streameval.states.keyed.layout import Columns
     from streameval.typing import Array
 
@@ -81,12 +79,6 @@ def pieces(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -
     else:
         side = keyed.gather(start, stop)[label]
         yield side.words, side.rest, side.counts, side.weights
-
-
-def encode(builder: SegmentBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
-    """Mix ids and add rows by their words."""
-    ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
-    builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)
 
 
 class Margins:

@@ -32,20 +32,18 @@ from streameval.states.contingency.cells import (
     Keys,
     Margins,
     class_layouts,
-    encode,
     interval_items,
     numbered,
     sizes_of_cells,
 )
 from streameval.states.contingency.pass_by_class import lone_classes
-from streameval.states.contingency.rows import RowBuilder
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, cut
-from streameval.states.keyed.tags import TAG, by_label, plain
+from streameval.states.keyed.layout import NO_COUNTS, TAG, cut
+from streameval.states.keyed.tags import by_label, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -116,11 +114,11 @@ def whole_clusters(
     --------
     >>> from streameval.budget import Budget
     >>> from streameval.states.contingency.cells import Keys
-    >>> from streameval.states.contingency.rows import RowBuilder
+    >>> from streameval.states.keyed.builder import SegmentBuilder
     >>> from streameval.states.keyed.counts import KeyedCounts
     >>> from streameval.states.keyed.layout import Layout
-    >>> rows = RowBuilder(Layout(1 << 11, 64, words=2), Budget(), 8)
-    >>> rows.add([np.array([7, 9, 7, 7], np.uint64), np.array([1, 2, 1, 3], np.uint64)])
+    >>> rows = SegmentBuilder(Layout(1 << 11, 64, words=2), Budget(), 8)
+    >>> rows.add_ids([np.array([7, 9, 7, 7], np.uint64), np.array([1, 2, 1, 3], np.uint64)])
     >>> keyed, sizes = KeyedCounts(rows.layout, rows.finish()), np.zeros(8, np.int64)
     >>> for cells in whole_clusters(keyed, (0, 1 << 11), Keys(1, 1), 2, sizes, Budget(), packed=False):
     ...     print(cells.words, cells.rest.tolist(), cells.singles.tolist(), cells.maxima, sizes)
@@ -232,7 +230,7 @@ class FirstPass:
         self._packed = self._sizes_at == keys.class_
         capacity = 1 << max(items - 1, 0).bit_length()
         self._others = SegmentBuilder(layouts[1], budget, capacity)
-        self._singles = RowBuilder(layouts[0], budget, capacity)
+        self._singles = SegmentBuilder(layouts[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
         self._positives = np.zeros(_SMALL, np.int64) if labelled else None
@@ -314,13 +312,13 @@ class FirstPass:
     def _hand_on(self, words: Array, rest: Array) -> None:
         """Hand on the cells of clusters of several rows, and show them to the watcher."""
         at = self._sizes_at
-        encode(self._others, words, np.ascontiguousarray(rest[:, : self._others.layout.words - 1]))
+        self._others.add_ids((words, *rest[:, : self._others.layout.words - 1].T))
         if self._watcher is not None:
             n, c = sizes_of_cells(rest, at - 1 if self._packed else at - 2, packed=self._packed)
             self._watcher.add_clusters(rest[:, at:], words, n, c)
 
     def _add_singles(self, classes: Array) -> None:
-        self._singles.add(list(np.ascontiguousarray(classes.T)))
+        self._singles.add_ids(list(np.ascontiguousarray(classes.T)))
 
     def _add_large_positives(self, sizes: Array, positives: Array) -> None:
         """Add the positives of large clusters; arrays are empty if rows carry no labels."""

@@ -21,12 +21,11 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_f8
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.contingency.rows import Form, RowBuilder
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.adjacent import by_run
-from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilder, Tagging
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
@@ -99,7 +98,7 @@ class TaggedBuilder:
         self._codes = GroupCodes(empty.group_codes.names)
         self._table = TableBuilder()
         self._last = pa.array([], pa.large_binary()), np.empty(0, np.uint32)  # names of a batch and their codes
-        self._made: dict[tuple[str, TagWords, type[Any]], SegmentBuilder | RowBuilder] = {}
+        self._made: dict[tuple[str, TagWords, Tagging], SegmentBuilder] = {}
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -118,19 +117,9 @@ class TaggedBuilder:
         narrow, wide = tag_words(self.inner)[run]
         return narrow if int(tags.codes.max()) < narrow.groups else wide
 
-    def rows(self, run: str, form: TagWords) -> SegmentBuilder:
-        """The builder of the rows of a run in a form."""
-        made: SegmentBuilder = self._builder(run, form, SegmentBuilder)
-        return made
-
-    def pairs(self, run: str, form: TagWords) -> RowBuilder:
-        """As `rows`, for pairs of ids."""
-        made: RowBuilder = self._builder(run, form, RowBuilder)
-        return made
-
-    def _builder(self, run: str, form: TagWords, kind: type[Any]) -> Any:
-        """One of the builders, which share the memory of a single one."""
-        if (run, form, kind) not in self._made:
+    def rows(self, run: str, form: TagWords, tagging: Tagging = Tagging.NONE) -> SegmentBuilder:
+        """The builder of the rows of a run in a form; all builders share the memory of a single one."""
+        if (run, form, tagging) not in self._made:
             plain, tagged = (
                 2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4
                 for each in (form.inner, form.layout)
@@ -138,13 +127,9 @@ class TaggedBuilder:
             capacity = max(1, self._capacity * plain // tagged // (1 + len(self._made)))
             for other in self._made.values():
                 other.shrink(capacity)
-            if kind is RowBuilder:
-                tag = Form.GROUP if isinstance(form, NarrowCells) else Form.NONE
-                self._made[run, form, kind] = RowBuilder(form.layout, self._budget, capacity, tag)
-            else:
-                made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted)
-                self._made[run, form, kind] = made
-        return self._made[run, form, kind]
+            made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted, tags=tagging)
+            self._made[run, form, tagging] = made
+        return self._made[run, form, tagging]
 
     def add_keys(
         self,
@@ -332,12 +317,9 @@ def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
         arrays = [array.take(pa.array(rows)) for array in arrays]
     facts["label_rows"] = Fact(counted, batch.label[counted])
     form, codes = builder.form("cells", tags), tags.of() if rows is None else tags.of(rows)
-    kind = np.uint16 if isinstance(form, NarrowCells) else np.uint64
-    (*words, codes), counts = by_run((*inner.row_words(*arrays, batch.partition), codes.astype(kind)))
-    if isinstance(form, NarrowCells):
-        builder.pairs("cells", form).add(words, counts, codes)
-    else:
-        builder.pairs("cells", form).add([*words, codes], counts)
+    tagging = Tagging.GROUP if isinstance(form, NarrowCells) else Tagging.NONE
+    words = *inner.row_words(*arrays, batch.partition), codes.astype(np.uint64)
+    builder.rows("cells", form, tagging).add_ids(*by_run(words))
     return facts, None
 
 

@@ -28,7 +28,7 @@ from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
 from streameval.states.clusters.counts import ClusterCounts, null_rows_by_block
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.grouping import LabelledWords
-from streameval.states.keyed.tags import fixed_bits
+from streameval.states.keyed.layout import fixed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

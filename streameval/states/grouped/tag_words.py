@@ -30,8 +30,7 @@ from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.sweep import CELL_BITS, DISTANCE_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.keyed.layout import Layout, Segment
-from streameval.states.keyed.tags import TAG, fixed_bits
+from streameval.states.keyed.layout import TAG, Layout, Segment, fixed_bits
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import rank_keys
 

@@ -93,7 +93,7 @@ def by_run(columns: Sequence[Array]) -> tuple[Sequence[Array], Array]:
 
 
 def labelled_runs(columns: Sequence[Array], label: Array) -> tuple[Sequence[Array], Array, Array]:
-    """As `by_run`, but a run may have both labels, and is an item for each; also returns the labels, as uint16.
+    """As `by_run`, but a run may have both labels, and is an item for each; also returns the labels.
 
     Examples
     --------
@@ -104,9 +104,9 @@ def labelled_runs(columns: Sequence[Array], label: Array) -> tuple[Sequence[Arra
     """
     starts = run_starts(columns)
     if starts is None:
-        return columns, NO_COUNTS, label.astype(np.uint16)
+        return columns, NO_COUNTS, label
     firsts, counts = np.empty((2, 2 * starts.size + 1), np.int64)
-    labels = np.empty(firsts.size, np.uint16)
+    labels = np.empty(firsts.size, np.uint8)
     items = label_runs(starts, run_lengths(starts, label.size), run_sums(label, starts), firsts, counts, labels)
     return [column[firsts[:items]] for column in columns], counts[:items], labels[:items]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,17 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels import segments as kernels
-from streameval.kernels.keys import count_codes, count_few
+from streameval.kernels.grouped.codes import replaced_bits
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import count_codes, count_few, encode_id
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compact
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
+from streameval.states.keyed.ids import SHIFT
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, TAG, Segment, tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Columns, Layout
@@ -26,8 +30,17 @@ MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _TABLES: dict[int, list[Array]] = {}  # spare tables of zeros, by number of codes, since fresh memory is slow
+_ITEMS, _SHARE = 1 << 16, 8  # items with counts: at least as many at a time, or this part of the rows
 _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for any budget
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
+
+
+class Tagging(IntEnum):
+    """What the first words of stored rows have in place of bits that their bucket determines (`states.keyed.tags`)."""
+
+    NONE = 0
+    GROUP = 1  # the last word of the collected rows
+    LABEL = 2  # their label; codes have label 0
 
 
 class SegmentBuilder:
@@ -42,11 +55,27 @@ class SegmentBuilder:
         Largest number of rows of a segment.
     counted : bool
         Whether items have counts.
+    tags : Tagging
+        What the first words of ids have as tags.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.kernels.keys import ID_BUCKETS
+    >>> from streameval.states.keyed.layout import Layout
+    >>> builder = SegmentBuilder(Layout(ID_BUCKETS, 64, words=2), Budget(), 8)
+    >>> builder.add_ids([np.array([7, 9, 7], np.uint64), np.array([1, 2, 1], np.uint64)])
+    >>> [int(segment.rows.sum()) for segment in builder.finish()]
+    [3]
     """
 
-    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+    def __init__(
+        self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False, tags: Tagging = Tagging.NONE
+    ) -> None:
         self.layout = layout
         self.budget = budget
+        self._tags, self._words_each = tags, layout.words + (tags is Tagging.GROUP)
+        self._items: SegmentBuilder | None = None  # items with counts, if others have none
         self._counted = counted
         self._borrow(capacity)
         self._size = 0
@@ -77,7 +106,7 @@ class SegmentBuilder:
         budget, layout, self.capacity = self.budget, self.layout, max(capacity, 1)
         self._words = budget.borrow(self.capacity, layout.dtype)
         self._codes = budget.borrow(self.capacity, np.uint32)
-        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
+        self._rest = budget.borrow((self.capacity, self._words_each - 1), np.uint64)
         self._counts = budget.borrow(self.capacity if self._counted else 0, np.int64)
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
 
@@ -131,6 +160,37 @@ class SegmentBuilder:
                 self._counts[room] = counts[part]
             self._take_hot(room)
 
+    def add_ids(self, columns: Sequence[Array], counts: Array = NO_COUNTS, label: Array | None = None) -> None:
+        """Add rows by the words of their ids, uint64 arrays of shape (n,); the first words are not mixed.
+
+        Parameters
+        ----------
+        columns : the words, followed by the number of the group if rows are tagged with it
+        counts : int64 array of shape (n,), the rows of each item; if it is empty, each is one row
+        label : uint8 array of shape (n,); 0 if it is None
+        """
+        first, *more = (read_only(np.ascontiguousarray(column, np.uint64)) for column in columns)
+        label = read_only(np.zeros(first.size, np.uint8) if label is None else label)
+        if counts.size and not self._counted:
+            if self._items is None:
+                items = max(min(self.capacity, _ITEMS), self.capacity // _SHARE)
+                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True, tags=self._tags)
+            self._items.add_ids(columns, counts, label)
+            return
+        for part, room in self._rooms(first.size):
+            words, codes, rest = self._words[room], self._codes[room], self._rest[room]
+            if self._hot is not None:
+                given = first[part], label[part], [column[part] for column in more]
+                self._size = room.start + self._hot.encode_ids(*given, words, codes, rest)
+                self._drop_idle()
+                continue
+            encode_id(first[part], label[part], SHIFT, words, codes)
+            for c, column in enumerate(more):
+                rest[:, c] = column[part]
+            if counts.size:
+                self._counts[room] = counts[part]
+            self._take_hot(room)
+
     def _take_hot(self, room: slice) -> None:
         """Count the rows of hot keys among those just encoded, or learn the hot keys from all collected rows."""
         if self._hot is None and self._learns and hot.LEARN <= self._size < hot.FULL:
@@ -167,10 +227,6 @@ class SegmentBuilder:
                 if mine.size:
                     mine[room] = given[part] if given.size else 1
 
-    def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
-        """Add items that are already partitioned as a segment; `starts` has the first item of each code's piece."""
-        self._emit(codes, starts, words, rest, counts, NO_WEIGHTS)
-
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
         """Slices of the input rows, each with the slice of the buffers that receives it."""
         done = 0
@@ -190,7 +246,7 @@ class SegmentBuilder:
         self._give_back()
         self._store_hot()
         segments, self._segments = tuple(self._segments), []
-        return segments
+        return segments if self._items is None else segments + self._items.finish()
 
     def _flush(self) -> None:
         if not self._size:
@@ -258,6 +314,13 @@ class SegmentBuilder:
         return again
 
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
+        if self._tags is Tagging.GROUP:
+            words, rest = tagged(words, rest[:, -1]), np.ascontiguousarray(rest[:, :-1])
+        elif self._tags is Tagging.LABEL:
+            labels = (codes & np.uint32(1)).astype(np.uint64) << TAG.shift
+            words = replaced_bits(words, starts, labels, ~TAG.bits)
+            first = np.flatnonzero(np.diff(codes >> 1, prepend=-1))
+            codes, starts = codes[first] & ~np.uint32(1), np.append(starts[first], starts[-1])
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))

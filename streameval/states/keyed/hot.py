@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.keyed.hot import SLOT_BITS, absorb, slots_of, whole_keys
+from streameval.kernels.jit import read_only
+from streameval.kernels.keyed.hot import SLOT_BITS, absorb, absorb_ids, slots_of, whole_keys
 from streameval.kernels.keys import MIX
+from streameval.states.keyed.ids import SHIFT
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -98,6 +100,22 @@ class HotKeys:
         left, missing = absorb(part, words, codes, self._table)
         self._counted += words.size - left
         return left, missing
+
+    def encode_ids(
+        self, ids: Array, label: Array, more: Sequence[Array], words: Array, codes: Array, rest: Array
+    ) -> int:
+        """Encode rows of ids and absorb them in one loop; returns the number of other rows.
+
+        Parameters
+        ----------
+        ids, label, more : the first words, not mixed, the labels, and one array for each further word
+        words, codes, rest : outputs
+        """
+        self._make_room(ids.size)
+        stacked = more[0].reshape(-1, 1) if len(more) == 1 else np.column_stack([ids[:, np.newaxis][:, :0], *more])
+        left: int = absorb_ids(ids, label, read_only(stacked), self._further, SHIFT, words, codes, rest, self._table)
+        self._counted += ids.size - left
+        return left
 
     def _make_room(self, rows: int) -> None:
         """Make room for the counts of `rows` further rows, fewer than `FULL`."""

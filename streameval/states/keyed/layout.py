@@ -6,11 +6,12 @@ A *code* is ``2 * bucket + label``. An *item* is a stored word; it represents on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.budget import Buffer
+from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.singletons import Addresses
 from streameval.typing import Array
 
@@ -74,6 +75,40 @@ class Layout:
     def dtype(self) -> np.dtype[Any]:
         """Type of a stored word."""
         return np.dtype(f"u{self.bits // 8}")
+
+
+class Tag(NamedTuple):
+    """Where the first word of a stored row has a tag, in place of bits that its bucket determines."""
+
+    bits: np.uint64  # of the tag
+    shift: np.uint64  # the lowest of them
+
+
+_LARGEST, _SHIFT = np.uint64((1 << BLOCK_BITS) - 1), np.uint64(63 - BLOCK_BITS)
+TAG = Tag(_LARGEST << _SHIFT, _SHIFT)
+
+
+def fixed_bits(buckets: Array) -> Array:
+    """The bits of mixed ids whose place tags take, as uint64, from the numbers of their buckets."""
+    found: Array = (buckets.astype(np.uint64) & _LARGEST) << _SHIFT
+    return found
+
+
+def tags_of(words: Array) -> Array:
+    """The tags in the first words of rows, as uint64."""
+    return (words & TAG.bits) >> TAG.shift
+
+
+def tagged(words: Array, tags: Array) -> Array:
+    """First words with these tags, a uint64 array, in place of the bits that their buckets determine.
+
+    Examples
+    --------
+    >>> words = np.array([1 << 60, 5], np.uint64)
+    >>> tags_of(tagged(words, np.array([3, 1], np.uint64))).tolist()
+    [3, 1]
+    """
+    return (words & ~TAG.bits) | (tags << TAG.shift)
 
 
 @dataclass(frozen=True, slots=True)

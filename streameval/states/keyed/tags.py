@@ -7,55 +7,20 @@ a row takes as much memory as without a tag. The plain words are restored on rea
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.budget import Computed
-from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.codes import replaced_bits
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.layout import NO_WEIGHTS
+from streameval.states.keyed.layout import NO_WEIGHTS, TAG, fixed_bits, tags_of
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval, Layout, Segment
     from streameval.typing import Array
-
-
-class Tag(NamedTuple):
-    """Where the first word of a stored row has a tag, in place of bits that its bucket determines."""
-
-    bits: np.uint64  # of the tag
-    shift: np.uint64  # the lowest of them
-
-
-_LARGEST, _SHIFT = np.uint64((1 << BLOCK_BITS) - 1), np.uint64(63 - BLOCK_BITS)
-TAG = Tag(_LARGEST << _SHIFT, _SHIFT)
-
-
-def fixed_bits(buckets: Array) -> Array:
-    """The bits of mixed ids whose place tags take, as uint64, from the numbers of their buckets."""
-    found: Array = (buckets.astype(np.uint64) & _LARGEST) << _SHIFT
-    return found
-
-
-def tags_of(words: Array) -> Array:
-    """The tags in the first words of rows, as uint64."""
-    return (words & TAG.bits) >> TAG.shift
-
-
-def tagged(words: Array, tags: Array) -> Array:
-    """First words with these tags, a uint64 array, in place of the bits that their buckets determine.
-
-    Examples
-    --------
-    >>> words = np.array([1 << 60, 5], np.uint64)
-    >>> tags_of(tagged(words, np.array([3, 1], np.uint64))).tolist()
-    [3, 1]
-    """
-    return (words & ~TAG.bits) | (tags << TAG.shift)
 
 
 def plain(keyed: KeyedCounts) -> KeyedCounts:

@@ -25,7 +25,7 @@ from streameval.kernels.grouped import comparisons
 from streameval.kernels.grouped import rankings as kernels
 from streameval.kernels.grouped.comparisons import words_by_group
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -194,8 +194,7 @@ class _GroupScoreBuilder:
             if narrow.any():
                 self._add_narrow(ids[narrow], keys[narrow], label[narrow])
                 ids, rest, keys, label = ids[wide], rest[wide], keys[wide], label[wide]
-        further = np.column_stack((rest, keys))
-        self._builders["wide"].add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), further)
+        self._builders["wide"].add_ids((ids, *rest.T, keys), label=label)
 
     def _add_narrow(self, ids: Array, keys: Array, label: Array) -> None:
         self._builders["narrow"].add(

@@ -14,8 +14,8 @@ from streameval.states.contingency import pass_by_class
 from streameval.states.contingency.cells import Keys, core_layouts
 from streameval.states.contingency.pass_by_class import _visit_classes, by_class
 from streameval.states.contingency.rounds import ByClass
-from streameval.states.contingency.rows import RowBuilder
 from streameval.states.contingency.summary import Summary
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, Layout
 
@@ -25,11 +25,11 @@ def keyed_of(words: np.ndarray, counts: np.ndarray, budget: Budget, segments: in
     layout = Layout(ID_BUCKETS, 64, words=words.shape[1])
     found = KeyedCounts(layout)
     for k in range(segments):
-        builder = RowBuilder(layout, budget, 7)
+        builder = SegmentBuilder(layout, budget, 7)
         own, times = words[k::segments], counts[k::segments]
         for which in (times == 1, times > 1):
             if which.any():
-                builder.add(list(own[which].T.copy()), times[which] if times[which][0] > 1 else NO_COUNTS)
+                builder.add_ids(list(own[which].T.copy()), times[which] if times[which][0] > 1 else NO_COUNTS)
         found = found.merge(KeyedCounts(layout, builder.finish()))
     return found
 

@@ -16,7 +16,7 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency import pass_by_cluster
 from streameval.states.contingency.cells import Keys
 from streameval.states.contingency.pass_by_cluster import whole_clusters
-from streameval.states.contingency.rows import RowBuilder
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, Layout
 
@@ -28,13 +28,13 @@ def keyed_of(rows: list[Row], keys: Keys, budget: Budget, segments: int) -> Keye
     layout = Layout(ID_BUCKETS, 64, words=sum(keys))
     found = KeyedCounts(layout)
     for k in range(segments):
-        builder = RowBuilder(layout, budget, 7)
+        builder = SegmentBuilder(layout, budget, 7)
         for counted in (False, True):
             some = [row for row in rows[k::segments] if (row[2] > 1) is counted]
             if some:
                 words = np.array([[*cluster, *class_] for cluster, class_, _ in some], np.uint64)
                 counts = np.array([n for *_, n in some], np.int64) if counted else NO_COUNTS
-                builder.add(list(words.T.copy()), counts)
+                builder.add_ids(list(words.T.copy()), counts)
         found = found.merge(KeyedCounts(layout, builder.finish()))
     return found
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.contingency.rows import RowBuilder
 from streameval.states.keyed import hot
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
@@ -48,11 +48,11 @@ def test_every_row_is_kept_once(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hot, "LEARN", 40)
         for _ in range(builders):
-            builder = RowBuilder(layout, budget, capacity)
+            builder = SegmentBuilder(layout, budget, capacity)
             for rows, heat in batches:
                 keys = rng.integers(0, 1 << 64, (rows, words), np.uint64)
                 keys[rng.random(rows) < heat] = rng.integers(0, 2, words, np.uint64)
-                builder.add(list(keys.T))
+                builder.add_ids(list(keys.T))
                 given_rows.update(map(tuple, keys.tolist()))
                 keys[:] = 0  # the builder keeps nothing that its caller may change
             keyed = keyed.merge(KeyedCounts(layout, builder.finish()))
@@ -65,8 +65,8 @@ def test_a_thousand_hot_pairs_are_counted_before_they_are_stored(monkeypatch: py
     ids = (np.arange(1000, dtype=np.uint64) * np.uint64(0xD1B54A32D192ED03)) >> np.uint64(2)
     rows = np.random.default_rng(1).permutation(np.repeat(ids, 60))
     layout = Layout(ID_BUCKETS, 64, words=2)
-    builder = RowBuilder(layout, Budget(), rows.size)
-    builder.add([rows, rows])
+    builder = SegmentBuilder(layout, Budget(), rows.size)
+    builder.add_ids([rows, rows])
     keyed = KeyedCounts(layout, builder.finish())
     assert keyed.items.sum() <= 1010
     assert found(keyed) == {(i, i): 60 for i in ids.tolist()}
@@ -77,8 +77,8 @@ def test_a_few_repetitive_pieces_are_left_alone() -> None:
     layout, rng = Layout(ID_BUCKETS, 64), np.random.default_rng(1)
     for rows, counted in ((3000, False), (30000, True)):
         ids = np.concatenate((np.full(rows, 7, np.uint64), rng.integers(1 << 40, 1 << 62, 30000).astype(np.uint64)))
-        builder = RowBuilder(layout, Budget(), ids.size)
-        builder.add([ids])
+        builder = SegmentBuilder(layout, Budget(), ids.size)
+        builder.add_ids([ids])
         keyed = KeyedCounts(layout, builder.finish())
         assert keyed.counted is counted
         assert found(keyed)[7,] == rows

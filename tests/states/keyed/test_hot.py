@@ -15,7 +15,6 @@ from streameval.kernels.keyed.hot import slots_of
 from streameval.kernels.keys import ID_BUCKETS, MIX
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.contingency.cells import encode
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
@@ -46,7 +45,7 @@ def test_rows_are_counted_once(
             for part in (mine[:cut], mine[cut:]):
                 ids = np.array([row[0] for row in part], np.uint64)
                 more = np.array([row[1] for row in part], np.uint64).reshape(-1, 1)[:, : words - 1]
-                encode(builder, ids, more, label)
+                builder.add_ids((ids, *more.T), label=np.full(ids.size, label, np.uint8))
         keyed = KeyedCounts.built(builder)
     found: Counter[tuple[int, ...]] = Counter()
     for counts in keyed.grouped((0, ID_BUCKETS)):
