@@ -32,10 +32,11 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
+
+from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -224,5 +225,4 @@ def nearest_floats(array: pa.Array) -> Array:
     """
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.string())
-    floats: Array = np.from_dlpack(array.cast(pa.float64(), safe=False))  # `to_numpy` imports pandas
-    return floats
+    return view_numbers(array.cast(pa.float64(), safe=False))

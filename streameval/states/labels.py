@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from streameval.errors import LabelError, NullError
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import PlainSpec, Small, Totals
+from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -332,7 +333,7 @@ class LabelReader:
             array = array.cast(pa.uint8())
         if pa.types.is_decimal(array.type):
             return self._of_decimals(array)
-        values = np.from_dlpack(array)  # `to_numpy` imports pandas, which takes 0.1 s
+        values = view_numbers(array)
         low, high = values.min(), values.max()
         if values.dtype.kind in "iu" and low >= 0 and high <= 1:
             return values.astype(np.uint8, copy=False) if values.itemsize > 1 else values.view(np.uint8), {

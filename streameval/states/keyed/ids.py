@@ -17,6 +17,7 @@ from streameval.errors import SchemaError
 from streameval.kernels.hashing import hash_bytes, hash_strings
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -125,7 +126,7 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
         first, second = hash_array(array)
         return first, second.reshape(-1, 1)
     wide = np.uint64 if kind == "unsigned" else np.int64
-    first = np.from_dlpack(array).astype(wide, copy=False).view(np.uint64)  # `to_numpy` imports pandas
+    first = view_numbers(array).astype(wide, copy=False).view(np.uint64)
     return first, np.empty((first.size, 0), np.uint64)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
+from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -69,8 +70,9 @@ def numbers(array: pa.Array, kind: str) -> Array:
         unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
         words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
-    values: Array = np.from_dlpack(array).astype(kind, copy=False)  # `to_numpy` imports pandas, which takes 0.1 s
-    return values
+    if pa.types.is_boolean(array.type) or pa.types.is_null(array.type):
+        array = array.cast(pa.uint8())
+    return view_numbers(array).astype(kind, copy=False)
 
 
 def floats(values: Array, kind: str) -> Array:
