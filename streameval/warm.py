@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.evaluation import evaluate
-from streameval.evaluation.attribution import attribute
+from streameval.evaluation.costs.attribution import attribute
 from streameval.kernels.jit import is_cached
 from streameval.streams import open_streams
 

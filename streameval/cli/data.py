@@ -45,9 +45,9 @@ def attribute(
     If the first DATA is a store, the others are the files of its nights. They are needed for examples and to print
     string ids, of which a store keeps only hashes.
     """
-    from streameval.evaluation.attribution import attribute as run
-    from streameval.evaluation.attribution import forecasts
     from streameval.evaluation.costs.attributed import check_target
+    from streameval.evaluation.costs.attribution import attribute as run
+    from streameval.evaluation.costs.attribution import forecasts
 
     to = Output.take(asked)
     for path in out:

@@ -82,7 +82,7 @@ def separate(rows, b, further, last, label, marks, shift, found, words, rest, co
     """Separate the rows of label 0 in bucket b; returns the numbers of rows and of singletons collected so far.
 
     Returns as well the number of positives among the singletons of this bucket, if first words have a `label`
-    (`streameval.kernels.contingency.clusters.cluster_cells`).
+    (`streameval.kernels.contingency.cells.cluster_cells`).
 
     `marks` counts the rows of each slot; a row alone in its slot is a singleton, which finds nine of ten. No branch
     depends on the data. Keys have ``len(further)`` further words; `lone` takes the last ``len(last)`` of these for

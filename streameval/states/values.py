@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.kernels.attribution import mark_table, marked, positions
+from streameval.kernels.contingency.attribution import mark_table, marked, positions
 from streameval.states.keyed.ids import hash_array, id_words, identify, row_nulls
 from streameval.states.protocol import Batch, PlainSpec, Small, Totals
 

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.evaluation.attribution.run import Run, checked_options
-from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
 from streameval.evaluation.costs.attributed import Attribution
+from streameval.evaluation.costs.attribution import of_slices, with_slices
+from streameval.evaluation.costs.run import Run, checked_options
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.costs.tables import ids_of_states
 from streameval.evaluation.run import check_labels

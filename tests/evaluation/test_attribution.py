@@ -31,8 +31,8 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
-from streameval.evaluation.attribution import forecasts
-from streameval.evaluation.attribution.run import narrowed
+from streameval.evaluation.costs.attribution import forecasts
+from streameval.evaluation.costs.run import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
@@ -348,7 +348,7 @@ def test_a_file_that_changes_between_the_scans_is_refused(
         pq.write_table(table_of([("x", "c", True)] * 9), tmp_path / "b.parquet")
         return narrowed(found, wanted)
 
-    monkeypatch.setattr("streameval.evaluation.attribution.run.narrowed", first)
+    monkeypatch.setattr("streameval.evaluation.costs.run.narrowed", first)
     with pytest.raises(CorruptFileError, match=r"b\.parquet: .*replaced or changed since.*run again"):
         attribute(tmp_path, **asked)
 

@@ -20,7 +20,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import twoway
 from streameval.metrics.contingency.arithmetic import plain
 from streameval.metrics.contingency.catalogue import twoway_cells
-from streameval.metrics.contingency.null_models import expected_cells
+from streameval.metrics.contingency.measures import expected_cells
 from streameval.metrics.contingency.twoway import TwoWay
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from streameval.arrays.contingency import inputs as source
 from streameval.arrays.contingency.sparse import SparseTable
 from streameval.arrays.inputs import generator
-from streameval.metrics.contingency.null_models import margins_of
+from streameval.metrics.contingency.measures import margins_of
 
 if TYPE_CHECKING:
     from typing import Self

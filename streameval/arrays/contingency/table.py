@@ -1,6 +1,6 @@
 """Contingency tables in memory, with every measure as a method.
 
-Measures read the `facts` of a table (`streameval.metrics.contingency.null_models`), which are computed from a small
+Measures read the `facts` of a table (`streameval.metrics.contingency.measures`), which are computed from a small
 summary of sizes; only the optimal assignment reads the cells again. A table of a million points takes one sort, and
 each measure about a millisecond after that. Null models are evaluated in closed form; only `to_array`, `to_rows` and
 `expected` create a dense R×C table.
@@ -16,7 +16,7 @@ from streameval.arrays.contingency.expected import ExpectedTables
 from streameval.metrics.contingency.arithmetic import adjusted
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import PairMeasures, TableMeasures, measure_by_name
-from streameval.metrics.contingency.null_models import (
+from streameval.metrics.contingency.measures import (
     MODELS,
     CountedStatistics,
     TableStatistics,
@@ -151,7 +151,7 @@ class ConfusionMatrix2(TwoByTwoTable, PairMeasures, ContingencyTable):
     """A 2×2 contingency table of truth (rows) against prediction (columns).
 
     It has the measures of a binary decision and those of any contingency table. Their values for zero margins are
-    documented in `streameval.metrics.contingency.twoway` (rates) and `streameval.metrics.contingency.association`
+    documented in `streameval.metrics.contingency.twoway` (rates) and `streameval.metrics.contingency.twoway`
     (chance-corrected measures).
 
     Parameters

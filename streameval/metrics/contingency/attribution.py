@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.kernels.attribution import keep_largest, positions
-from streameval.metrics.contingency.null_models import CountedStatistics
+from streameval.kernels.contingency.attribution import keep_largest, positions
+from streameval.metrics.contingency.measures import CountedStatistics
 from streameval.metrics.protocol import Metric
 from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import Margins, numbered

@@ -1,26 +1,29 @@
-"""Every measure of a contingency table, one line each.
+"""Every measure of a contingency table, one line each, as data: its function, its range, which end is better.
 
 `TableMeasures` read the statistics of a table of any shape, `PairMeasures` the four cells of a 2×2 table. Tables in
 memory inherit them as methods; `get_score`, `adjust_to_null`, the metrics of an evaluation and the list that
-``streameval metrics`` prints are made from the same lines.
+``streameval metrics`` prints are made from the same lines. The meaning and the source of a measure are in the docstring
+of its function. The descriptor of `Measure` makes it a method of every table, with the function's signature and
+docstring, so `help`, editors and type checkers see an ordinary method.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency import association, fisher, measures, twoway
-from streameval.metrics.contingency.association import OneSided
-from streameval.metrics.contingency.measure import EXPECTED, GROWS, HIGHER, LOWER, MATCHED, Measure
-from streameval.metrics.contingency.null_models import CountedStatistics, TableStatistics
+from streameval.metrics.contingency import fisher, measures, twoway
+from streameval.metrics.contingency.measures import CountedStatistics, TableStatistics
+from streameval.metrics.contingency.twoway import OneSided
 from streameval.states.contingency.summary import summarize
 
 if TYPE_CHECKING:
@@ -30,8 +33,124 @@ if TYPE_CHECKING:
 
     from streameval.metrics.contingency.twoway import TwoWay
 
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+EXPECTED: Final = "its expected value under chance is only known for all classes together"
+MATCHED: Final = "the best matching is only solved for all classes together"
+NULL_MODEL: Final = "a null model corrects it, which is only known for all classes together"
+GROWS: Final = "it grows with the rows, as totals and test statistics do"
+
+HIGHER: Final = "higher"
+LOWER: Final = "lower"
+
+
+@dataclass(eq=False)
+class Measure(Generic[P, T]):
+    """One measure of a table.
+
+    Parameters
+    ----------
+    function : callable
+        From the statistics of a table, and options, to a number or a named tuple of numbers.
+    low, high : float
+        Range of the values at the default options.
+    better : {"higher", "lower", None}
+        Which end is better; None where neither is.
+    elements : tuple of str
+        Names of the values of a tuple, empty for a single number.
+    default : bool
+        Whether an evaluation computes it when no metric is picked.
+    model : str, optional
+        The null model that is fixed.
+    of_pairs : bool
+        Whether it is a function of pair counts alone; its sampling error then depends on squared class sizes.
+    scale : str
+        Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`; by its range if empty.
+    no_interval : str
+        Why it has no sampling interval.
+    counts : bool
+        Whether its value is a number of rows or pairs unless it is normalized.
+    """
+
+    function: Callable[Concatenate[Any, P], T]
+    low: float
+    high: float
+    better: Literal["higher", "lower"] | None = HIGHER
+    elements: tuple[str, ...] = ()
+    default: bool = False
+    model: str | None = None
+    of_pairs: bool = False
+    scale: str = ""
+    no_interval: str = ""
+    counts: bool = False
+    method: Callable[Concatenate[Any, P], T] = field(init=False, repr=False)
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        @wraps(self.function)
+        def method(table: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return self.function(getattr(table, owner.measured), *args, **kwargs)
+
+        method.__name__, method.__qualname__ = name, f"{owner.__name__}.{name}"
+        self.method = method
+
+    @overload
+    def __get__(self, table: None, owner: Any) -> Callable[Concatenate[Any, P], T]: ...
+    @overload
+    def __get__(self, table: object, owner: Any) -> Callable[P, T]: ...
+    def __get__(self, table: object, owner: Any) -> Any:
+        return self.method if table is None else MethodType(self.method, table)
+
+    def takes(self, option: str) -> bool:
+        """Whether the function has this option; measures with a fixed null model have no variants."""
+        return self.model is None and option in inspect.signature(self.function).parameters
+
+    @property
+    def meaning(self) -> str:
+        """First line of the docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What each of several values means: the lines of the docstring's section on what it returns."""
+        _, _, after = (inspect.getdoc(self.function) or "").partition("Returns\n-------\n")
+        lines = after.partition("\n\n")[0].splitlines() if self.elements else []
+        return tuple(line.partition(" : ")[2] for line in lines)
+
+    @property
+    def source(self) -> str:
+        """Reference of the docstring, or else of the module that defines the function; empty without any."""
+        for text in (inspect.getdoc(self.function), inspect.getdoc(inspect.getmodule(inspect.unwrap(self.function)))):
+            _, found, after = (text or "").partition("References\n----------\n")
+            if found:
+                return " ".join(after.partition("\n\n")[0].split())
+        return ""
+
+    def under(self, model: str) -> Measure[..., T]:
+        """The same measure with a fixed null model.
+
+        All measures accept `redraw`, as in clustering-metrics; it matters only if a table is drawn.
+
+        Examples
+        --------
+        >>> from streameval.arrays.contingency.table import ContingencyTable
+        >>> table = ContingencyTable(rows=[[2, 1], [0, 3]])
+        >>> table.vi_similarity_m1(True, True) == table.vi_similarity(model="m1")
+        True
+        """
+        function: Callable[..., T] = self.function
+        draws = self.takes("redraw")
+
+        @wraps(function)
+        def fixed(table: Any, normalize: bool = True, redraw: bool = False, **options: Any) -> T:
+            return function(table, normalize, model, **(options | {"redraw": redraw} if draws else options))
+
+        del fixed.__wrapped__  # its signature is its own
+        see = f"The null model is ``{model}``; see `{function.__name__}`."
+        fixed.__doc__ = f"{self.meaning}\n\n{see}\n\nReferences\n----------\n{self.source}"
+        low = self.low if model == "m1" else float("-inf")
+        return Measure(fixed, low, self.high, self.better, model=model, no_interval=NULL_MODEL)
 
 
 class TableMeasures:
@@ -155,34 +274,34 @@ class PairMeasures:
     specificity = Measure(twoway.specificity, 0, 1, HIGHER)
     bias_index = Measure(twoway.bias_index, 0, 1, LOWER)
     chisq_score = Measure(twoway.chisq_score, 0, inf, HIGHER, no_interval=GROWS)
-    cole_coeff = Measure(association.cole_coeff, -1, 1, HIGHER)
+    cole_coeff = Measure(twoway.cole_coeff, -1, 1, HIGHER)
     covar = Measure(twoway.covar, -inf, inf, HIGHER, no_interval=GROWS)
     dice_coeff = Measure(twoway.dice_coeff, 0, 1, HIGHER)
-    diseq_coeff = Measure(association.diseq_coeff, -0.25, 0.25, HIGHER)
+    diseq_coeff = Measure(twoway.diseq_coeff, -0.25, 0.25, HIGHER)
     entropy_scores = Measure(_of_cells(measures.entropy_scores), 0, 1, HIGHER, measures.EntropyScores._fields)
     frequency_bias = Measure(twoway.frequency_bias, 0, inf, None)
     fscore = Measure(twoway.fscore, 0, 1, HIGHER)
     g_score = Measure(_of_cells(measures.g_score), 0, inf, HIGHER, no_interval=GROWS)
     hypergeometric = Measure(fisher.hypergeometric, -inf, inf, HIGHER, no_interval=GROWS)
-    informedness = Measure(association.informedness, -1, 1, HIGHER)
+    informedness = Measure(twoway.informedness, -1, 1, HIGHER)
     jaccard_coeff = Measure(twoway.jaccard_coeff, 0, 1, HIGHER)
-    kappa = Measure(association.kappa, -1, 1, HIGHER, scale="fisher")
-    kappas = Measure(association.kappas, -inf, 1, HIGHER, OneSided._fields)
-    loevinger_coeff = Measure(association.loevinger_coeff, -inf, 1, HIGHER)
-    markedness = Measure(association.markedness, -1, 1, HIGHER)
-    matthews_corr = Measure(association.matthews_corr, -1, 1, HIGHER, scale="fisher")
+    kappa = Measure(twoway.kappa, -1, 1, HIGHER, scale="fisher")
+    kappas = Measure(twoway.kappas, -inf, 1, HIGHER, OneSided._fields)
+    loevinger_coeff = Measure(twoway.loevinger_coeff, -inf, 1, HIGHER)
+    markedness = Measure(twoway.markedness, -1, 1, HIGHER)
+    matthews_corr = Measure(twoway.matthews_corr, -1, 1, HIGHER, scale="fisher")
     mic_scores = Measure(_mic_scores, -1, 1, HIGHER, OneSided._fields)
-    mp_corr = Measure(association.mp_corr, -1, 1, HIGHER)
+    mp_corr = Measure(twoway.mp_corr, -1, 1, HIGHER)
     mutual_info_score = Measure(_of_cells(measures.mutual_info_score), 0, inf, HIGHER)
     ochiai_coeff = Measure(twoway.ochiai_coeff, 0, 1, HIGHER)
-    ochiai_coeff_adj = Measure(association.ochiai_coeff_adj, -inf, 1, HIGHER)
+    ochiai_coeff_adj = Measure(twoway.ochiai_coeff_adj, -inf, 1, HIGHER)
     overlap_coeff = Measure(twoway.overlap_coeff, 0, 1, HIGHER)
-    pairwise_hcv = Measure(association.pairwise_hcv, -1, 1, HIGHER, OneSided._fields)
+    pairwise_hcv = Measure(twoway.pairwise_hcv, -1, 1, HIGHER, OneSided._fields)
     prevalence_index = Measure(twoway.prevalence_index, 0, 1, None)
     sokal_sneath_coeff = Measure(twoway.sokal_sneath_coeff, 0, 1, HIGHER)
-    xcoeff = Measure(association.xcoeff, -1, 1, HIGHER)
-    yule_q = Measure(association.yule_q, -1, 1, HIGHER)
-    yule_y = Measure(association.yule_y, -1, 1, HIGHER)
+    xcoeff = Measure(twoway.xcoeff, -1, 1, HIGHER)
+    yule_q = Measure(twoway.yule_q, -1, 1, HIGHER)
+    yule_y = Measure(twoway.yule_y, -1, 1, HIGHER)
 
 
 def _rows(owner: type) -> dict[str, Measure[..., Any]]:

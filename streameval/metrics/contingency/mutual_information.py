@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.kernels.contingency.clustering import log_pairs
 from streameval.kernels.contingency.expected import ORDERS, SizeTable, expected_information
+from streameval.kernels.contingency.tables import log_pairs
 from streameval.metrics.contingency.arithmetic import Number, safe_divide
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from streameval.kernels.attribution import mark_table, marked_rows
-from streameval.kernels.contingency.grouping import add_margins, number_keys
-from streameval.kernels.contingency.tables import slots_for
+from streameval.kernels.contingency.attribution import mark_table, marked_rows
+from streameval.kernels.contingency.tables import add_margins, number_keys, slots_for
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.counts import SLAB, KeyedCounts

@@ -22,8 +22,7 @@ import numpy as np
 
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
-from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
-from streameval.states.contingency.builder import ContingencyBuilder
+from streameval.states.contingency.builder import ContingencyBuilder, cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify

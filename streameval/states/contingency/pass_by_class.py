@@ -5,7 +5,7 @@ r of the class, its largest cell and both margins of every cell are known. Cells
 of size r has r − Σ n such cells, with the sum over its stored cells.
 
 One loop reads the cells where they lie in the segments and adds them up by size
-(`streameval.kernels.contingency.classes.tally_classes`). If a watcher sees the classes, or a bucket holds a giant one,
+(`streameval.kernels.contingency.cells.tally_classes`). If a watcher sees the classes, or a bucket holds a giant one,
 their cells are read twice instead, first for the sizes, then for the cells.
 """
 
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from streameval.kernels.contingency.classes import ClassArrays, Tallies, tally_classes
-from streameval.kernels.contingency.grouping import add_margins
-from streameval.kernels.contingency.tables import slots_for
+from streameval.kernels.contingency.cells import ClassArrays, Tallies, tally_classes
+from streameval.kernels.contingency.tables import add_margins, slots_for
 from streameval.kernels.singletons import marks_for
 from streameval.states.contingency.cells import interval_items, numbered, pieces
 from streameval.states.contingency.size_counts import Sizes

@@ -4,7 +4,7 @@ Clusters are visited bucket by bucket. One bucket holds all rows of a cluster, s
 are known at once. Each cell is handed on as (class, n, c), except singletons, n = c = 1, which are counted by class.
 
 One loop reads rows where they lie in the segments and writes their cells
-(`streameval.kernels.contingency.clusters.cluster_cells`): nothing is sorted, since a hash table that fits into the
+(`streameval.kernels.contingency.cells.cluster_cells`): nothing is sorted, since a hash table that fits into the
 cache numbers the clusters of a bucket. If rows carry their labels (`streameval.states.labelled`), it counts the
 positives of clusters as well.
 
@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency.clusters import BucketArrays, CellArrays, cluster_cells
-from streameval.kernels.contingency.grouping import add_margins, tally_small
-from streameval.kernels.contingency.tables import slots_for
+from streameval.kernels.contingency.cells import BucketArrays, CellArrays, cluster_cells
+from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.singletons import marks_for
 from streameval.states.clusters.tally import by_tables
 from streameval.states.contingency.cells import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streameval.kernels.contingency.grouping import tally_small
+from streameval.kernels.contingency.tables import tally_small
 from streameval.kernels.ranking import sum_of_products
 
 if TYPE_CHECKING:
