@@ -16,7 +16,7 @@ import click
 from streameval.cli.console import PAGES, PLAIN, Output, as_json, emit, note, piped, progress_bar, stacked, table
 from streameval.cli.options import SELECTION, options
 from streameval.options import honoured
-from streameval.wording import plural
+from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -272,7 +272,7 @@ def history(store: Store, to: Output, nightly: bool = False, **asked: Any) -> No
 def _nights(found: Histories) -> RenderableType:
     """A table with one row per night, marked if incomplete or failing, followed by the lines of `night_notes`."""
     from streameval.report.notes import night_notes
-    from streameval.report.terminal import escaped, series, short
+    from streameval.report.terminal import series, short
 
     marks = [
         f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"
@@ -284,7 +284,7 @@ def _nights(found: Histories) -> RenderableType:
         return series(f"{one.metric} of {one.of}", points, plain=piped())
     rows = zip(marks, *([short(result) for result in results] for results in found.columns.values()), strict=True)
     notes = night_notes(found.columns, [name for name, _, _ in found.nights])
-    return stacked(table(["partition", *found.columns], rows, list(found.columns)), *map(escaped, notes))
+    return stacked(table(["partition", *found.columns], rows, list(found.columns)), *map(visible, notes))
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)
