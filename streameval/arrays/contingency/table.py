@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streameval.arrays.contingency.confusion import TwoByTwoTable
-from streameval.arrays.contingency.expected import ExpectedTables
+from streameval.arrays.contingency.sparse import ExpectedTables
 from streameval.metrics.contingency.arithmetic import adjusted
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import PairMeasures, TableMeasures, measure_by_name
