@@ -13,7 +13,7 @@ from fuzzing.slices import columns_of
 from fuzzing.stores import compare
 from streameval import Store, evaluate
 from streameval.errors import StreamevalError
-from streameval.states.grouped.names import slice_type
+from streameval.states.grouped.table import slice_type
 
 if TYPE_CHECKING:
     import random

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from streameval.metrics.contingency.assignment import summarize_rounds
-from streameval.metrics.contingency.clustering import ClusteringMetric
 from streameval.states.contingency.rounds import ByCluster
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 def assignment_cells(metrics: Sequence[Metric]) -> int | None:
     """The limit on cells of the best matching, set by metrics; None if no metric needs the matching."""
-    limits = (metric.assignment_cells for metric in metrics if isinstance(metric, ClusteringMetric))
+    limits = (getattr(metric, "assignment_cells", None) for metric in metrics)  # a user's own metric may set it
     return next((limit for limit in limits if limit is not None), None)
 
 

@@ -21,7 +21,7 @@ from streameval.metrics.scores.curves import ScoreRange
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.options.kinds import of_column
 from streameval.results import Scalar, same_slice, slice_name
-from streameval.states.scores.missing import numbers_only
+from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -45,9 +45,8 @@ from streameval.states.grouped.small_tables import tables
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.missing import halved
 from streameval.states.scores.quantile_sketch import QuantileSpec
-from streameval.states.scores.types import check_threshold
+from streameval.states.scores.types import check_threshold, halved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

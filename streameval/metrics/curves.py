@@ -25,7 +25,7 @@ from streameval.metrics.scores.curves import AllSizes, ScorePath, lift_curve, sc
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
 from streameval.metrics.scores.sums import SLACK
 from streameval.results import Bins, Curve, Reliability
-from streameval.states.scores.missing import numbers_only
+from streameval.states.scores.types import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import drawn_metric
 from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials
 from streameval.results import Scalar
-from streameval.states.scores.missing import halved_rows
+from streameval.states.scores.types import halved_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -28,8 +28,7 @@ from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import SummarisedCounts
 from streameval.states.scores.groups import GroupScores
-from streameval.states.scores.missing import halved
-from streameval.states.scores.types import compared
+from streameval.states.scores.types import compared, halved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
-from streameval.states.compatible import mergeable
-from streameval.states.protocol import PlainSpec, Small, Totals
+from streameval.states.protocol import PlainSpec, Small, Totals, mergeable
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:

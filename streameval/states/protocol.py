@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from streameval.errors import IncompatibleStatesError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
@@ -108,7 +110,7 @@ class Totals:
     neg, pos : number of rows
     neg_weight, pos_weight : sums of weights, divided by 2**unit
     weighted : whether metrics measure the classes by weights instead of rows
-    unit : exponent of the unit of the weights, see `streameval.states.scores.units`; 0 for sums of ordinary size
+    unit : exponent of the unit of the weights, see `streameval.states.scores.weights`; 0 for sums of ordinary size
 
     Examples
     --------
@@ -354,3 +356,27 @@ class Small(PlainState):
     def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
         """The state itself."""
         return self
+
+
+def mergeable(one: Any, other: Any) -> None:
+    """Raise `IncompatibleStatesError` unless both states have equal specs.
+
+    Examples
+    --------
+    >>> from streameval.states.labels import LabelSpec
+    >>> mergeable(LabelSpec("label").empty(), LabelSpec("label").empty())
+    """
+    theirs = getattr(other, "spec", None)
+    if type(theirs) is not type(one.spec) or one.spec != theirs:
+        named = type(other).__name__ if theirs is None else theirs
+        msg = f"cannot merge {one.spec} with {named}; fold both with the same options"
+        raise IncompatibleStatesError(msg)
+
+
+def same_table(one: Any, other: Any) -> bool:
+    """Whether two states of one kind have equal headers and equal tables, however these are divided into batches."""
+    return bool(one.header() == other.header() and _table(one) == _table(other))
+
+
+def _table(state: Any) -> pa.Table:
+    return pa.Table.from_batches(state.to_arrow(), state.spec.schema).combine_chunks()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 from streameval.errors import OptionError, StoreError
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
 from streameval.store.nights.partitions import date_of, date_problem

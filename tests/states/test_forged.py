@@ -16,7 +16,7 @@ import pytest
 from streameval.errors import FormatError, StreamevalError
 from streameval.states import codec
 from streameval.states.grouped.keys import By
-from streameval.states.grouped.names import parts_of
+from streameval.states.grouped.table import parts_of
 from streameval.states.labels import LabelSpec
 
 DATA = Path(__file__).parents[1] / "data" / "states"

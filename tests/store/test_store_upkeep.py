@@ -22,7 +22,7 @@ from streameval.cli import main
 from streameval.errors import DataError, MissingColumnError, OptionError
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.states.scores.types import score_type
 from streameval.store.files import compaction
 

@@ -41,7 +41,7 @@ _MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 
 
 class PairCosts:
-    """A watcher (`streameval.states.contingency.watch`) that keeps the worst merges and splits.
+    """A watcher (`streameval.states.contingency.rounds`) that keeps the worst merges and splits.
 
     Columns of `merges`: false pairs, rows, classes. Columns of `splits`: missed pairs, rows, clusters, joined pairs.
 
@@ -67,13 +67,13 @@ class PairCosts:
         self._agreeing = np.empty(0, np.int64)
 
     def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         impure = np.flatnonzero(rows < sizes)
         rows = rows[impure]
         self._add_impure(clusters[impure], np.ones_like(rows), _count_pairs(rows), sizes[impure])
 
     def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         several = sizes > 1
         self.unchanged_rows += int(rows[~several].sum())
         rows = rows[several]
@@ -88,7 +88,7 @@ class PairCosts:
         np.add.at(self._agreeing, numbers, agreeing)
 
     def close_clusters(self) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         if self._impure is not None:
             rows = self._impure.maxima
             self.merged += rows.size
@@ -98,7 +98,7 @@ class PairCosts:
     def add_classes(
         self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
     ) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         parts, pure = singles.copy(), singles.copy()  # cells, and rows of those that are whole clusters
         agreeing, joined = np.zeros((2, totals.size), np.int64)  # pairs within all cells, and within those
         for numbers, rows, sizes, counts in cells:
@@ -116,7 +116,7 @@ class PairCosts:
         _add(self.splits, lambda some: ids(which[some]), missed, rows, parts[which], joined)
 
     def add_alone(self, rows: int) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         self.unchanged_rows += rows
 
     def merge(self, others: Iterable[PairCosts]) -> PairCosts:

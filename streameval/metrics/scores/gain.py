@@ -27,7 +27,7 @@ from streameval.metrics.scores.gain_sums import GainSums, Kept, cut_bounds, kept
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import counted, outward, rounding, total
 from streameval.results import Scalar
-from streameval.states.scores.missing import halved
+from streameval.states.scores.types import halved
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

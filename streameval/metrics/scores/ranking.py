@@ -39,8 +39,8 @@ from streameval.metrics.scores.sums import (
     total,
 )
 from streameval.results import Scalar
-from streameval.states.scores.missing import halved
 from streameval.states.scores.parts import RankedPart
+from streameval.states.scores.types import halved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

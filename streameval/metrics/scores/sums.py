@@ -22,7 +22,7 @@ from streameval.kernels import ranking, thresholds
 from streameval.kernels.exact import HELD, integer, joined_halves
 from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.parts import RankedPart, ScorePart
-from streameval.states.scores.two_floats import total_weight
+from streameval.states.scores.weights import total_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

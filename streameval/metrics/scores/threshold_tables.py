@@ -22,7 +22,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.sums import sum_of, total
-from streameval.states.scores.missing import halved
+from streameval.states.scores.types import halved
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.kernels.hashing import longest_framed
+from streameval.kernels.keys import longest_framed
 from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:

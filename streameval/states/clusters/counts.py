@@ -26,17 +26,15 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep, blocks_of
-from streameval.states.clusters.sizes import SizeTable
-from streameval.states.clusters.tally import KEY_BITS, by_tables, clusters_of
-from streameval.states.compatible import mergeable, same_table
-from streameval.states.keyed.adjacent import run_lengths, run_starts, run_sums
+from streameval.states.clusters.sizes import KEY_BITS, SizeTable, by_tables, clusters_of
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, LabelledWords
+from streameval.states.keyed.hot import run_lengths, run_starts, run_sums
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals
+from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals, mergeable, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from streameval.errors import NullError
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import tally_pairs
-from streameval.states.keyed.adjacent import by_run, labelled_runs
 from streameval.states.keyed.builder import SegmentBuilder, Tagging
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.hot import by_run, labelled_runs
 from streameval.states.keyed.ids import id_codes, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS
 

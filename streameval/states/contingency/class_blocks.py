@@ -4,7 +4,7 @@ The keyed hash of `streameval.states.grouped.keys` assigns each class to a block
 the cells, sizes and largest cells of its classes and shrinks every cluster with rows in it: a cluster of c rows with d
 rows in the block moves from size c to size c − d, or vanishes if d = c, and its Σ n² loses the part of the block's
 cells. Other clusters do not change. So each cell is needed only once: `ClassBlocks` watches the rounds
-(`streameval.states.contingency.watch`) and adds up these changes by block and size, as integers.
+(`streameval.states.contingency.rounds`) and adds up these changes by block and size, as integers.
 
 `ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
 with every cell of a smaller cluster.
@@ -87,7 +87,7 @@ class ClassBlocks:
         return self._open
 
     def add_clusters(self, clusters: Array, classes: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         if not rows.size:
             return
         blocks, whole = blocks_of(np.ascontiguousarray(classes), self.blocks), rows == sizes
@@ -100,11 +100,11 @@ class ClassBlocks:
             found.add(numbers, blocks[impure], squared(rows), rows)
 
     def add_classless(self, clusters: Array, rows: Array, sizes: Array) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         self._opened(clusters).margins.add(clusters[:, 0], clusters[:, 1:], rows, sizes)
 
     def close_clusters(self) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         found, self._open = self._open, None
         if found is None:
             return
@@ -130,7 +130,7 @@ class ClassBlocks:
     def add_classes(
         self, ids: Ids, totals: Array, maxima: Array, singles: Array, cells: Iterable[CellsOfClasses]
     ) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         blocks = blocks_of(np.ascontiguousarray(ids(np.arange(totals.size))[:, 0]), self.blocks)
         np.add.at(self.counts.row_maxima, blocks, maxima)
         np.add.at(self.counts.singles, blocks, singles)
@@ -143,7 +143,7 @@ class ClassBlocks:
         self.classes, self.cells = self.classes.merge(classes.result()), self.cells.merge(counted.result())
 
     def add_alone(self, rows: int) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.rounds.Watcher`."""
         found = np.zeros(self.blocks, np.int64)
         spread_rows(np.uint64(0), rows, found)
         self.counts.classless += found

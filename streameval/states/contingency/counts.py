@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.builder import ContingencyBuilder, cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import PlainSpec, PlainState, Totals
+from streameval.states.protocol import PlainSpec, PlainState, Totals, mergeable, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

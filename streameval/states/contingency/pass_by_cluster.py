@@ -26,7 +26,7 @@ import numpy as np
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.singletons import marks_for
-from streameval.states.clusters.tally import by_tables
+from streameval.states.clusters.sizes import by_tables
 from streameval.states.contingency.cells import (
     Keys,
     Margins,

@@ -24,14 +24,14 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.adjacent import by_run
 from streameval.states.keyed.builder import SegmentBuilder, Tagging
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.two_floats import sums_at
 from streameval.states.scores.types import numbers, rank_keys
+from streameval.states.scores.weights import sums_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

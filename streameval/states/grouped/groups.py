@@ -23,10 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.kernels.grouped.codes import ordered
-from streameval.states.compatible import mergeable, same_table
 from streameval.states.grouped.keys import Group, rank
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
-from streameval.states.protocol import Batch, Small, Spec, SplitSpec
+from streameval.states.protocol import Batch, Small, Spec, SplitSpec, mergeable, same_table
 from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:

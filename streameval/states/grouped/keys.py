@@ -1,6 +1,6 @@
 """Keys: how the rows of a batch are divided into groups.
 
-Every group has a *name* (`streameval.states.grouped.names`), which is determined by its values alone.
+Every group has a *name* (`streameval.states.grouped.table`), which is determined by its values alone.
 
 The block of a unit, for resampling, is a keyed 64-bit hash of the unit's id: ``mix(w ^ K) % count``. ``mix`` is the
 finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.codes import mark_codes, recoded_rows
-from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
+from streameval.kernels.keys import hash_bytes
 from streameval.states.blocks import BLOCKS, block_codes
-from streameval.states.grouped.names import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
+from streameval.states.grouped.table import binary, framed, hashable, nulls, parts_of, tagged, type_tag, value_of
 from streameval.states.keyed.ids import id_type, identify, row_nulls
 from streameval.wording import plural
 

@@ -29,7 +29,6 @@ from streameval.kernels.grouped.codes import ordered
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.segments import sum_pieces
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.compatible import mergeable
 from streameval.states.grouped.groups import Grouped
 from streameval.states.grouped.table import GroupTable, inner_facts, with_group
 from streameval.states.grouped.tag_words import TagWords, tag_words, whole_words
@@ -37,6 +36,7 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import SHIFT, id_codes
 from streameval.states.keyed.layout import Layout, Segment
+from streameval.states.protocol import mergeable
 from streameval.states.rounds import one_by_one
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import SchemaError
-from streameval.kernels.hashing import hash_bytes, hash_strings
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.kernels.keys import ID_BUCKETS, MIX, hash_bytes, hash_strings
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:

@@ -15,12 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.states.compatible import mergeable
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.protocol import Batch, Small, Totals, mergeable
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
-from streameval.states.scores.missing import MissingScores
-from streameval.states.scores.types import float_limit
+from streameval.states.scores.types import MissingScores, float_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

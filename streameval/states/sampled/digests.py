@@ -29,14 +29,13 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.sampling import compress, reduce_sorted
-from streameval.states.compatible import mergeable
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.protocol import Batch, Small, Totals, mergeable
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.centroids import FINE
-from streameval.states.scores.missing import MissingScores
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
+from streameval.states.scores.types import MissingScores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -21,11 +21,10 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.exact import quotients
-from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
+from streameval.kernels.keys import hash_bytes
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
-from streameval.states.scores.missing import refuse_nan
-from streameval.states.scores.types import numbers
+from streameval.states.scores.types import numbers, refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

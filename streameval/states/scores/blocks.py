@@ -22,12 +22,10 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
-from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
-from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.missing import MissingScores, refuse_nan
-from streameval.states.scores.types import floats, numbers
-from streameval.states.scores.units import unit_of
+from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.scores.types import MissingScores, floats, numbers, refuse_nan
+from streameval.states.scores.weights import unit_of
 from streameval.wording import plural
 
 if TYPE_CHECKING:

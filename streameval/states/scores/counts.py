@@ -2,7 +2,7 @@
 
 The exact ROC, precision-recall and gain curves, and every metric read from them, follow from these counts. Scores are
 stored as rank keys in buckets (`streameval.states.keyed.counts`), in 2 bytes a row for scores of up to 32 bits and 8
-for wider ones; weights add 8. Missing scores are counted separately (`streameval.states.scores.missing`).
+for wider ones; weights add 8. Missing scores are counted separately (`streameval.states.scores.types`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,25 @@ from streameval.kernels.exact import HELD
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_f4
 from streameval.kernels.ranking import exact_parts
-from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, PlainState, Totals
-from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
+from streameval.states.protocol import Batch, PlainState, Totals, mergeable, same_table
 from streameval.states.scores.parts import Ends, RankedPart, ScorePart
-from streameval.states.scores.two_floats import added, rounded_sides
-from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
-from streameval.states.scores.units import in_units, unit_of
+from streameval.states.scores.types import (
+    SIGN,
+    MissingScores,
+    decode,
+    enclosing,
+    numbers,
+    rank_keys,
+    refuse_nan,
+    score_type,
+    split_nulls,
+)
+from streameval.states.scores.weights import added, in_units, rounded_sides, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +57,7 @@ class ScoreSpec(MissingScores):
     column : the score column
     type : how scores are read, see `streameval.states.scores.types.score_type`
     weighted : whether rows carry weights
-    nan : policy for missing scores: ``error``, ``drop`` or ``half``, see `streameval.states.scores.missing`
+    nan : policy for missing scores: ``error``, ``drop`` or ``half``, see `streameval.states.scores.types`
 
     Examples
     --------
@@ -238,7 +245,7 @@ class ScoreCounts(PlainState):
 
     @cached_property
     def _unit(self) -> int:
-        """The unit of all weights, including those of missing scores; see `streameval.states.scores.units`."""
+        """The unit of all weights, including those of missing scores; see `streameval.states.scores.weights`."""
         return unit_of(_exact_sum(np.append(self.keyed.occurring("sums")[1], self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:

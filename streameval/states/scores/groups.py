@@ -27,17 +27,15 @@ from streameval.kernels.grouped.comparisons import words_by_group
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.keys import unmix as unmix_wide
-from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, LabelledWords
 from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
-from streameval.states.protocol import Batch, PlainState, Totals
+from streameval.states.protocol import Batch, PlainState, Totals, mergeable, same_table
 from streameval.states.scores.group_part import GroupPart, GroupRows, GroupTies
 from streameval.states.scores.group_tables import WORD, TableBuilders, bias, is_narrow
-from streameval.states.scores.missing import MissingScores, refuse_nan
-from streameval.states.scores.types import numbers, rank_keys
+from streameval.states.scores.types import MissingScores, numbers, rank_keys, refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

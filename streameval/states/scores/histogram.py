@@ -5,6 +5,9 @@ about 690,000 bins. A state keeps those that hold scores, 32 bytes each and 64 w
 probabilities, 21 MiB at most, 42 MiB with weights. The order of the scores inside a bin is unknown unless the bin has
 seen a single score. Every metric of a histogram therefore comes with an interval that is certain to hold its exact
 value.
+
+Exact scores convert to the histogram that folding the same rows with ``approx`` gives, for old nights whose distinct
+scores are no longer kept.
 """
 
 from __future__ import annotations
@@ -26,25 +29,26 @@ from streameval.kernels.histogram import (
     MIXED,
     SHIFTS,
     absorb,
+    add_groups,
     bin_counts,
     bin_weights,
     edges,
     unpacked,
 )
 from streameval.kernels.jit import read_only
-from streameval.states.compatible import mergeable
-from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.missing import MissingScores, refuse_nan, split_nulls
+from streameval.states.protocol import Batch, Small, Totals, mergeable
 from streameval.states.scores.parts import Ends, ScorePart
-from streameval.states.scores.two_floats import add_sides, added, rounded_sides, two_sums
-from streameval.states.scores.types import float_limit, numbers
-from streameval.states.scores.units import in_units, unit_of
+from streameval.states.scores.types import MissingScores, decode, float_limit, numbers, refuse_nan, split_nulls
+from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.states.keyed.grouping import Counts
+    from streameval.states.scores.counts import ScoreCounts, ScoreSpec
     from streameval.typing import Array
+
 
 _PACKED_ROWS = (1 << 31) - 1  # rows that the packed table can count: a word holds both counts of a bin
 _BUILT = 1.75  # bytes of a group and of its builder, per byte of its state
@@ -309,3 +313,40 @@ def _within(bins: Array, only: Array, kind: str) -> bool:
 def _stepped(edges: Array, to: float) -> Array:
     """The next float32 numbers towards `to`, as float64."""
     return np.nextafter(edges.astype(np.float32), np.float32(to)).astype(np.float64)
+
+
+def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
+    """The spec of the histogram that replaces an exact state."""
+    return HistogramSpec(**asdict(spec))
+
+
+def to_histogram(state: ScoreCounts) -> ScoreHistogram:
+    """The histogram of exact counts, equal to folding their rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = to_histogram(fold_arrays(np.array([0, 1, 1], dtype=np.uint8), np.array([0.25, 0.5, 0.5])))
+    >>> [(part.n.tolist(), part.p.tolist(), part.scores.tolist()) for part in state.parts()]
+    [([0, 1], [2, 0], [0.5, 0.25])]
+    """
+    spec = histogram_spec(state.spec)
+    table = np.zeros((3, BINS), np.int64)
+    sums, errors = np.zeros((2, BINS if spec.weighted else 0, 2))
+    limit = float_limit(spec.type)
+    for groups in state.groups():
+        scores = read_only(decode(groups.keys, spec.type))
+        add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
+        if spec.weighted:
+            _add_weights(groups, scores, sums, errors)
+    nan = state.nan_rows, state.nan_weights, state.nan_errors
+    return ScoreHistogram.of(spec, table, *two_sums(sums, errors), *nan)
+
+
+def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:
+    """Add the weights of distinct scores to their bins."""
+    if groups.neg_weight is not None and groups.pos_weight is not None:
+        for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
+            labels = read_only(np.full(scores.size, label, np.uint8))
+            bin_weights(scores, labels, read_only(weight), sums, errors, FIRSTS, SHIFTS)

@@ -20,8 +20,8 @@ import numpy as np
 
 from streameval.kernels.ranking import ranked_weights
 from streameval.kernels.thresholds import stride_levels
-from streameval.states.scores.two_floats import total_weight
 from streameval.states.scores.types import compared
+from streameval.states.scores.weights import total_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,11 +35,9 @@ import pyarrow as pa
 
 from streameval.errors import DataError, OptionError
 from streameval.kernels.sampling import reduce_sorted
-from streameval.states.compatible import mergeable
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, PlainSpec, Small, Totals
-from streameval.states.scores.centroids import FINE, Centroids, Distribution, joined
-from streameval.states.scores.digest_dict import TDigestExchange
+from streameval.states.protocol import Batch, PlainSpec, Small, Totals, mergeable
+from streameval.states.scores.centroids import FINE, Centroids, Distribution, TDigestExchange, joined
 from streameval.states.scores.types import floats, numbers
 
 if TYPE_CHECKING:

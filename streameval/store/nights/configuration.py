@@ -22,8 +22,8 @@ from streameval.evaluation.slicing import Slicing
 from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.options.kinds import ByColumn, Filter, in_words
 from streameval.scan import Piece, Scan, Where
-from streameval.states.grouped.names import slice_type
 from streameval.states.grouped.state import GroupedSpec, divisible
+from streameval.states.grouped.table import slice_type
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.key_types import COMPUTED, arrow_type, key_type, slices_arrow_type, widen_columns
 

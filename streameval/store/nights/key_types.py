@@ -13,7 +13,7 @@ from streameval.errors import FormatError, SchemaError
 from streameval.scan import Scan, widened
 from streameval.scan.columns import without_views
 from streameval.scan.widen import plain
-from streameval.states.grouped.names import slice_type
+from streameval.states.grouped.table import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
 

@@ -19,8 +19,7 @@ from streameval.evaluation.run import finalize_all
 from streameval.results import Scalar
 from streameval.states.labels import LabelCounts
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.states.scores.histogram import HistogramSpec, histogram_spec, to_histogram
 from streameval.store.files.compaction import ColumnFiles
 from streameval.store.files.entries import Labels
 from streameval.wording import few, plural

@@ -25,8 +25,8 @@ from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.grouped.state import GroupedSpec, divisible
+from streameval.states.grouped.table import parts_of, tag_of
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.nights.merge import finalize_nights, labels_of

@@ -28,8 +28,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
-from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.to_histogram import to_histogram
+from streameval.states.scores.histogram import HistogramSpec, to_histogram
 
 HUGE = 10**12
 RANKING = [entry.metric for entry in entries("ranking") if entry.name in {"roc_auc", *curve_truth([])}]

@@ -19,7 +19,7 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.protocol import Metric
 from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.to_histogram import to_histogram
+from streameval.states.scores.histogram import to_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

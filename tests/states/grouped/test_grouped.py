@@ -21,9 +21,8 @@ from strategies import GROUPED, Subject, by_name, difference
 from streameval.budget import Budget
 from streameval.engine.fold import Plan, fold
 from streameval.errors import FormatError, NullError, OptionError, SchemaError
-from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.keyed.sizes import LARGEST
-from streameval.kernels.keys import unmix
+from streameval.kernels.keys import hash_bytes, unmix
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
 from streameval.states.blocks import SizeChanges

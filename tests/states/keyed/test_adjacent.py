@@ -12,8 +12,8 @@ from streameval.budget import Budget
 from streameval.states.clusters import counts as clusters
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed import adjacent
-from streameval.states.keyed.adjacent import LONG_RUN, run_lengths, run_starts
+from streameval.states.keyed import hot
+from streameval.states.keyed.hot import LONG_RUN, run_lengths, run_starts
 from streameval.states.protocol import Batch
 
 IDS = {
@@ -46,7 +46,7 @@ def found(monkeypatch):
         seen.append(run_starts(columns))
         return seen[-1]
 
-    for module in (clusters, adjacent):
+    for module in (clusters, hot):
         monkeypatch.setattr(module, "run_starts", spy)
     return seen
 

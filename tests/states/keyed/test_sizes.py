@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streameval.budget import Budget
 from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keys import MIX, unmix
-from streameval.states.clusters import counts, tally
+from streameval.states.clusters import counts, sizes
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.builder import SegmentBuilder
@@ -76,7 +76,7 @@ def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int
     ids, label = [str(row[0]) if text else row[0] for row in rows], [row[1] for row in rows]
     entries = pa.array(ids).dictionary_encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tally, "LARGEST", largest)
+        patch.setattr(sizes, "LARGEST", largest)
         patch.setattr(counts, "_SMALL", small)
         state = folded(pa.array(ids), np.array(label, np.uint8), capacity)
         both = state.merge(folded(entries, np.array(label, np.uint8), 1 << 10))

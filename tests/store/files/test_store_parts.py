@@ -9,7 +9,7 @@ import pytest
 
 from streameval.budget import Budget
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.to_histogram import to_histogram
+from streameval.states.scores.histogram import to_histogram
 from streameval.store.files import published as module
 from streameval.store.files.location import Location
 from streameval.store.files.published import FEWEST, LEAST_BYTES, MOST_BYTES, PARTS, StateFiles

@@ -13,7 +13,7 @@ import numpy as np
 from streameval.kernels.blocks.pieces import dealt_weights, left_weights
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart
-from streameval.states.scores.units import unit_of
+from streameval.states.scores.weights import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
