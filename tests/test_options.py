@@ -390,12 +390,8 @@ def test_a_look_cannot_change_the_states(store: Store, name: str) -> None:
     assert store.evaluate(on_error="raise", approx_agc=False, threads=None).rows == 400
 
 
-def test_a_store_of_an_earlier_version_says_threshold() -> None:
-    """It is read as `aul_threshold`; an option of a later version is refused by name."""
-    options = Configuration.of({"cluster": "id"}).to_dict()["options"]
-    del options["aul_threshold"], options["assignment_cells"]
-    kept = {"options": options | {"threshold": 5}, "types": {"id": "i8"}}
-    assert Configuration.read(json.loads(json.dumps(kept))).options["aul_threshold"] == 5
+def test_an_unknown_option_of_a_store_is_refused_by_name() -> None:
+    """A later version may keep more than this one knows."""
     with pytest.raises(FormatError, match="keeps an option 'colour', which this version does not know"):
         Configuration.read({"options": {"colour": 1}, "types": {}})
 
