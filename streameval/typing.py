@@ -20,6 +20,8 @@ def view_numbers(array: pa.Array) -> Array:
     >>> view_numbers(pa.array([1.5, 2.5, 3.5])[1:])
     array([2.5, 3.5])
     """
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.int8)
     numbers = array.type
     kind = "u" if pa.types.is_unsigned_integer(numbers) else "i" if pa.types.is_integer(numbers) else "f"
     values: Array = np.frombuffer(array.buffers()[1] or b"", f"{kind}{numbers.bit_width // 8}")

@@ -542,9 +542,9 @@ def test_a_heavy_bucket_of_scores_is_taken_in_parts(name: str, case: str, tmp_pa
         sizes: list[int] = []
         gathered = KeyedCounts._gathered
 
-        def watched(self: KeyedCounts, start: int, stop: int, items: Any) -> Any:
-            sizes.append(int(items.sum()))
-            return gathered(self, start, stop, items)
+        def watched(self: KeyedCounts, start: int, stop: int) -> Any:
+            sizes.append(int(self._sizes(start, stop).sum()))
+            return gathered(self, start, stop)
 
         patch.setattr(KeyedCounts, "_gathered", watched)
         parts = [part for shard in state.shards() for part in state.groups(shard, budget)]

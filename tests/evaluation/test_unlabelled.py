@@ -20,7 +20,6 @@ from nightly import NIGHTS, land
 from streameval import Accumulator, Store, attribute, evaluate
 from streameval.cli import main
 from streameval.errors import MissingColumnError, NullError, OptionError
-from streameval.store.nights.configuration import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,14 +228,6 @@ def test_a_store_has_the_numbers_of_its_files(tmp_path: Path) -> None:
     call = ["evaluate", str(data), "--cluster", "cluster_loose", "--classes", "campaign", "--metric", "classes"]
     done = CliRunner().invoke(main, call)
     assert (done.exit_code, "positive" in done.output.splitlines()[0]) == (0, False), done.output
-
-
-def test_a_store_of_an_earlier_version_left_unlabelled_rows_out_with_its_nulls() -> None:
-    """Its `nulls="drop"` is read as both."""
-    options = Configuration.of({"cluster": "id", "nulls": "drop"}).to_dict()["options"]
-    del options["unlabelled"]
-    read = Configuration.read({"options": json.loads(json.dumps(options)), "types": {"id": "signed"}})
-    assert (read.options["nulls"], read.options["unlabelled"]) == ("drop", "drop")
 
 
 NULL = [(pa.null(), [0, 1]), (pa.null(), ["ham", "spam"]), (pa.float64(), [0, 1]), (pa.int64(), [False, True]),

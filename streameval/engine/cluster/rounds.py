@@ -113,7 +113,7 @@ def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
     Examples
     --------
     >>> count_table_tasks(2, matched=False)
-    Counter({'split': 4, 'outline': 4, 'clusters': 2, 'merge': 2, 'classes': 2, 'finish': 1})
+    Counter({'outline': 4, 'split': 4, 'clusters': 2, 'merge': 2, 'classes': 2, 'finish': 1})
     """
     splits, merges = size(ranges, ranges, SPLITS)
     splits = max(splits, min(ranges * ranges, SPLITS))

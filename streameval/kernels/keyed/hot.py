@@ -26,10 +26,10 @@ def slots_of(keys: np.ndarray) -> np.ndarray:
     >>> slots_of(np.array([[0], [1], [2**64 - 1]], np.uint64)).tolist()
     [0, 13754, 2628]
     """
-    found = keys[:, 0] * _MIX
+    further = np.zeros(keys.shape[0], np.uint64)
     for column in keys[:, 1:].T:
-        found -= column * _FURTHER
-    return (found >> _PAIR_SHIFT) << _ONE
+        further = (further + column) * _FURTHER
+    return ((keys[:, 0] * _MIX - further) >> _PAIR_SHIFT) << _ONE
 
 
 def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -58,10 +58,10 @@ def _count_row(word, label, rest, row, columns, table):
     The key is `word` and the further words ``rest[row]``: the place to which the row moves would depend on the row
     before, so that rows would wait for each other.
     """
-    hashed, width = word * _MIX, np.uint64(2 * columns + 4)  # of a pair
+    further, width = np.uint64(0), np.uint64(2 * columns + 4)  # of a pair
     for c in range(columns):
-        hashed -= rest[row, c] * _FURTHER
-    at = (hashed >> _PAIR_SHIFT) * width
+        further = (further + rest[row, c]) * _FURTHER
+    at = ((word * _MIX - further) >> _PAIR_SHIFT) * width
     one, two = table[at] == word, table[at + np.uint64(columns + 1)] == word
     for c in range(columns):
         one &= table[at + np.uint64(c + 1)] == rest[row, c]

@@ -64,6 +64,7 @@ class GroupedSpec(SplitSpec):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from streameval.budget import Budget
     >>> from streameval.states.protocol import Batch
     >>> spec = GroupedSpec(ClusterSpec("cluster"), By(("country",)))

@@ -78,7 +78,7 @@ def numbers(array: pa.Array, kind: str) -> Array:
         unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
         words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
-    if pa.types.is_boolean(array.type) or pa.types.is_null(array.type):
+    if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
     return view_numbers(array).astype(kind, copy=False)
 

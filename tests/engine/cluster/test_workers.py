@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import Store, evaluate, quantile_sketch
+from streameval.engine import start
 from streameval.engine.cluster import ClusterEngine, connect
-from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, OptionError
+from streameval.evaluation import explain
 from streameval.metrics.protocol import as_metric
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def test_workers_that_left_are_named(
     assert connection is not None
     assert (connection.workers, connection.left) == (2, ("tcp://gone:1",))
     assert "tcp://gone:1 left before the run, which uses 2 other workers" in caplog.text
-    assert ClusterEngine.start(connection).where.endswith(" (tcp://gone:1 left before the run)")
+    assert explain(DATA, score="score", client=client).where.endswith(" (tcp://gone:1 left before the run)")
 
 
 # -- a user's own metric ----------------------------------------------------------------------------------------------
@@ -241,6 +242,6 @@ def test_a_metric_that_cannot_be_sent_is_refused(client: Any) -> None:
         family: str = "score"
 
     metric = as_metric(Locked(threading.Lock()))
-    ThreadEngine.start(threads=1).check([metric])
+    start(threads=1, metrics=[metric])
     with pytest.raises(OptionError, match=r"metrics 'locked' cannot be sent to workers \(TypeError: .*lock"):
         folded(client)[0].check([metric])

@@ -128,20 +128,19 @@ def test_the_builders_of_all_tables_share_the_memory_of_one(ids: str) -> None:
 @pytest.mark.parametrize("kind", ["text", "binary", "int64"])
 @pytest.mark.parametrize("groups", [1, 3, 500])
 def test_long_ids_are_numbered_and_have_the_sums_of_their_ties(kind: str, groups: int) -> None:
-    """Rows with texts, or integers of more than 32 bits, are compared as those with short ids: to the last bit."""
+    """Rows with texts, or integers of more than 32 bits, have the same sums with scores of 32 and of 64 bits."""
     rng = np.random.default_rng([groups, len(kind)])
     numbers = rng.integers(0, groups, 4_000)
     ids = pa.array(numbers + (1 << 40)) if kind == "int64" else pa.array(np.char.mod("u%d", numbers).tolist())
     ids, ids_type = (ids.cast(pa.binary()) if kind == "binary" else ids), "signed" if kind == "int64" else "hash"
     label, score = rng.integers(0, 2, 4_000).astype(np.uint8), rng.integers(-9, 9, 4_000).astype(np.float32)
     sums = {}
-    for type_, values in (("f4", score), ("f8", score.astype(float))):  # only 64-bit scores are sorted with the ids
+    for type_, values in (("f4", score), ("f8", score.astype(float))):
         builder = GroupScoreSpec("score", type_, "user", ids_type).builder(Budget(), 1_000)
         builder.update(Batch(label, None, {"score": pa.array(values), "user": ids}))
         state = builder.state()
         shards = state.shards()
         parts = [part for shard in shards for part in state.named_parts(shard)]
-        assert isinstance(parts[0].scores, GroupRows) == (type_ == "f4")
         columns = [[part.ids, part.neg, part.pos, *part.areas, *part.precisions] for part in parts]
         sums[type_] = [np.concatenate(column).tolist() for column in zip(*columns, strict=True)]
         ends = [(part.first[1], part.last[1]) for part in parts]
