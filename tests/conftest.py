@@ -19,7 +19,7 @@ LONG = """
 """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"
-    "laws": "laws store_laws jackknife estimates fold",
+    "laws": "laws grouped store_laws jackknife estimates fold",
     "api": "public_api imports contributing cli_options evaluate accumulator page terminal curves arrays_ranking",
 }
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
     for item in items:
         for marker, names in MARKED.items():
-            if item.path.stem.removeprefix("test_") in names.split():
+            if item.path.stem in {f"test_{name}" for name in names.split()}:
                 item.add_marker(marker)
 
 

@@ -1,8 +1,8 @@
 """Estimates: the sampling error of a metric, from its delete-a-block replicates.
 
 The units that are drawn together, such as campaigns, are divided into blocks by a keyed hash of their ids
-(`streameval.states.grouped.Blocks`). A *replicate* is the metric of all rows but those of one block. The spread of the
-replicates is the delete-a-group jackknife's variance (Kott 2001),
+(`streameval.states.grouped.keys.Blocks`). A *replicate* is the metric of all rows but those of one block. The spread
+of the replicates is the delete-a-group jackknife's variance (Kott 2001),
 
     Var = (B − 1)/B · Σ (θ₍₋b₎ − mean)²,
 

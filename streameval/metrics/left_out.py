@@ -4,9 +4,10 @@
 - Of clusters, and of clusters against classes, one sweep over a state yields its replicates and its value;
   `SweptClusters` and `SweptTable` then replace the state.
 - Of means over groups, the groups are the units: a group, such as a user, lies in one block, by the keyed hash of its
-  id (`streameval.states.grouped.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds up both sums by block gives all
-  replicates. Values A are truncated to multiples of 2⁻³⁰, so that sums are integers and independent of the order of the
-  groups; this changes a replicate by at most 10⁻⁹. Groups without both classes have no value and are in no block.
+  id (`streameval.states.grouped.keys.Blocks`). A mean is Σ w·A / Σ w, so one sweep that adds up both sums by block
+  gives all replicates. Values A are truncated to multiples of 2⁻³⁰, so that sums are integers and independent of the
+  order of the groups; this changes a replicate by at most 10⁻⁹. Groups without both classes have no value and are in no
+  block.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ class SplitState(Thresholded):
 
     Attributes
     ----------
-    grouped : the state, split by `streameval.states.grouped.Blocks`
+    grouped : the state, split by `streameval.states.grouped.keys.Blocks`
     unit : the sampling unit: a column, or ``row``
     count : number of blocks; block b of the state is in block b modulo this
     """

@@ -291,7 +291,7 @@ def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
     """A file of every kind and version that was ever written loads as the state it was: the draw never changes."""
     assert set(_golden()) == {"quantile_sketch", "sampled_bins", "sampled_digests"}
     [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))
-    assert paths, f"no stored {name}: write it with python tests/test_sampled.py"
+    assert paths, f"no stored {name}: write it with python tests/evaluation/test_sampled.py"
     for path in paths:
         assert codec.load(pq.read_table(path).to_batches()) == _golden()[name]
 

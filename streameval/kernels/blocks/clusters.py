@@ -49,7 +49,7 @@ def encode_cells(ids, second, blocks, label, words, codes):
 
 @jit
 def sorted_cells(words, bounds):
-    """Group sorted words (see `streameval.states.keyed.grouping.Labelled`) into cells, bucket by bucket.
+    """Group sorted words (see `streameval.states.keyed.grouping.LabelledWords`) into cells, bucket by bucket.
 
     Returns the keys shifted left by one, their negatives and positives, and the index of each bucket's first cell.
     """
