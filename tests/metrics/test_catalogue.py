@@ -180,6 +180,7 @@ def test_every_metric_of_the_catalogue_has_a_definition_here(entry: Any) -> None
     assert entry.low < entry.high
     assert entry.better in ("higher", "lower", None)
     assert entry.meaning.endswith(".")
+    assert len(re.findall(r"\((19|20)\d\d\),", entry.source)) <= 1, "a source is one paper"
     assert entry.source
 
 

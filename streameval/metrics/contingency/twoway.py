@@ -21,7 +21,6 @@ convention:
 
 References
 ----------
-Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
 Fawcett, T. (2006), An introduction to ROC analysis. Pattern Recognition Letters 27, 861-874.
 """
 
@@ -339,6 +338,10 @@ def kappas(t: TwoWay) -> OneSided:
     precision : Precision corrected for chance, cov / p2·q1.
     recall : Recall corrected for chance, cov / p1·q2.
     mean : Harmonic mean of precision and recall corrected for chance, Cohen's kappa.
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
     """
     if _only_diagonal(t):
         sides = math.nan, math.nan
@@ -368,7 +371,12 @@ def matthews_corr(t: TwoWay) -> float:
 
 @_by_convention(diagonal=0.5, wrong=-0.5)
 def mp_corr(t: TwoWay) -> float:
-    """Maxwell and Pilliner's association, 2·cov / (p1·q1 + p2·q2), in [−1, 1]."""
+    """Maxwell and Pilliner's association, 2·cov / (p1·q1 + p2·q2), in [−1, 1].
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
+    """
     return safe_divide(2 * t.cov, t.p1 * t.q1 + t.p2 * t.q2)
 
 
@@ -399,6 +407,10 @@ def loevinger_coeff(t: TwoWay) -> float:
     """Loevinger's H, cov / min(p1·q2, p2·q1), at most 1 and without a lower bound.
 
     Kappa, Matthews' correlation and their family become H when divided by their maximum for the given margins.
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
     """
     return 0.0 if t.cov == 0 else safe_divide(t.cov, min(t.p1 * t.q2, t.p2 * t.q1))
 
@@ -410,13 +422,22 @@ def diseq_coeff(t: TwoWay, standardize: bool = False) -> float:
     ----------
     standardize : bool, default False
         Divide by the largest covariance of this sign that the margins allow: Lewontin's D′, in [−1, 1].
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
     """
     return cole_coeff(t) if standardize else safe_divide(t.cov, t.n * t.n)
 
 
 @_by_convention(diagonal=0.5, wrong=-0.5)
 def cole_coeff(t: TwoWay) -> float:
-    """Cole's C7 (Lewontin's D′): Loevinger's H with a lower bound of −1."""
+    """Cole's C7 (Lewontin's D′): Loevinger's H with a lower bound of −1.
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
+    """
     if t.cov == 0:
         return 0.0
     return safe_divide(t.cov, min(t.p1 * t.q2, t.p2 * t.q1) if t.cov > 0 else min(t.p1 * t.p2, t.q1 * t.q2))
@@ -424,7 +445,12 @@ def cole_coeff(t: TwoWay) -> float:
 
 @_by_convention(diagonal=0.5, wrong=-1.0)
 def xcoeff(t: TwoWay) -> float:
-    """Loevinger's H with −1 as its lower bound: for cov < 0 it is cov / (n·min(FP, FN))."""
+    """Loevinger's H with −1 as its lower bound: for cov < 0 it is cov / (n·min(FP, FN)).
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
+    """
     if t.cov == 0:
         return 0.0
     return safe_divide(t.cov, min(t.p1 * t.q2, t.p2 * t.q1) if t.cov > 0 else t.n * min(t.FP, t.FN))
@@ -467,6 +493,10 @@ def ochiai_coeff_adj(t: TwoWay) -> float:
     """Ochiai corrected for chance, (n·TP − p1·p2) / (n·√(p1·p2) − p1·p2); of a pair table adjusted Fowlkes-Mallows.
 
     The denominator is evaluated as √x·(n² − x)/(n + √x), x = p1·p2, which does not cancel where x is close to n².
+
+    References
+    ----------
+    Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
     """
     if t.p1 == 0 or t.p2 == 0:
         return 0.0

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from streameval.states.grouped.keys import Split
     from streameval.states.grouped.tag_words import TagWords
-    from streameval.states.keyed.layout import Layout
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -183,6 +182,9 @@ class TaggedBuilder:
                 here = np.flatnonzero((counts[side] > 0) & (run == number))
                 width = tag_words(inner)[runs[number]][0].inner.words
                 first, *rest = (word[here] for word in words[len(words) - width :])
+                if isinstance(inner, ScoreSpec) and inner.layout.bits == 16 and first.max(initial=0) >> np.uint64(32):
+                    msg = "a key has more than 32 bits"
+                    raise ValueError(msg)
                 further = np.column_stack(rest) if rest else np.empty((here.size, 0), np.uint64)
                 weight = weights[side][here] if weights else NO_WEIGHTS
                 self.add_keys(runs[number], first, further, side, tags[here], counts[side][here], weight)
@@ -207,11 +209,6 @@ class TaggedBuilder:
             keyed = KeyedCounts(form.layout, made.finish())
             state = state.merge(replace(empty, tagged={**empty.tagged, run: keyed}))
         return state
-
-
-def _row_bytes(layout: Layout) -> int:
-    """Bytes that a builder takes for a row: its words and weight twice, and its code."""
-    return 2 * (layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted)) + 4
 
 
 def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:

@@ -332,7 +332,7 @@ def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]
         values = array.to_numpy()
         low, high = int(values.min()), int(values.max())
         if high - low < _DENSE and high < (1 << 63) - 1:  # no hash table is needed
-            codes = (values - values.dtype.type(low)).astype(np.uint32)
+            codes = (values.astype(np.int64, copy=False) - low).astype(np.uint32)  # no difference of int8 exceeds int64
             return read_only(codes), tagged(pa.array(np.arange(low, high + 1)), tag)
     encoded = array if pa.types.is_dictionary(array.type) else hashable(array).dictionary_encode(null_encoding="encode")
     codes, values = encoded.indices, encoded.dictionary

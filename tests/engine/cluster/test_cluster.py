@@ -323,6 +323,7 @@ def test_tables_make_the_tasks_of_the_plan(
     exact = {"open", "fold", "finish"}  # ranges without rows are not visited
     assert {name: made[name] for name in exact} == {name: planned.tasks[name] for name in exact}
     assert all(made[name] <= n for name, n in planned.tasks.items()), (made, planned.tasks)
+    assert made["clusters"] > 1
 
 
 class Done(distributed.SchedulerPlugin):
