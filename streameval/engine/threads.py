@@ -38,12 +38,9 @@ if TYPE_CHECKING:
     from streameval.states.protocol import State
     from streameval.states.rounds import FirstRound
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     T = TypeVar("T")
     R = TypeVar("R")
+
 
 FAN_IN = 2
 

@@ -32,12 +32,15 @@ from streameval.errors import ClusterError, CorruptFileError, OptionError, Strea
 from streameval.scan import DeferredFile, LazySource, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
     from streameval.scan import Piece
+    from streameval.states.keyed.layout import Interval
+
+    Cut = Mapping[Any, Interval]  # the buckets of each state in one range
 
 
 RETRIES = 2  # number of retries for a file that cannot be read
@@ -247,13 +250,6 @@ def _with_engine(function: Callable[[Any, Engine], Any], run: dict[str, Any], it
     """The task that runs on the worker."""
     return function(item, ThreadEngine.start(**run))
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streameval.states.keyed.layout import Interval
-
-    Cut = Mapping[Any, Interval]  # the buckets of each state in one range
 
 FAN_IN = 32  # largest number of results that a task merges
 MOST_TASKS = 100_000  # largest number of tasks of a run, and of split tasks of a level

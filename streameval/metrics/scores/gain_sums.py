@@ -21,10 +21,12 @@ from streameval.metrics.protocol import Basis
 from streameval.metrics.scores.sums import counted, gain_sums, outward, running, total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
+
+    Quotient = Callable[[float], tuple[float, float]]
 
 
 _LEAST_UNIT = -480  # squares of smaller weights begin to lose digits
@@ -234,14 +236,6 @@ def _roots(a: int, b: int, c: int) -> list[int]:
     inside = b * b - a * c
     return [] if inside < 0 else [(-b + sign * math.isqrt(inside)) // a for sign in (-1, 1)]
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streameval.states.scores.parts import ScorePart
-    from streameval.typing import Array
-
-    Quotient = Callable[[float], tuple[float, float]]
 
 _LEAST = 1e-9  # part of a cut bin's weight that is kept at least
 

@@ -57,8 +57,14 @@ from streameval.states.scores.parts import ScorePart, known
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.sampled.bins import SampledBins
+    from streameval.states.sampled.digests import SampledDigests
     from streameval.states.sampled.draws import GroupedBins
     from streameval.typing import Array
+
+    SampledState = SampledDigests | SampledBins
 
 
 def standard_error(grouped: GroupedBins, share: float) -> float:
@@ -122,16 +128,6 @@ def _area(rows: Array, weights: Array | None, share: float, single: Array) -> fl
     top, bottom = quotient((area, weight * weight - area, weight), N, P, ratio=False)
     return float(top / bottom) if bottom else math.nan
 
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streameval.states.sampled.bins import SampledBins
-    from streameval.states.sampled.digests import SampledDigests
-    from streameval.states.sampled.draws import GroupedBins
-    from streameval.typing import Array
-
-    SampledState = SampledDigests | SampledBins
 
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"

@@ -47,7 +47,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from typing import Self
 
+    from streameval.budget import Budget
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.files.location import Location
+    from streameval.typing import Array
+
+    Each = Callable[
+        [Callable[[Any], Any], Sequence[Any], str], list[Any]
+    ]  # maps a function over items, as `Engine.each`
+    Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
 CHUNK = 16 << 20  # bytes sent at a time
@@ -248,19 +256,6 @@ def _checksum(record: dict[str, Any]) -> str:
     """The checksum of a record."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from streameval.budget import Budget
-    from streameval.states.protocol import State, StoredSpec
-    from streameval.store.files.location import Location
-    from streameval.typing import Array
-
-    Each = Callable[
-        [Callable[[Any], Any], Sequence[Any], str], list[Any]
-    ]  # maps a function over items, as `Engine.each`
-    Dumped = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 GROUP_BYTES = 1 << 24  # size of a row group before compression
 LEAST_BYTES = 1 << 20  # of files that are read as one state: fewer are read before a thread could begin
