@@ -269,8 +269,9 @@ class Changing:
         snapshot, backfill = begin_backfill(context, options, data, delta_version)
         entries = list(snapshot.entries.values())
         some = select_entries(snapshot.entries, since=since) if entries else []
-        with context.files.undone() as files:
-            filled = backfill.fold(entries, some, context.engine(), files, context.workers())
+        engine = context.engine()
+        with engine.progress, context.files.undone() as files:
+            filled = backfill.fold(entries, some, engine, files, context.workers())
         news = filled.folded or filled.configuration.to_dict() != backfill.before.to_dict()
         done = Update(
             snapshot.version + bool(news),
@@ -425,14 +426,11 @@ def _fold(
     nights, errors = dict[str, Night](), dict[str, DataError]()
     if partitions:
         engine, workers = context.engine(), context.workers()
-        try:
+        with engine.progress:
             if not configuration.complete:
                 configuration = find_types(partitions, configuration, engine)
             with context.files.undone() as files:
                 nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
-        except BaseException:
-            engine.progress.cancel()
-            raise
     good, refused = _split_by_labels(snapshot, configuration, nights)
     return configuration, good, errors | refused
 
