@@ -212,8 +212,10 @@ class ScoreHistogram(Small):
     def merge(self, other: ScoreHistogram) -> ScoreHistogram:
         """Counts of both inputs."""
         mergeable(self, other)
-        bins = np.union1d(self.bins, other.bins)
-        mine, theirs = (bins.searchsorted(state.bins) for state in (self, other))
+        marks = np.zeros(BINS, np.bool_)  # faster than merging two sorted arrays
+        marks[self.bins] = marks[other.bins] = True
+        bins, ranks = np.flatnonzero(marks), np.cumsum(marks) - 1
+        mine, theirs = ranks[self.bins], ranks[other.bins]
         table = np.zeros((3, bins.size), np.int64)
         for state, places in ((self, mine), (other, theirs)):
             absorb(table, read_only(places), *read_only(state.table))
