@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch, State
     from streameval.typing import Array
 
-_PAIRS = 4  # mean rows for each pair of entries of two dictionaries from which rows are counted by pair
 _BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 
@@ -93,6 +92,7 @@ class ContingencyBuilder:
             spec.layout, budget, self._capacity, tags=Tagging.LABEL if labelled else Tagging.NONE
         )
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
+        self._pairs: tuple[tuple[pa.Array, pa.Array, str], Array] | None = None  # entries, and rows of each pair
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -148,16 +148,28 @@ class ContingencyBuilder:
         """Count rows of two dictionaries by pair of entries, if these are few; returns whether they were."""
         if not (pa.types.is_dictionary(clusters.type) and pa.types.is_dictionary(classes.type)):
             return False
-        width = len(classes.dictionary)
-        if len(clusters.dictionary) * width * _PAIRS > len(clusters):
-            return False
-        counts = np.zeros((len(clusters.dictionary), width), np.int64)
-        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), counts)
+        entries = clusters.dictionary, classes.dictionary, partition
+        if self._pairs is None or self._pairs[0] != entries:  # batches of a file often share their dictionaries
+            shape = len(clusters.dictionary), len(classes.dictionary)
+            if shape[0] * shape[1] > len(clusters):
+                return False
+            self._store_pairs()
+            self._pairs = entries, self._budget.borrow(shape, np.int64)
+            self._pairs[1][:] = 0
+        tally_pairs(*(read_only(column.indices.to_numpy()) for column in (clusters, classes)), self._pairs[1])
+        return True
+
+    def _store_pairs(self) -> None:
+        """Add the rows that were counted by pair."""
+        if self._pairs is None:
+            return
+        (clusters, classes, partition), counts = self._pairs
         at = np.nonzero(counts)
-        ids = self.spec.cluster_words(clusters.dictionary, partition), self.spec.class_words(classes.dictionary)
+        ids = self.spec.cluster_words(clusters, partition), self.spec.class_words(classes)
         columns = [column[rows] for (words, rest), rows in zip(ids, at, strict=True) for column in (words, *rest.T)]
         self._cells.add_ids(columns, counts[at])
-        return True
+        self._budget.give_back(counts)
+        self._pairs = None
 
     def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
         """Add rows without a class; each counts as a separate class."""
@@ -168,6 +180,7 @@ class ContingencyBuilder:
 
     def state(self) -> State:
         """The state of everything folded."""
+        self._store_pairs()
         cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
         if self._apart is not None:
             unclassed, alone = map(KeyedCounts.built, self._apart)
