@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def assignment_cells(metrics: Sequence[Metric]) -> int | None:
     """The limit on cells of the best matching, set by metrics; None if no metric needs the matching."""
-    limits = (getattr(metric, "assignment_cells", None) for metric in metrics)  # a user's own metric may set it
+    limits = (metric.assignment_cells for metric in metrics)
     return next((limit for limit in limits if limit is not None), None)
 
 

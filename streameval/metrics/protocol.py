@@ -100,6 +100,8 @@ class Metric(Basis):
         otherwise the metric is undefined as soon as there are any
     scores : ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing; None if
         it reads all
+    assignment_cells : of a metric of clusters against classes, the limit on the cells of the best matching
+        (`streameval.metrics.contingency.assignment`); None if it needs no matching
     """
 
     if TYPE_CHECKING:  # properties here would be the defaults of fields of these names
@@ -110,9 +112,11 @@ class Metric(Basis):
         def counts_nan(self) -> bool: ...  # noqa: D102 - the class documents it
         @property
         def scores(self) -> Sequence[tuple[float, float]] | None: ...  # noqa: D102 - the class documents it
+        @property
+        def assignment_cells(self) -> int | None: ...  # noqa: D102 - the class documents it
 
     else:
-        counts_nan, scores = False, None
+        counts_nan, scores, assignment_cells = False, None, None
 
     reads: ClassVar[str | None] = None
 

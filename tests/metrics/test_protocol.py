@@ -104,3 +104,24 @@ def test_nobody_asks_a_metric_what_it_has(room: str) -> None:
     """Only the adapter of a user's own object looks whether a member is there."""
     asking = [path for path in (PACKAGE / room).rglob("*.py") if "hasattr(" in path.read_text()]
     assert asking == [PACKAGE / "metrics" / "protocol.py"] * (room == "metrics")
+
+
+def test_a_metric_of_a_user_may_ask_for_the_best_matching() -> None:
+    """Its summary then has one; by default there is none."""
+
+    @dataclass(frozen=True)
+    class Matched(Metric):
+        assignment_cells: int | None
+        name: str = "matched"
+        family: str = "classes"
+
+        def partial(self, summary: Any) -> bool:
+            return summary.matching is not None
+
+        def combine(self, partials: Any, state: Any) -> float:
+            return float(all(partials))
+
+    data = pa.table({"cluster": [1, 1, 2, 2], "campaign": [7, 8, 8, 8]})
+    for cells, value in ((None, 0.0), (1000, 1.0)):
+        metric = Matched(cells)
+        assert evaluate(data, cluster="cluster", classes="campaign", metrics=[metric]).value("matched") == value
