@@ -13,15 +13,23 @@ ArrayLike = Iterable[Any]  # lists, NumPy arrays, columns of pandas, polars and 
 
 
 def view_numbers(array: pa.Array) -> Array:
-    """View the numbers of an Arrow array without nulls, of whole bytes; `pyarrow.Array.to_numpy` would import pandas.
+    """View the numbers of an Arrow array, of whole bytes; `pyarrow.Array.to_numpy` would import pandas.
+
+    Raises
+    ------
+    ValueError
+        If the array has nulls, which are no numbers.
 
     Examples
     --------
     >>> view_numbers(pa.array([1.5, 2.5, 3.5])[1:])
     array([2.5, 3.5])
     """
+    if array.null_count:
+        msg = "an array with nulls has no view of its numbers"
+        raise ValueError(msg)
     if pa.types.is_null(array.type):
-        return np.zeros(len(array), np.int8)
+        return np.empty(0, np.int8)
     numbers = array.type
     kind = "u" if pa.types.is_unsigned_integer(numbers) else "i" if pa.types.is_integer(numbers) else "f"
     values: Array = np.frombuffer(array.buffers()[1] or b"", f"{kind}{numbers.bit_width // 8}")

@@ -148,6 +148,7 @@ class TaggedBuilder:
             buckets = inner.packing.bucket(first) if inner.layout.bits == 64 else first >> np.uint64(16)
             codes = buckets.astype(np.uint32) << np.uint32(1)
         codes |= np.asarray(side, np.uint32)
+        tags = tags.astype(np.uint64, copy=False)
         fits = int(tags.max(initial=0)) < narrow.groups
         form, words = narrow, narrow.tagged(first, rest, codes, tags) if fits else None
         if words is None:
@@ -212,10 +213,10 @@ class TaggedBuilder:
 
 
 def _add_scores(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
-    inner, column = builder.inner, batch.columns[builder.inner.column]
+    inner, column = builder.inner, row_nulls(batch.columns[builder.inner.column])
     rows: Array | slice = slice(None)
-    if column.null_count or pa.types.is_dictionary(column.type):
-        rows = np.flatnonzero(_valid(column))
+    if column.null_count:
+        rows = np.flatnonzero(column.is_valid())
         column = column.drop_null()
     values = numbers(column, inner.type)
     if values.dtype.kind == "f" and (missing := np.isnan(values)).any():

@@ -193,7 +193,6 @@ class NarrowClusters(TagWords):
 
     def tagged(self, words: Array, rest: Array, codes: Array, tags: Array) -> Words:
         """The ids moved up, then the tag."""
-        tags = tags.astype(np.uint64, copy=False)
         low = rest[:, 0] >> _FREE if rest.shape[1] else tags
         return (words & _TOP) | ((words << _TAKEN) & ~_TOP) | low, (rest << _TAKEN) | tags.reshape(-1, 1)
 

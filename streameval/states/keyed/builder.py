@@ -154,10 +154,7 @@ class SegmentBuilder:
             self.nan_seen |= bool(encode(part, self._words[room], self._codes[room]))
             if rest is not None:
                 self._rest[room] = rest[part]
-            if weights.size:
-                self._weights[room] = weights[part]
-            if counts.size:
-                self._counts[room] = counts[part]
+            self._fill(room, part, counts, weights)
             self._take_hot(room)
 
     def add_ids(self, columns: Sequence[Array], counts: Array = NO_COUNTS, label: Array | None = None) -> None:
@@ -187,8 +184,7 @@ class SegmentBuilder:
             encode_id(first[part], label[part], SHIFT, words, codes)
             for c, column in enumerate(more):
                 rest[:, c] = column[part]
-            if counts.size:
-                self._counts[room] = counts[part]
+            self._fill(room, part, counts, NO_WEIGHTS)
             self._take_hot(room)
 
     def _take_hot(self, room: slice) -> None:
@@ -223,9 +219,16 @@ class SegmentBuilder:
             self._words[room], self._codes[room] = words[part], codes[part]
             if rest is not None:
                 self._rest[room] = rest[part]
-            for mine, given in ((self._counts, counts), (self._weights, weights)):
-                if mine.size:
-                    mine[room] = given[part] if given.size else 1
+            self._fill(room, part, counts, weights)
+
+    def _fill(self, room: slice, part: slice, counts: Array, weights: Array) -> None:
+        """Collect the counts and weights of some items; without them, each is one row of weight 1."""
+        for column, values in ((self._counts, counts), (self._weights, weights)):
+            if values.size and not column.size:
+                msg = "the builder collects no counts, or no weights"
+                raise ValueError(msg)
+            if column.size:
+                column[room] = values[part] if values.size else 1
 
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
         """Slices of the input rows, each with the slice of the buffers that receives it."""

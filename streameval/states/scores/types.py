@@ -20,6 +20,7 @@ import pyarrow as pa
 from streameval.errors import NullError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
+from streameval.states.keyed.ids import row_nulls
 from streameval.states.protocol import Batch, PlainSpec, Totals
 from streameval.states.scores.weights import add_sides
 from streameval.typing import view_numbers
@@ -229,7 +230,7 @@ def split_nulls(
     -------
     The scores that are not null, their labels, and their weights (None without weights).
     """
-    array, label = batch.columns[column], batch.label
+    array, label = row_nulls(batch.columns[column]), batch.label
     if not array.null_count:
         return array, label, weight
     valid = array.is_valid().to_numpy(zero_copy_only=False)

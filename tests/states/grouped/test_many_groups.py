@@ -14,6 +14,7 @@ from streameval.states.grouped.keys import By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
+from streameval.typing import view_numbers
 
 
 def test_sorted_groups_beyond_narrow_tags() -> None:
@@ -50,3 +51,21 @@ def test_a_damaged_key_of_a_group_is_refused() -> None:
     damaged = table.set_column(schema.get_field_index("key"), schema.field("key"), pa.array(keys))
     with pytest.raises(FormatError, match="a key has more than 32 bits"):
         codec.load(damaged.replace_schema_metadata(schema.metadata).to_batches())
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_nulls_inside_a_dictionary_of_scores(grouped: bool) -> None:
+    """Rows of a null entry have a missing score, as rows without an entry have."""
+    scores = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1, None], pa.int32()), pa.array([0.5, None, 0.25]))
+    inner = ScoreSpec("score", "f8", nan="drop")
+    builder = (GroupedSpec(inner, By(("g",))) if grouped else inner).builder(Budget(), 8)
+    columns = {"score": scores, "g": pa.array([1, 1, 2, 2, 2])}
+    builder.update(Batch(np.array([0, 1, 1, 0, 1], np.uint8), None, columns))
+    state = builder.state().total() if grouped else builder.state()
+    assert (state.totals().neg, state.totals().pos, state.nan_rows.tolist()) == (1, 1, [1, 2])
+
+
+def test_a_view_of_numbers_refuses_nulls() -> None:
+    """Their places in a buffer hold anything."""
+    with pytest.raises(ValueError, match="an array with nulls has no view"):
+        view_numbers(pa.array([1.0, None]))
