@@ -55,8 +55,7 @@ __all__ += _HOMES
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in _HOMES:
-        msg = f"module 'streameval' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'streameval' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

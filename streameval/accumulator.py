@@ -101,8 +101,9 @@ def check_names(names: Iterable[str]) -> None:
         if name not in known:
             refuse("Accumulator", name, [option for option in known if option in _TAKEN])
         if name not in _TAKEN:
-            msg = f"Accumulator takes no {name}: {_REFUSED.get(name, 'it needs all data at once; use evaluate')}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"Accumulator takes no {name}: {_REFUSED.get(name, 'it needs all data at once; use evaluate')}"
+            )
 
 
 _FORMAT = 1
@@ -120,8 +121,7 @@ def write_index(folder: Path, options: dict[str, Any], schema: pa.Schema | None,
     make_folder(folder)
     entries = {entry.name for entry in folder.iterdir()}
     if entries and _INDEX not in entries:
-        msg = f"{folder}: holds something else than an accumulator; choose another directory"
-        raise OptionError(msg)
+        raise OptionError(f"{folder}: holds something else than an accumulator; choose another directory")
     before: set[str] = set()
     with suppress(FormatError):  # the files of a damaged accumulator are left in place
         before = set(read_index(folder)[2]) if entries else before
@@ -147,22 +147,18 @@ def read_index(folder: Path) -> tuple[dict[str, Any], pa.Schema | None, list[str
         version = index.pop("format")
     except (OSError, FormatError, KeyError) as error:
         reason = type(error).__name__ if isinstance(error, OSError) else error
-        msg = f"{folder}: holds no accumulator that can be read ({reason}); save it again"
-        raise FormatError(msg) from error
+        raise FormatError(f"{folder}: holds no accumulator that can be read ({reason}); save it again") from error
     if version != _FORMAT:
-        msg = f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it"
-        raise FormatError(msg)
+        raise FormatError(f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it")
     try:
         options, schema, names = index["options"], index["schema"], index["states"]
         if not isinstance(options, dict) or not isinstance(names, list) or not options.keys().isdisjoint(RUN_OPTIONS):
-            msg = "its index is of another make"
-            raise FormatError(msg)
+            raise FormatError("its index is of another make")
         for name in names:
             content_of(name)
         types = None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema)))
     except (FormatError, KeyError, TypeError, ValueError, OSError) as error:
-        msg = f"{folder}: holds no accumulator that can be read ({error}); save it again"
-        raise FormatError(msg) from error
+        raise FormatError(f"{folder}: holds no accumulator that can be read ({error}); save it again") from error
     return options, types, names
 
 
@@ -195,8 +191,9 @@ class Accumulator:
         check_names(options)
         self._request = Request.checked(options)
         if self._request.scope == "partition":
-            msg = "cluster_scope='partition' needs data in files: batches have no partitions; use global ids"
-            raise OptionError(msg)
+            raise OptionError(
+                "cluster_scope='partition' needs data in files: batches have no partitions; use global ids"
+            )
         self._given = options
         self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in RUN_OPTIONS})
         self._lock = new_lock(threading.RLock, self._cut_off)
@@ -228,11 +225,10 @@ class Accumulator:
             raises `FormatError`.
         """
         if not isinstance(batch, Mapping) and not scan.holds_rows(batch):
-            msg = (
+            raise OptionError(
                 f"cannot update an Accumulator with data of type {type(batch).__name__}; give an Arrow table, batch or "
                 "reader, a frame, or a dict of arrays, one after the other (files are read by evaluate)"
             )
-            raise OptionError(msg)
         if isinstance(batch, Mapping):
             batch = scan.from_mapping(batch, self._request.columns)
         with self._lock:
@@ -270,8 +266,7 @@ class Accumulator:
             try:
                 all_labels.check()
             except LabelError as error:
-                msg = f"the batch, with those before: {error}"
-                raise LabelError(msg) from None
+                raise LabelError(f"the batch, with those before: {error}") from None
         for spec in dict.fromkeys(spec.ungrouped for spec in plan.specs):
             if spec.refuses_missing:
                 for each in ready:
@@ -297,8 +292,7 @@ class Accumulator:
             If `other` is not an accumulator, has other options, or has a column of another type.
         """
         if not isinstance(other, Accumulator):
-            msg = f"cannot merge an Accumulator with {type(other).__name__}"
-            raise IncompatibleStatesError(msg)
+            raise IncompatibleStatesError(f"cannot merge an Accumulator with {type(other).__name__}")
         # not under the lock: two accumulators that merge with each other would deadlock
         given, schema, added = Accumulator._held(other)
         with self._lock:
@@ -306,17 +300,17 @@ class Accumulator:
             mine, theirs = recorded(self._request.options), recorded(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
-                msg = f"cannot merge accumulators that differ in {differ}; make both with the same options"
-                raise IncompatibleStatesError(msg)
+                raise IncompatibleStatesError(
+                    f"cannot merge accumulators that differ in {differ}; make both with the same options"
+                )
             if schema is not None:
                 plan = self._begin(schema, IncompatibleStatesError)
                 states = self._settled()
                 if states.keys() != added.keys():
                     other_types = [field.name for field in schema if field.type != plan.schema.field(field.name).type]
-                    msg = (
+                    raise IncompatibleStatesError(
                         f"cannot merge accumulators of columns that differ in type: {', '.join(other_types)}; cast them"
                     )
-                    raise IncompatibleStatesError(msg)
                 self._states = {spec: states[spec].merge(state) for spec, state in added.items()}
             return self
 
@@ -339,8 +333,7 @@ class Accumulator:
         with self._lock:
             self._check()
             if self._plan is None:
-                msg = "there are no rows to evaluate: update the accumulator first"
-                raise MissingInputError(msg)
+                raise MissingInputError("there are no rows to evaluate: update the accumulator first")
             states = self._settled()
             labels = states[self._plan.label]
             labels.check_found("all batches")
@@ -361,8 +354,9 @@ class Accumulator:
         with self._lock:
             self._check()
             if own := [metric for metric in self._request.options["metrics"] if not isinstance(metric, str)]:
-                msg = f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
+                )
             options = recorded(self._request.options)
             if "pos_label" in options:
                 options["pos_label"] = self._request.label.pos_label  # text stands for bytes of any kind
@@ -373,8 +367,7 @@ class Accumulator:
                 raise  # spilling failed, not this directory
             except OSError as error:
                 why = error.strerror or type(error).__name__
-                msg = f"{folder}: cannot be written ({why}); choose another directory"
-                raise StoreError(msg) from error
+                raise StoreError(f"{folder}: cannot be written ({why}); choose another directory") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:
@@ -395,8 +388,7 @@ class Accumulator:
         """
         if other := [name for name in run if name not in RUN_OPTIONS]:
             names = ", ".join(RUN_OPTIONS)
-            msg = f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {names}"
-            raise OptionError(msg)
+            raise OptionError(f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {names}")
         folder = Path(path)
         options, schema, stored = read_index(folder)
         loaded = cls(**options, **run)
@@ -409,12 +401,14 @@ class Accumulator:
         """Install states that were loaded or unpickled."""
         specs = list(self._begin(schema).empty())
         if len(specs) != len(states):
-            msg = f"there are {len(states)} states where {len(specs)} are due; save or send the accumulator again"
-            raise FormatError(msg)
+            raise FormatError(
+                f"there are {len(states)} states where {len(specs)} are due; save or send the accumulator again"
+            )
         for spec, state in zip(specs, states, strict=True):
             if state.spec != spec:
-                msg = f"there is a state of {state.spec} where {spec} is due; save or send the accumulator again"
-                raise FormatError(msg)
+                raise FormatError(
+                    f"there is a state of {state.spec} where {spec} is due; save or send the accumulator again"
+                )
         self._states = dict(zip(specs, states, strict=True))
         self._rows = states[0].seen  # labels come first
 
@@ -442,8 +436,9 @@ class Accumulator:
 
     def _check(self) -> None:
         if self._failed:
-            msg = f"rows were lost when the machine failed ({self._failed}); start again, or from the last save"
-            raise FormatError(msg)
+            raise FormatError(
+                f"rows were lost when the machine failed ({self._failed}); start again, or from the last save"
+            )
 
     def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
         """Plan the states from the types of the first batch; later types must widen to these without loss."""
@@ -460,8 +455,7 @@ class Accumulator:
         for field in schema:
             due = self._schema.field(field.name).type
             if widened([field.type, due]) != due:
-                msg = f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it"
-                raise refusal(msg)
+                raise refusal(f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it")
         return self._plan
 
     def _settled(self) -> dict[Any, Any]:

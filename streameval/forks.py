@@ -122,11 +122,10 @@ class _Unusable(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
-        msg = (
+        raise StreamevalError(
             f"another thread was importing {self.__name__} when this process was forked; "
             "start processes by spawn or forkserver"
         )
-        raise StreamevalError(msg)
 
 
 def _before() -> None:
@@ -233,11 +232,10 @@ def _load_deltalake() -> None:
         sys.modules.update(modules)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        msg = (
+        raise StreamevalError(
             f"deltalake cannot be loaded again after a fork, from a copy in {tempfile.gettempdir()} ({error}); "
             "name another directory by TMPDIR, or start processes by spawn or forkserver"
-        )
-        raise StreamevalError(msg) from error
+        ) from error
     _STALE["deltalake"] = False
 
 

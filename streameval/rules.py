@@ -322,8 +322,9 @@ def _is_value(text: str, value: Any) -> bool:
 
 def _refuse(text: str, at: int, expected: str) -> NoReturn:
     place = f"at {text[at:].strip()!r} (column {at + 1})" if text[at:].strip() else "at its end"
-    msg = f"{text!r} is not a rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
-    raise OptionError(msg)
+    raise OptionError(
+        f"{text!r} is not a rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+    )
 
 
 def named_rules(given: Any) -> list[Rule]:
@@ -344,8 +345,7 @@ def named_rules(given: Any) -> list[Rule]:
     else:
         rules = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
     if not rules:
-        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
-        raise OptionError(msg)
+        raise OptionError("name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)")
     return rules
 
 

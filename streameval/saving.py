@@ -133,8 +133,7 @@ def ending(path: str | os.PathLike[str], formats: Sequence[str], option: str = "
     if suffix not in formats:
         *others, last = (f".{name}" for name in formats)
         listed = f"{', '.join(others)} or {last}" if others else last
-        msg = f"{option}={os.fspath(path)!r} does not say in which format: end it in {listed}"
-        raise OptionError(msg)
+        raise OptionError(f"{option}={os.fspath(path)!r} does not say in which format: end it in {listed}")
     return suffix
 
 
@@ -142,11 +141,11 @@ def check_local(path: str | os.PathLike[str]) -> None:
     """Raise `OptionError` if a file or directory to write is given as a URI, or has a null byte."""
     text = os.fspath(path)
     if "\0" in text:
-        msg = f"{text!r}: a path cannot have a null byte; check it"
-        raise OptionError(msg)
+        raise OptionError(f"{text!r}: a path cannot have a null byte; check it")
     if "://" in text:
-        msg = f"{text}: results are written to a local disk, not to a URI; name a local path and copy it afterwards"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{text}: results are written to a local disk, not to a URI; name a local path and copy it afterwards"
+        )
 
 
 def check_writable(*paths: str | os.PathLike[str]) -> None:
@@ -164,19 +163,15 @@ def check_writable(*paths: str | os.PathLike[str]) -> None:
     places = [Path(path) for path in paths]
     for path in places:
         if not path.parent.is_dir():
-            msg = f"{path}: its directory does not exist; make it first"
-            raise StreamevalError(msg)
+            raise StreamevalError(f"{path}: its directory does not exist; make it first")
         if path.is_dir():
-            msg = f"{path}: is a directory; name a file"
-            raise StreamevalError(msg)
+            raise StreamevalError(f"{path}: is a directory; name a file")
         if not path.exists() and not os.access(path.parent, os.W_OK):
-            msg = f"{path}: its directory cannot be written to"
-            raise StreamevalError(msg)
+            raise StreamevalError(f"{path}: its directory cannot be written to")
     resolved = [path.resolve() for path in places]
     twice = [str(path) for path, real in zip(places, resolved, strict=True) if resolved.count(real) > 1]
     if twice:
-        msg = f"{few(sorted(set(twice)))}: named twice; name each file once"
-        raise OptionError(msg)
+        raise OptionError(f"{few(sorted(set(twice)))}: named twice; name each file once")
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -202,8 +197,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        msg = f"{path}: cannot be written ({error.strerror})"
-        raise StreamevalError(msg) from error
+        raise StreamevalError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def save(

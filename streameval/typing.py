@@ -26,8 +26,7 @@ def view_numbers(array: pa.Array) -> Array:
     array([2.5, 3.5])
     """
     if array.null_count:
-        msg = "an array with nulls has no view of its numbers"
-        raise ValueError(msg)
+        raise ValueError("an array with nulls has no view of its numbers")
     if pa.types.is_null(array.type):
         return np.empty(0, np.int8)
     numbers = array.type

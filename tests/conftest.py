@@ -60,5 +60,6 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Every pytest worker collects all files: one that compiles loops on import does so in each, before any test."""
     if "numba" in sys.modules and not _numba_before:
-        msg = "a test file evaluates something while it is imported; move that into a test or a fixture"
-        raise pytest.UsageError(msg)
+        raise pytest.UsageError(
+            "a test file evaluates something while it is imported; move that into a test or a fixture"
+        )

@@ -211,19 +211,16 @@ def auc(x: ArrayLike, y: ArrayLike) -> float:
     same_length(xs.size, "x", y=ys)
     widths = np.diff(xs)
     if not widths.size:
-        msg = f"x has {plural(xs.size, 'point')}; an area needs at least two"
-        raise DataError(msg)
+        raise DataError(f"x has {plural(xs.size, 'point')}; an area needs at least two")
     if (widths < 0).any() and (widths > 0).any():
-        msg = "x rises and falls; sort the points of the curve by x"
-        raise DataError(msg)
+        raise DataError("x rises and falls; sort the points of the curve by x")
     if np.isnan(xs).any() or np.isnan(ys).any():
         return math.nan
     area = math.fsum(widths * (ys[1:] + ys[:-1])) / 2
     try:
         return math.ldexp(-area if (widths < 0).any() else area, x_unit + y_unit)
     except OverflowError:
-        msg = "the area under y over x exceeds the largest float; scale the coordinates"
-        raise DataError(msg) from None
+        raise DataError("the area under y over x exceeds the largest float; scale the coordinates") from None
 
 
 def _coordinates(values: Any, name: str) -> tuple[Array, int]:
@@ -236,8 +233,7 @@ def _coordinates(values: Any, name: str) -> tuple[Array, int]:
     """
     array = numbers(values, name).astype(np.float64)
     if np.isinf(array).any():
-        msg = f"{name} has an infinite coordinate; an area needs finite ones"
-        raise DataError(msg)
+        raise DataError(f"{name} has an infinite coordinate; an area needs finite ones")
     unit = math.frexp(float(np.abs(array).max()))[1] + 1
     return np.ldexp(array, -unit), unit
 

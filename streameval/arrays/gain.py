@@ -201,15 +201,12 @@ def agc_approximate(
 def _check_options(truncate: float, sample: float, quantiles: int, size: int) -> None:
     kept_points(truncate, size)
     if truncate > max(size, 1):
-        msg = f"truncate={truncate:g} exceeds the number of points ({size}); agc_score accepts any number"
-        raise OptionError(msg)
+        raise OptionError(f"truncate={truncate:g} exceeds the number of points ({size}); agc_score accepts any number")
     if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
-        msg = f"sample={sample!r} is not a share in (0, 1]"
-        raise OptionError(msg)
+        raise OptionError(f"sample={sample!r} is not a share in (0, 1]")
     number = isinstance(quantiles, int | float | np.number) and 1 <= quantiles <= _MOST_BINS
     if not (number and quantiles == int(quantiles)):
-        msg = f"quantiles={quantiles!r} is not a number of bins from 1 to {_MOST_BINS:,}"
-        raise OptionError(msg)
+        raise OptionError(f"quantiles={quantiles!r} is not a number of bins from 1 to {_MOST_BINS:,}")
 
 
 def _draw(size: int, count: int, random_state: Any) -> Array:
@@ -219,8 +216,7 @@ def _draw(size: int, count: int, random_state: Any) -> Array:
     try:
         source = np.random.default_rng() if random_state is None else np.random.RandomState(random_state)
     except (TypeError, ValueError) as error:
-        msg = f"random_state={random_state!r} is not a seed, RandomState or Generator"
-        raise OptionError(msg) from error
+        raise OptionError(f"random_state={random_state!r} is not a seed, RandomState or Generator") from error
     return source.choice(size, count, replace=False)
 
 
@@ -228,18 +224,16 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     """Lower edges of the bins of the top `share`, descending and distinct."""
     step = share / quantiles
     if 1 - step == 1:
-        msg = (
+        raise OptionError(
             f"truncate leaves a share of {share:g} for {quantiles:,} bins, which float64 does not tell from 0; raise it"
         )
-        raise OptionError(msg)
     levels = np.arange(1 - step, 1 - share - step / 2, -step)
     levels[-1] = 1 - share
     method: Any = interpolation  # a literal type in NumPy's stubs; NumPy checks the name
     try:
         edges = np.quantile(score, levels, method=method)
     except (TypeError, ValueError) as error:
-        msg = f"interpolation={interpolation!r} is not a method of numpy.quantile: {error}"
-        raise OptionError(msg) from error
+        raise OptionError(f"interpolation={interpolation!r} is not a method of numpy.quantile: {error}") from error
     return np.unique(edges)[::-1]
 
 

@@ -44,16 +44,13 @@ def plain(values: ArrayLike, name: str, ndim: int = 1) -> Array:
         values = values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values)
         array = np.asarray(values)
     except Exception as error:  # whatever the container of the values raises
-        msg = f"{name} is not an array of {ndim} dimension(s): {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{name} is not an array of {ndim} dimension(s): {error}") from error
     array = _unmerged(array, values)
     if array.ndim != ndim:
         hint = f"; pass one column, such as {name}[:, 1]" if ndim == 1 and array.ndim == 2 else ""
-        msg = f"{name} has shape {array.shape}; give an array of {ndim} dimension(s){hint}"
-        raise DataError(msg)
+        raise DataError(f"{name} has shape {array.shape}; give an array of {ndim} dimension(s){hint}")
     if not array.size:
-        msg = f"{name} is empty; give at least one point"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{name} is empty; give at least one point")
     return array
 
 
@@ -132,8 +129,7 @@ def flag(name: str, given: Any) -> bool:
     """A truth value; raises `OptionError` for anything but a boolean or a number."""
     if isinstance(given, bool | int | float | np.bool_):
         return bool(given)
-    msg = f"{name}={given!r} must be True or False"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} must be True or False")
 
 
 def generator(random_state: Any) -> np.random.Generator:
@@ -141,8 +137,9 @@ def generator(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
-        msg = f"random_state={random_state!r} is not a seed; give a whole number of at least 0 or a numpy Generator"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"random_state={random_state!r} is not a seed; give a whole number of at least 0 or a numpy Generator"
+        ) from error
 
 
 def numbers(values: ArrayLike, name: str, ndim: int = 1, *, distinct: bool = False) -> Array:
@@ -207,8 +204,7 @@ def _refuse_merged(exact: list[Any], array: Array, name: str) -> None:
     streameval.errors.SchemaError: y_score: numbers that differ are equal as float64; convert all of them to ranks ...
     """
     if len({number for number in exact if not is_null(number)}) != np.unique(without_nan(array)).size:
-        msg = f"{name}: numbers that differ are equal as float64; convert all of them to ranks together"
-        raise SchemaError(msg)
+        raise SchemaError(f"{name}: numbers that differ are equal as float64; convert all of them to ranks together")
 
 
 def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Any] | None]:
@@ -219,8 +215,9 @@ def _read(values: ArrayLike, name: str, ndim: int = 1) -> tuple[Array, list[Any]
     if array.dtype.kind == "O":
         array, exact = _of_objects(array, name)
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
+        )
     return array.astype(array.dtype.newbyteorder("="), copy=False), exact
 
 
@@ -234,8 +231,7 @@ def _of_objects(array: Array, name: str) -> tuple[Array, list[Any] | None]:
     if any(number is None and not is_null(value) for number, value in zip(exact, listed, strict=True)):
         return array, None
     if any(isinstance(number, int) and not -(2**63) <= number < 2**64 for number in exact):
-        msg = f"{name} has integers of more than 64 bits; convert them to floats"
-        raise SchemaError(msg)
+        raise SchemaError(f"{name} has integers of more than 64 bits; convert them to floats")
     return np.array(list(map(_rounded, exact))).reshape(array.shape), exact
 
 
@@ -297,8 +293,7 @@ def refuse_nan(array: Array, name: str, remedy: str) -> None:
     """Raise `NullError`, with the position and a remedy, if an array has a NaN."""
     if array.dtype.kind == "f" and np.isnan(array).any():
         where = tuple(np.argwhere(np.isnan(array))[0].tolist())
-        msg = f"{name} has a NaN or null at position {where[0] if len(where) == 1 else where}; {remedy}"
-        raise NullError(msg)
+        raise NullError(f"{name} has a NaN or null at position {where[0] if len(where) == 1 else where}; {remedy}")
 
 
 def weights(values: ArrayLike | None, size: int) -> Array | None:
@@ -323,16 +318,15 @@ def weights(values: ArrayLike | None, size: int) -> Array | None:
     same_length(size, sample_weight=array)
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
-        msg = f"sample_weight has {array[wrong[0]]} at position {wrong[0]}; weights must be finite and at least 0"
-        raise WeightError(msg)
+        raise WeightError(
+            f"sample_weight has {array[wrong[0]]} at position {wrong[0]}; weights must be finite and at least 0"
+        )
     if not array.any():
-        msg = "sample_weight is zero for every point; give at least one point a positive weight"
-        raise WeightError(msg)
+        raise WeightError("sample_weight is zero for every point; give at least one point a positive weight")
     least, most = float(array[array > 0].min()), float(array.max())
     if least / most < _TINY or not math.isfinite(float(np.sum(array / size)) * size):
         problem = "their ratio or their sum leaves float64; scale the weights, or set negligible ones to 0"
-        msg = f"sample_weight has weights from {least:g} to {most:g}; {problem}"
-        raise WeightError(msg)
+        raise WeightError(f"sample_weight has weights from {least:g} to {most:g}; {problem}")
     scaled: Array = np.ldexp(array, -math.frexp(most)[1])
     return scaled
 
@@ -341,8 +335,9 @@ def same_length(size: int, of: str = "y_true", **arrays: Array) -> None:
     """Raise `DataError` unless all arrays have `size` elements, the length of the argument named `of`."""
     for name, array in arrays.items():
         if len(array) != size:
-            msg = f"{of} has {plural(size, 'point')} and {name} has {len(array)}; give one of each for every point"
-            raise DataError(msg)
+            raise DataError(
+                f"{of} has {plural(size, 'point')} and {name} has {len(array)}; give one of each for every point"
+            )
 
 
 def fold(label: Array, score: Array, weight: Array | None = None) -> ScoreCounts:

@@ -71,8 +71,7 @@ def labels_by_value(values: ArrayLike, pos_label: object = None, name: str = "y_
     if array.dtype.kind not in "biufUS":
         column = _python(array, name)
         if any(map(is_null, column)):
-            msg = f"{name} has a null among its labels; drop those points"
-            raise NullError(msg)
+            raise NullError(f"{name} has a null among its labels; drop those points")
         array = _by_sign(array, column, name) if pos_label is None else _objects(column).reshape(array.shape)
     return _above_zero(array, name) if pos_label is None else _equal(array, pos_label, name)
 
@@ -84,8 +83,9 @@ def _by_sign(array: Array, column: list[Any], name: str) -> Array:
         raise _not_numbers(other, name)
     unlike = next((label for label in column if not is_float(label)), None)
     if unlike is not None:
-        msg = f"{name} has the label {unlike}, which float64 cannot hold; name the positive one with pos_label"
-        raise LabelError(msg)
+        raise LabelError(
+            f"{name} has the label {unlike}, which float64 cannot hold; name the positive one with pos_label"
+        )
     return numbers(array, name, array.ndim, distinct=True)
 
 
@@ -101,8 +101,9 @@ def _python(array: Array, name: str) -> list[Any]:
         given, array = array, array.astype(f"{array.dtype.kind}8[us]")
         changed = given[~np.isnat(given) & (array.astype(given.dtype) != given)]
         if changed.size:
-            msg = f"{name} has the time {changed[0]}, which is not a whole number of microseconds; round the times"
-            raise LabelError(msg)
+            raise LabelError(
+                f"{name} has the time {changed[0]}, which is not a whole number of microseconds; round the times"
+            )
     return array.ravel().tolist()
 
 
@@ -124,19 +125,18 @@ def _above_zero(array: Array, name: str) -> Array:
     low, high = array.min(), array.max()
     others = array[(array != low) & (array != high)]
     if others.size:
-        msg = f"{name} has more than two labels ({low}, {others[0]}, {high}, …); name the positive one with pos_label"
-        raise LabelError(msg)
+        raise LabelError(
+            f"{name} has more than two labels ({low}, {others[0]}, {high}, …); name the positive one with pos_label"
+        )
     if low != high and (low > 0) == (high > 0):
-        msg = f"{name} has the labels {low} and {high}; name the positive one with pos_label"
-        raise LabelError(msg)
+        raise LabelError(f"{name} has the labels {low} and {high}; name the positive one with pos_label")
     return (array > 0).astype(np.uint8)
 
 
 def _equal(array: Array, pos_label: object, name: str) -> Array:
     """Which labels equal `pos_label`, as uint8; it must occur unless all labels are equal and of its type."""
     if hasattr(pos_label, "__array__") and not isinstance(pos_label, np.generic):
-        msg = f"pos_label is {type(pos_label).__name__}; name one label of {name}"
-        raise LabelError(msg)
+        raise LabelError(f"pos_label is {type(pos_label).__name__}; name one label of {name}")
     wanted = _as_in(array, pos_label.item() if isinstance(pos_label, np.generic) else pos_label)
     kinds = "U" if isinstance(wanted, str) else "S" if isinstance(wanted, bytes) else "biuf"
     single = wanted is None or isinstance(wanted, str | bytes | Number)  # NumPy compares sequences element by element
@@ -147,8 +147,7 @@ def _equal(array: Array, pos_label: object, name: str) -> Array:
     if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[:1]).all()):
         seen = list(dict.fromkeys(map(repr, array.ravel().tolist())))
         listed = ", ".join(seen[:_LISTED]) + (", …" if len(seen) > _LISTED else "")
-        msg = f"{name} has no label {pos_label!r}; it has {listed}; name one of them with pos_label"
-        raise LabelError(msg)
+        raise LabelError(f"{name} has no label {pos_label!r}; it has {listed}; name one of them with pos_label")
     return positive
 
 
@@ -193,8 +192,9 @@ def labels_by_predicate(values: ArrayLike, is_class_pos: Predicate = num2bool, n
     try:
         array = numbers(values, name)
     except SchemaError:
-        msg = f"{name} has labels that are not numbers; give is_class_pos, a function from a label to True or False"
-        raise LabelError(msg) from None
+        raise LabelError(
+            f"{name} has labels that are not numbers; give is_class_pos, a function from a label to True or False"
+        ) from None
     refuse_nan(array, name, "drop those points")
     return (array > 0).astype(np.uint8)
 
@@ -226,8 +226,7 @@ def cluster_counts(clusters: ArrayLike, is_class_pos: Predicate = num2bool) -> C
     try:
         listed = [list(cluster) for cluster in clusters]
     except TypeError as error:
-        msg = f"clusters must be a collection of collections of labels: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"clusters must be a collection of collections of labels: {error}") from error
     sizes = np.array([len(cluster) for cluster in listed if cluster], dtype=np.int64)
     return ClusterSizes(
         sizes, labels_by_predicate([label for cluster in listed for label in cluster], is_class_pos, "clusters")
@@ -247,8 +246,9 @@ def checked(
     label, score = labels_by_value(y_true, pos_label, ndim=ndim), scores(y_score, ndim=ndim)
     same_length(len(label), y_score=score)
     if label.shape != score.shape:
-        msg = f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
-        raise DataError(msg)
+        raise DataError(
+            f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
+        )
     return label, score, weights(sample_weight, len(label))
 
 

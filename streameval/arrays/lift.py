@@ -143,8 +143,9 @@ class LiftCurve:
         (0.575, array([0. , 0.6, 0.6, 0.8, 0.8, 1. ]), array([0.5 , 0.5 , 0.625, 0.625, 0.75 , 0.75 ]))
         """
         if not isinstance(threshold, int | float | np.number) or np.isnan(threshold):
-            msg = f"threshold={threshold!r}; give the size of cluster above which all points are assumed positive"
-            raise OptionError(msg)
+            raise OptionError(
+                f"threshold={threshold!r}; give the size of cluster above which all points are assumed positive"
+            )
         area = aul(self.table, float(threshold))
         return (area, *self._points(float(threshold))) if plot else area
 
@@ -199,12 +200,12 @@ def _counts(values: Any, name: str) -> Array:
     array = numbers(values, name)
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
-        msg = f"{name} has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0"
-        raise DataError(msg)
+        raise DataError(f"{name} has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0")
     wrong = np.flatnonzero((array > _MOST) | ((array > 0) & (array < 1 / _MOST)))
     if wrong.size:
-        msg = f"{name} has {array[wrong[0]]} at position {wrong[0]}, whose products leave float64; scale the counts"
-        raise DataError(msg)
+        raise DataError(
+            f"{name} has {array[wrong[0]]} at position {wrong[0]}, whose products leave float64; scale the counts"
+        )
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 
 
@@ -220,12 +221,10 @@ def _codes(labels: Any) -> Array:
     """
     codes, distinct = encoded(listed(labels, "labels_pred"))
     if not codes.size:
-        msg = "labels_pred is empty; give at least one point"
-        raise MissingInputError(msg)
+        raise MissingInputError("labels_pred is empty; give at least one point")
     listing = isinstance(distinct, list)
     if any(map(is_null, distinct)) if listing else pc.any(pc.is_null(distinct, nan_is_null=True)).as_py():
-        msg = "labels_pred has a null or NaN; give every point that is in no cluster its own cluster"
-        raise NullError(msg)
+        raise NullError("labels_pred has a null or NaN; give every point that is in no cluster its own cluster")
     return codes
 
 

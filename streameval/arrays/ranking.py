@@ -142,8 +142,7 @@ def roc_auc_score(
     0.6666666666666666
     """
     if max_fpr is not None and not (isinstance(max_fpr, int | float | np.number) and 0 < max_fpr <= 1):
-        msg = f"max_fpr={max_fpr!r} is not a false positive rate in (0, 1]"
-        raise OptionError(msg)
+        raise OptionError(f"max_fpr={max_fpr!r} is not a false positive rate in (0, 1]")
     metric = _roc_auc if max_fpr in (None, 1) else partial(_partial_roc_auc, max_fpr=max_fpr)
     return _score(metric, y_true, y_score, sample_weight, average, pos_label)
 
@@ -196,8 +195,7 @@ def _score(
 ) -> Any:
     """A metric of a vector, or its average over a matrix."""
     if not (average is None or isinstance(average, str)) or average not in _AVERAGES:
-        msg = f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None"
-        raise OptionError(msg)
+        raise OptionError(f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None")
     if not _is_matrix(y_true):
         return metric(points(y_true, y_score, pos_label, sample_weight))
     return _averaged(metric, *checked(y_true, y_score, pos_label, sample_weight, ndim=2), average)
@@ -312,8 +310,7 @@ def auc_by_sampling(
     True
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        msg = f"n={n!r}; the number of pairs to draw is a whole number of at least 1"
-        raise OptionError(msg)
+        raise OptionError(f"n={n!r}; the number of pairs to draw is a whole number of at least 1")
     parts = steps(points(y_true, y_score, pos_label, sample_weight))
     pos, neg = parts.pos.cumsum(), parts.neg.cumsum()
     if not pos[-1] or not neg[-1]:

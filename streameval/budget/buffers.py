@@ -84,8 +84,9 @@ class SpillFile:
             except OSError as error:
                 raise self._failure(error, "read") from error
             if count == 0:
-                msg = "the spill file ended early; was it truncated by another process?"
-                raise SpillError(errno.EIO, msg, str(self.directory))
+                raise SpillError(
+                    errno.EIO, "the spill file ended early; was it truncated by another process?", str(self.directory)
+                )
             done += count
 
 

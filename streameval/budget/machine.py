@@ -44,8 +44,7 @@ def parse_bytes(text: str | int) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?I?)B?\s*", str(text).upper())
     size = float(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else 0.0
     if not 1 <= size < math.inf:
-        msg = f"memory={text!r} is not a positive size; write for instance 2GiB or 500MB"
-        raise OptionError(msg)
+        raise OptionError(f"memory={text!r} is not a positive size; write for instance 2GiB or 500MB")
     return int(size)
 
 

@@ -56,8 +56,9 @@ def evaluate(
     opened = store.store_named(data, asked)
     if opened is not None:
         if len(data) > 1:
-            msg = f"{opened.name}: is a store, and data are named as well ({data[1]}); evaluate one or the other"
-            raise click.UsageError(msg)
+            raise click.UsageError(
+                f"{opened.name}: is a store, and data are named as well ({data[1]}); evaluate one or the other"
+            )
         if plan_only:
             store.tell_plan(opened, "show", asked, to)
             return
@@ -94,8 +95,7 @@ def metrics(pattern: str | None = None, **asked: Any) -> None:
     to = Output.take(asked)
     matches = list(entries(pattern))
     if not matches:
-        msg = f"no metric is named {pattern!r}; list all with: streameval metrics"
-        raise OptionError(msg)
+        raise OptionError(f"no metric is named {pattern!r}; list all with: streameval metrics")
 
     def shown() -> RenderableType:
         names = ("metric", "family", "computed", "range", "better", "meaning", "source")

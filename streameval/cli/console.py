@@ -66,8 +66,7 @@ class Output:
             ending(to.plot, _PICTURES, "plot")
         check_writable(*(path for path in (to.json_to, to.csv_to, to.plot) if path not in (None, "-")))
         if to.json_to == to.csv_to == "-":
-            msg = "--json - and --csv - cannot both print to stdout; write one of them to a file"
-            raise OptionError(msg)
+            raise OptionError("--json - and --csv - cannot both print to stdout; write one of them to a file")
         for path in to.out:
             ending(path, formats)
         check_writable(*to.out)
@@ -199,8 +198,7 @@ def say(text: str, nl: bool = True) -> None:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes there at exit
-        msg = f"stdout: cannot be written ({error.strerror})"
-        raise StreamevalError(msg) from error
+        raise StreamevalError(f"stdout: cannot be written ({error.strerror})") from error
 
 
 def note(text: str) -> None:

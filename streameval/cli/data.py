@@ -54,8 +54,9 @@ def attribute(
         check_target(Path(path))
     check_writable(*(path for path in out if Path(path).suffix and not Path(path).is_dir()))
     if with_examples and not ("examples" in asked and any(path.lower().endswith(".html") for path in out)):
-        msg = "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
-        raise OptionError(msg)
+        raise OptionError(
+            "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
+        )
     data = stored(data, asked)
     with progress_bar(to.quiet) as advance:
         store = store_named(data, asked, advance)
@@ -133,11 +134,9 @@ def sketch(
     to = Output.take(asked, PLAIN)
     for share in quantiles:
         if not 0 <= share <= 1:
-            msg = f"--quantile {share:g} is not in [0, 1]"
-            raise OptionError(msg)
+            raise OptionError(f"--quantile {share:g} is not in [0, 1]")
     if not by_label and (label or pos_label):
-        msg = "--label and --pos-label need --by-label; add it"
-        raise click.UsageError(msg)
+        raise click.UsageError("--label and --pos-label need --by-label; add it")
     places, labels = list(stored(data, asked)), (label or "label", pos_label)
     if plan_only:
         spec = LabelSpec(*labels, "drop") if by_label else None

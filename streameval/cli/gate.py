@@ -47,13 +47,13 @@ def check(
     """
     if accepted or why is not None:
         if to.out:
-            msg = "out=… would change nothing: accepting writes no results; leave it out"
-            raise OptionError(msg)
+            raise OptionError("out=… would change nothing: accepting writes no results; leave it out")
         others = [*asked, *["rules_file"] * (rules_file is not None)]
         if not accepted or why is None or others:
             also = f"; {others[0]}= would change nothing" if others else ""
-            msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME to accept only some rules{also}"
-            raise OptionError(msg)
+            raise OptionError(
+                f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME to accept only some rules{also}"
+            )
         judgements = store.accept(accepted, why, rules)
         lines = [f"accepted {one.partition}: {one.rule}" for one in judgements]
         to.deliver(lambda: as_json([one.to_dict() for one in judgements]), lambda: "\n".join(map(visible, lines)))
@@ -95,13 +95,11 @@ def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
     rules = {" ".join(text.split()): text for text in texts}
     for name, text in (toml_of(path, "--rules") if path is not None else {}).items():
         if not isinstance(text, str):
-            msg = f"--rules {path}: {name} must be a rule in quotes, such as 'roc_auc[score] >= 0.97'"
-            raise OptionError(msg)
+            raise OptionError(f"--rules {path}: {name} must be a rule in quotes, such as 'roc_auc[score] >= 0.97'")
         try:
             Rule.read(text, name)
         except OptionError as error:
-            msg = f"--rules {path}: {name}: {error}"
-            raise OptionError(msg) from None
+            raise OptionError(f"--rules {path}: {name}: {error}") from None
         rules[name] = text
     return rules
 

@@ -218,8 +218,7 @@ def _by_column(*, many: bool) -> Callable[..., Any]:
 def _one_column(_: click.Context, param: click.Parameter, names: tuple[str, ...]) -> str | None:
     """A callback that refuses several columns for an option that takes one; click would silently take the last."""
     if len(set(names)) > 1:
-        msg = f"{param.opts[0]} takes one column, not {' and '.join(dict.fromkeys(map(repr, names)))}"
-        raise OptionError(msg)
+        raise OptionError(f"{param.opts[0]} takes one column, not {' and '.join(dict.fromkeys(map(repr, names)))}")
     return names[0] if names else None
 
 
@@ -256,8 +255,7 @@ def _configured(path: str, command: click.Command) -> dict[str, Any]:
         if option is None:
             refuse(command.name or "", key, [o.opts[0][2:] for o in known], f"--config {path}: ")
         if option.name in values:
-            msg = f"--config {path}: names {option.opts[0]} twice, the second time as {key!r}"
-            raise OptionError(msg)
+            raise OptionError(f"--config {path}: names {option.opts[0]} twice, the second time as {key!r}")
         values[str(option.name)] = _words(option, value, f"--config {path}: {key}")
     return values
 
@@ -276,19 +274,16 @@ def toml_of(path: str, option: str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        msg = f"{option} {path}: cannot be read ({error.strerror})"
-        raise OptionError(msg) from None
+        raise OptionError(f"{option} {path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         told = "nested too deep" if isinstance(error, RecursionError) else error
-        msg = f"{option} {path}: is not a TOML file ({told})"
-        raise OptionError(msg) from None
+        raise OptionError(f"{option} {path}: is not a TOML file ({told})") from None
 
 
 def _words(option: click.Option, value: Any, where: str) -> Any:
     """Convert a TOML value to command-line words, so that click parses both in the same way."""
     if option.is_flag != isinstance(value, bool) and option.name != "pos_label":
-        msg = f"{where} must be true or false" if option.is_flag else f"{where} must not be true or false"
-        raise OptionError(msg)
+        raise OptionError(f"{where} must be true or false" if option.is_flag else f"{where} must not be true or false")
     if option.is_flag:
         return value
     if isinstance(value, dict) and isinstance(option.type, _OfColumn):
@@ -298,11 +293,9 @@ def _words(option: click.Option, value: Any, where: str) -> Any:
         return [str(item) if name == OTHERS else f"{name}={item}" for name, item in pairs]
     several = value if isinstance(value, list) else [value]
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in several):
-        msg = f"{where} must be a value or a list of values"
-        raise OptionError(msg)
+        raise OptionError(f"{where} must be a value or a list of values")
     if isinstance(value, list) and (not option.multiple or option.callback is _one_column):
-        msg = f"{where} must be one value, not a list"
-        raise OptionError(msg)
+        raise OptionError(f"{where} must be one value, not a list")
     if option.multiple:
         return [str(item) for item in several]
     return str(value).lower() if isinstance(value, bool) else str(value)

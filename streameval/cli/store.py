@@ -76,8 +76,7 @@ def _storage(texts: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     for key, equals, _ in pairs:
         if not equals:
-            msg = f"{key}: write KEY=VALUE"
-            raise click.BadParameter(msg, param_hint="--storage")
+            raise click.BadParameter(f"{key}: write KEY=VALUE", param_hint="--storage")
     return {key: value for key, _, value in pairs}
 
 
@@ -110,8 +109,9 @@ def store_named(
             store = None if is_pattern(first) else opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
         if name := next((name for name in SELECTION if name in asked), ""):
-            msg = f"{first}: {name}=… selects nights of a store, and this is not a store; name files, or a store"
-            raise OptionError(msg, name)
+            raise OptionError(
+                f"{first}: {name}=… selects nights of a store, and this is not a store; name files, or a store", name
+            )
         return None
     for name in (*_RUN, "storage_options"):
         asked.pop(name, None)
@@ -165,8 +165,7 @@ def remove(**asked: Any) -> None:
     A later update that finds the files of a partition folds them again.
     """
     if not ("names" in asked or "columns" in asked):
-        msg = "name a PARTITION, or a column (--column)"
-        raise click.UsageError(msg)
+        raise click.UsageError("name a PARTITION, or a column (--column)")
     _change("remove", **asked)
 
 

@@ -149,7 +149,7 @@ def start(
 def check_timeout(client: Any, scheduler_timeout: float) -> None:
     """Raise `OptionError` if the timeout is invalid, or is given without a client."""
     if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
-        msg = (
-            f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)"
+        raise OptionError(
+            f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)",
+            "scheduler_timeout",
         )
-        raise OptionError(msg, "scheduler_timeout")

@@ -314,17 +314,16 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
-        msg = f"{name}: weight column {column!r} has type {array.type}; weights are numbers: cast it"
-        raise SchemaError(msg)
+        raise SchemaError(f"{name}: weight column {column!r} has type {array.type}; weights are numbers: cast it")
     if array.null_count:
-        msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
-        raise WeightError(msg)
+        raise WeightError(
+            f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
+        )
     values = nearest_floats(array)
     if values.size and not (values.min() >= 0.0 and values.max() <= MAX_WEIGHT):
         bad = values[~((values >= 0.0) & (values <= MAX_WEIGHT))][0]
         remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"
-        msg = f"{name}: weight column {column!r} has the value {bad}; {remedy}"
-        raise WeightError(msg)
+        raise WeightError(f"{name}: weight column {column!r} has the value {bad}; {remedy}")
     return values
 
 

@@ -171,8 +171,11 @@ class ThreadEngine:
         with suppress(OSError, ValueError):  # of a name that is too long, or holds a zero byte
             there = directory.is_dir()
         if not there:
-            message = "the spill directory does not exist; name another with --spill or raise --memory"
-            raise SpillError(errno.ENOENT, message, str(directory))
+            raise SpillError(
+                errno.ENOENT,
+                "the spill directory does not exist; name another with --spill or raise --memory",
+                str(directory),
+            )
         limit = available_memory() // 4 if memory is None else parse_bytes(memory)
         count = thread_count(threads)
         return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(progress))

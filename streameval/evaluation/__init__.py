@@ -292,8 +292,7 @@ def explain(data: Any, **options: Any) -> Forecast:
     try:
         inspect.signature(evaluate).bind(data, **options)
     except TypeError as error:
-        msg = f"explain() {error}; its arguments are those of evaluate()"
-        raise TypeError(msg) from None
+        raise TypeError(f"explain() {error}; its arguments are those of evaluate()") from None
     request = Request.checked(options)
     return Files.requested(data, request, estimate=True).forecast(request)
 

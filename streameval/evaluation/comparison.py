@@ -83,13 +83,13 @@ def _pairs(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> list[tuple[E
     sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
     if a.unit_hash != b.unit_hash:
         told = " and ".join(f"{name} with unit hash {e.unit_hash}" for name, e in zip(names, (a, b), strict=True))
-        msg = f"cannot compare {told}: their blocks hold other units; evaluate both with one version of streameval"
-        raise OptionError(msg)
+        raise OptionError(
+            f"cannot compare {told}: their blocks hold other units; evaluate both with one version of streameval"
+        )
     common = [key for key in sides[1] if key in sides[0]]
     if not common:
         have = " and ".join(few([f"{metric} of {of}" for metric, of in side]) for side in sides)
-        msg = f"there is nothing to compare: the evaluations have {have}"
-        raise OptionError(msg)
+        raise OptionError(f"there is nothing to compare: the evaluations have {have}")
     for key in common:
         _refuse_other_quantities([_quantity(side, *key) for side in (a, b)], names, key)
     pairs = []
@@ -124,20 +124,20 @@ def _refuse_other_quantities(
                 f"{side} without {name}" if value is None else f"{side} with {name}={value!r}"
                 for side, value in zip(names, values, strict=True)
             )
-            msg = (
-                f"cannot compare {told} ({key[0]} of {key[1]}): evaluate both with the same {name} ({option.spelling})"
+            raise OptionError(
+                f"cannot compare {told} ({key[0]} of {key[1]}): evaluate both with the same {name} ({option.spelling})",
+                name,
             )
-            raise OptionError(msg, name)
 
 
 def _known(side: Any, name: str) -> dict[tuple[str, str | None], Estimated]:
     """The results of an evaluation with their replicates, by metric and column."""
     if not isinstance(side, Evaluation):
-        msg = f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns")
     if not side.estimates:
-        msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
-        raise OptionError(msg)
+        raise OptionError(
+            f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
+        )
     return {(one.own.scalar.metric, one.own.scalar.of): one for one in side.estimates}
 
 
@@ -154,8 +154,7 @@ def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple
     units = [side.sizes.unit for side in found]
     if units[0] != units[1] and all(side.replicates.size for side in found):
         told = " and ".join(f"{name} over units of {unit}" for name, unit in zip(names, units, strict=True))
-        msg = f"cannot compare {told} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)"
-        raise OptionError(msg)
+        raise OptionError(f"cannot compare {told} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)")
     return found
 
 

@@ -235,8 +235,9 @@ class Drawing(Counts, LookUp):
         """The state of a column in a slice."""
         known = any(same_slice(one.slice, slice) for one in self.results if one.slice)
         if known and self._sliced is None:
-            msg = "the curve of a slice needs the states of a run over files: evaluate them with by (--by)"
-            raise OptionError(msg, "slice")
+            raise OptionError(
+                "the curve of a slice needs the states of a run over files: evaluate them with by (--by)", "slice"
+            )
         state = self._sliced.state(family, column, slice) if known and self._sliced else None
         if state is None:
             raise self._no_slice(slice)

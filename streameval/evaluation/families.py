@@ -245,8 +245,9 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
         If a column has a type that cannot be a score or an id; the message names a file that has it.
     """
     if request.clusters and request.scope == "partition" and not all(piece.partition for piece in found.pieces):
-        msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
-        raise OptionError(msg)
+        raise OptionError(
+            "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+        )
     if request.sampling:
         request.sampling.check(found)
     types = KeyTypes(found)

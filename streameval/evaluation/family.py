@@ -326,8 +326,7 @@ class KeyTypes:
         try:
             return kind(self.found.schema.field(column).type, column)
         except SchemaError as error:
-            msg = f"{self.found.pieces[0].name}: {error}"
-            raise SchemaError(msg) from None
+            raise SchemaError(f"{self.found.pieces[0].name}: {error}") from None
 
 
 class Family(ABC):

@@ -259,8 +259,7 @@ def concluded(difference: Estimate, level: float, margin: float | None = None) -
         If the margin is not a number above 0.
     """
     if margin is not None and not 0 < margin < math.inf:
-        msg = f"margin={margin!r} is not a number above 0"
-        raise OptionError(msg)
+        raise OptionError(f"margin={margin!r} is not a number above 0")
     scalar = compared([(difference, better_end(difference.scalar.metric))], level)[0]
     same = margin is not None and difference.equivalent(margin, level)
     return replace(scalar, verdict="equivalent") if same else scalar

@@ -79,8 +79,7 @@ def rules_of_data(given: Any) -> list[Rule]:
     for rule in found:
         if rule.how or rule.metric in LIVE or rule.metric == "nulls":
             what = "compares nights" if rule.how else f"speaks of {rule.metric}, which nights have"
-            msg = f"{rule.text!r} {what}: judge those of a store (streameval check)"
-            raise OptionError(msg)
+            raise OptionError(f"{rule.text!r} {what}: judge those of a store (streameval check)")
     return found
 
 
@@ -120,16 +119,17 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
         if not names:
             close = get_close_matches(rule.metric, computed, 1)
             remedy = f"did you mean {close[0]!r}?" if close else f"there are {few(list(computed))}"
-            msg = f"{rule.text!r}: no {rule.metric} is computed; {remedy} (--metric names those to compute)"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{rule.text!r}: no {rule.metric} is computed; {remedy} (--metric names those to compute)"
+            )
         columns = computed[names[0]]
         for of in (rule.of,) if rule.than is None else (rule.of, rule.than):
             if of is None and len(columns) > 1:
-                msg = f"{rule.text!r}: {rule.metric} is of {', '.join(columns)}; say which in brackets"
-                raise OptionError(msg)
+                raise OptionError(f"{rule.text!r}: {rule.metric} is of {', '.join(columns)}; say which in brackets")
             if of is not None and of not in columns:
-                msg = f"{rule.text!r}: no {rule.metric} of {of!r} is computed; it is of {', '.join(columns)}"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"{rule.text!r}: no {rule.metric} of {of!r} is computed; it is of {', '.join(columns)}"
+                )
 
 
 def judged(
@@ -170,14 +170,14 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
     """
     sliced = [r for r in results if r.slice and rule.values_of(r.slice)]
     if not sliced:
-        msg = f"{rule.text!r}: there are no slices by {','.join(column for column, _ in rule.slices)}; name them (--by)"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{rule.text!r}: there are no slices by {','.join(column for column, _ in rule.slices)}; name them (--by)"
+        )
     named = [r for r in sliced if r.metric in (rule.metric, canonical(rule.metric))]
     own = [r for r in named if (r.of == rule.of if rule.of else r.baseline is None)]
     if len(of := list(dict.fromkeys(r.of for r in own))) != 1:
         there = f"it is of {', '.join(map(str, of))}; say which in brackets" if of else "it was not computed"
-        msg = f"{rule.text!r}: {rule.metric} of slices: {there}"
-        raise OptionError(msg)
+        raise OptionError(f"{rule.text!r}: {rule.metric} of slices: {there}")
     return own
 
 

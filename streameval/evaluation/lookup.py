@@ -30,8 +30,7 @@ class LookUp:
     def _find(self, metric: str, of: str | None, slice: Any) -> Scalar:
         if not (slice is None or isinstance(slice, Mapping)):
             example = next((r.slice for r in self.results if r.slice), {"country": "DE"})
-            msg = f"slice={slice!r} must map each slicing column to a value, such as {dict(example)!r}"
-            raise OptionError(msg)
+            raise OptionError(f"slice={slice!r} must map each slicing column to a value, such as {dict(example)!r}")
         results = [r for r in self.results if same_slice(r.slice, slice)]
         if not results:
             raise self._no_slice(slice or {})
@@ -172,8 +171,7 @@ class Estimates(LookUp):
         """
         result = self._find(metric, of, slice)
         if result.ci_level is None:
-            msg = "no sampling intervals were asked for; evaluate with ci=0.95 (--ci)"
-            raise OptionError(msg)
+            raise OptionError("no sampling intervals were asked for; evaluate with ci=0.95 (--ci)")
         ends = (math.nan if end is None else end for end in (result.ci_lower, result.ci_upper))
         return next(ends), next(ends)
 
@@ -219,6 +217,5 @@ class Estimates(LookUp):
         found = [e.paired if paired else e.own for e in self.estimates]
         found = [e for e in found if (e.scalar.metric, e.scalar.of) == (name, of)]
         if not found:
-            msg = "no sampling intervals were asked for; evaluate with ci=0.95 (--ci)"
-            raise OptionError(msg)
+            raise OptionError("no sampling intervals were asked for; evaluate with ci=0.95 (--ci)")
         return found[0]

@@ -200,11 +200,9 @@ def _check(labels: LabelCounts, name: str, *, positive: bool) -> None:
     try:
         labels.check()
     except LabelError as error:
-        msg = f"{name}: {error}"
-        raise LabelError(msg) from None
+        raise LabelError(f"{name}: {error}") from None
     if positive and labels.spec.pos_label is not None and not labels.pos:
-        msg = f"{name}: no row of column {labels.spec.column!r} has the label {labels.spec.pos_label!r}"
-        raise LabelError(msg)
+        raise LabelError(f"{name}: no row of column {labels.spec.column!r} has the label {labels.spec.pos_label!r}")
 
 
 def _kind(found: Scan, column: str) -> str:
@@ -220,5 +218,4 @@ def _kind(found: Scan, column: str) -> str:
         return score_type(kind, column)
     except SchemaError:
         allowed = "a sketch takes floats, integers or decimals of at most 18 digits: cast it"
-        msg = f"{found.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}"
-        raise SchemaError(msg) from None
+        raise SchemaError(f"{found.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}") from None

@@ -70,25 +70,31 @@ class Resampling:
             kinds = [kind for kind in ("score", "cluster") if name in options[kind]]
             if not kinds:
                 have = few([*options["score"], *options["cluster"]])
-                msg = f"baseline={name!r} is neither a score nor a cluster column that is evaluated; there are {have}"
-                raise OptionError(msg, "baseline")
+                raise OptionError(
+                    f"baseline={name!r} is neither a score nor a cluster column that is evaluated; there are {have}",
+                    "baseline",
+                )
             if all(len(options[kind]) < 2 for kind in kinds):
-                msg = f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
-                raise OptionError(msg, "baseline")
+                raise OptionError(
+                    f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})",
+                    "baseline",
+                )
             plain = name.removesuffix(f" ({REST})")
             if options.get("by") and plain != name and plain in (*options["score"], *options["cluster"]):
-                msg = (
+                raise OptionError(
                     f"baseline={name!r}: of a slice, {plain} − {name} would read as its difference from all other "
-                    "rows; rename the column, or leave out by (--by)"
+                    "rows; rename the column, or leave out by (--by)",
+                    "baseline",
                 )
-                raise OptionError(msg, "baseline")
         level, rest = options["ci"], options["against"] == REST
         if level is None and (unit or baselines or rest):
             level = LEVEL
         bins = options["resample_bins"]
         if level is None and bins != honoured("evaluate")["resample_bins"].rest:
-            msg = f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci)"
-            raise OptionError(msg, "resample_bins")
+            raise OptionError(
+                f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci)",
+                "resample_bins",
+            )
         return cls(level, unit, baselines, None if bins == "exact" else int(bins), rest)
 
     def check(self, schema: pa.Schema, name: str) -> None:
@@ -97,8 +103,7 @@ class Resampling:
             try:
                 id_type(schema.field(self.unit).type, self.unit)
             except SchemaError as error:
-                msg = f"{name}: {error}"
-                raise SchemaError(msg) from None
+                raise SchemaError(f"{name}: {error}") from None
 
     @property
     def blocks(self) -> Blocks:
@@ -180,16 +185,17 @@ class Request:
         selection.check()
         for name in ("approx_agc", "sketch") if options["by"] else ():
             if options[name]:
-                msg = f"{name} is not computed by slices; leave out {name} (--{name.replace('_', '-')}) or by (--by)"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"{name} is not computed by slices; leave out {name} (--{name.replace('_', '-')}) or by (--by)"
+                )
         if options["mean_over"]:
             _check_means(options)
         if options["by"] and resampling.level is not None and resampling.bins is None:
-            msg = (
+            raise OptionError(
                 "resample_bins='exact' keeps blocks of all rows alone, not of slices; leave out by (--by) or "
-                "resample_bins (--resample-bins)"
+                "resample_bins (--resample-bins)",
+                "resample_bins",
             )
-            raise OptionError(msg, "resample_bins")
         slicing = Slicing.of(options["by"], options["max_slices"])
         slicing.check_apart(options["score"])
         return cls(
@@ -234,8 +240,7 @@ class Request:
             remedy = self._remedy(error)
             if not remedy:
                 raise
-            msg = f"{error}; {remedy}"
-            raise MissingColumnError(msg, error.column, error.similar) from None
+            raise MissingColumnError(f"{error}; {remedy}", error.column, error.similar) from None
 
     def _remedy(self, error: MissingColumnError) -> str:
         """What to do about a missing column; empty if the message of its error is sufficient."""
@@ -271,25 +276,22 @@ def _check_means(options: Mapping[str, Any]) -> None:
     """Raise `OptionError` for options that means over groups do not support."""
     for name in ("by", "weight", "approx", "approx_agc"):
         if options[name]:
-            msg = (
+            raise OptionError(
                 f"means over groups take no {name}; leave out {name} (--{name.replace('_', '-')}) or mean_over "
                 "(--mean-over)"
             )
-            raise OptionError(msg)
     if options["unit"] not in (None, options["mean_over"]):
-        msg = (
+        raise OptionError(
             f"unit={options['unit']!r}: means over groups are resampled by group, which other units would cut; leave "
-            "out unit (--unit), or name the column of groups"
+            "out unit (--unit), or name the column of groups",
+            "unit",
         )
-        raise OptionError(msg, "unit")
     if "half" in values_in(options["nan"]):
-        msg = (
+        raise OptionError(
             "means over groups take no nan='half'; choose nan='drop' (--nan drop) or leave out mean_over (--mean-over)"
         )
-        raise OptionError(msg)
     if options["mean_over"] in options["score"]:
-        msg = f"mean_over={options['mean_over']!r} is a score as well; name the column of groups"
-        raise OptionError(msg)
+        raise OptionError(f"mean_over={options['mean_over']!r} is a score as well; name the column of groups")
 
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:
@@ -328,6 +330,7 @@ def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*scores, *clusters))) if options["baseline"] else ()
     for name, value in (("nan", "half"), ("nulls", "singleton")):
         if value in values_in(options[name]):
-            msg = f"{name}={value!r} counts rows that common_rows (--common-rows) leaves out; choose one of them"
-            raise OptionError(msg, name)
+            raise OptionError(
+                f"{name}={value!r} counts rows that common_rows (--common-rows) leaves out; choose one of them", name
+            )
     return tuple(dict.fromkeys((*options["score"], *options["cluster"])))

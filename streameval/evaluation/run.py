@@ -69,8 +69,7 @@ def finalize_all(
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
-                msg = f"{where}: weight column {request.weight!r} {problem}"
-                raise WeightError(msg)
+                raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
     sources = [(w, rows[w.spec].source) for w in requests]
     if level is not None:
         sources = [(w, w.family.replication.swept(engine, w, state)) for w, state in states]
@@ -140,12 +139,12 @@ def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, s
     try:
         labels.check()
     except LabelError as error:
-        msg = f"{where}: {error}"
-        raise LabelError(msg) from None
+        raise LabelError(f"{where}: {error}") from None
     if not labels.seen:
         reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        msg = f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
-        raise MissingInputError(msg)
+        raise MissingInputError(
+            f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
+        )
 
 
 class AllRows(NamedTuple):

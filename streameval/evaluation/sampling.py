@@ -69,11 +69,9 @@ class Sampling:
         check_sample(self.sample)
         AgcApprox(1, self.quantiles)
         if self.sample_by not in ("rows", "row_groups"):
-            msg = f"sample_by={self.sample_by!r} must be one of rows, row_groups"
-            raise OptionError(msg)
+            raise OptionError(f"sample_by={self.sample_by!r} must be one of rows, row_groups")
         if self.passes not in (None, 1, 2):
-            msg = f"passes={self.passes!r} must be 1 or 2"
-            raise OptionError(msg)
+            raise OptionError(f"passes={self.passes!r} must be 1 or 2")
 
     @property
     def by_row_group(self) -> bool:
@@ -92,11 +90,13 @@ class Sampling:
     def check(self, found: Scan) -> None:
         """Raise `OptionError` if the data do not allow these options."""
         if self.passes == 2 and not found.splittable:
-            msg = "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
-            raise OptionError(msg)
+            raise OptionError(
+                "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
+            )
         if self.by_row_group and found.rows < 0:
-            msg = "data whose rows are not known before reading have no row groups: choose sample_by='rows'"
-            raise OptionError(msg)
+            raise OptionError(
+                "data whose rows are not known before reading have no row groups: choose sample_by='rows'"
+            )
 
     def pieces(self, found: Scan) -> tuple[Piece, ...]:
         """The row groups drawn, one per piece, in the order of the scan."""

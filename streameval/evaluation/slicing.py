@@ -62,13 +62,11 @@ class Slicing:
         columns = [tuple(slicing(text)) for text in texts]
         for text, names in zip(texts, columns, strict=True):
             if not all(names):
-                msg = f"by={text!r}: a column is missing before or after a comma; write country,channel"
-                raise OptionError(msg)
+                raise OptionError(f"by={text!r}: a column is missing before or after a comma; write country,channel")
         made = cls(tuple(By(names, most, remedy) for names in columns))
         for name in made._names:
             if name in ("by", *Scalar.__dataclass_fields__):
-                msg = f"by={name!r}: results have a column of this name; rename the slicing column"
-                raise OptionError(msg)
+                raise OptionError(f"by={name!r}: results have a column of this name; rename the slicing column")
         return made
 
     @property
@@ -98,8 +96,9 @@ class Slicing:
         """Raise `OptionError` if the values of a score are slices: each would hold equal scores."""
         for name in self._names:
             if name in scores:
-                msg = f"by={name!r}: a slice would hold rows of one score; give edges, such as by='{name}=0.2,0.5'"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"by={name!r}: a slice would hold rows of one score; give edges, such as by='{name}=0.2,0.5'"
+                )
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
@@ -138,10 +137,9 @@ def _refuse_unknown_zone(field: pa.Field, name: str) -> None:
         pa.array([0], pa.int64()).cast(kind).cast(pa.string())
     except pa.ArrowInvalid:
         remedy = "write the times in UTC, or install the zone (tzdata)"
-        msg = (
+        raise SchemaError(
             f"{name}: column {field.name!r} is in the time zone {kind.tz!r}, which this machine does not know; {remedy}"
-        )
-        raise SchemaError(msg) from None
+        ) from None
 
 
 WHOLE = Slicing()  # no slices

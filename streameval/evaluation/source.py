@@ -63,8 +63,10 @@ def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
     """
     uris = [Uri.parse(text) for text in data]
     if not any(uri is not None and uri.on_s3 for uri in uris):
-        msg = f"storage_options would change nothing: no input is on S3 (s3://…): {few([shown(text) for text in data])}"
-        raise OptionError(msg, "storage_options")
+        raise OptionError(
+            f"storage_options would change nothing: no input is on S3 (s3://…): {few([shown(text) for text in data])}",
+            "storage_options",
+        )
     return [
         uri.with_storage(storage) if uri is not None and uri.on_s3 else text
         for text, uri in zip(data, uris, strict=True)

@@ -105,13 +105,13 @@ class Counts:
     def _group_mean(self, metric: str, of: str | None) -> Scalar:
         """The mean of a metric that is not among the results."""
         if self._engine is not None and not any(name == "groups" for name, _ in self._states):
-            msg = f"there are no groups, so {metric} has no values by group: name their column (mean_over)"
-            raise OptionError(msg)
+            raise OptionError(f"there are no groups, so {metric} has no values by group: name their column (mean_over)")
         engine, _, state = self._counts("groups", of, "table of group values", metric)
         found = [each for each in Selection(("score",), (canonical(metric),)).of("score") if has_mean(each)]
         if len(found) != 1:
-            msg = f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
-            raise OptionError(msg)
+            raise OptionError(
+                f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
+            )
         mean: Scalar = in_rounds(engine.finalize, [(state, [GroupMean(found[0], state.spec.groups)])])[0][0]
         return mean
 
@@ -264,14 +264,14 @@ class Costs(Counts):
     def _clustered(self, cluster: str | None) -> str:
         """The requested cluster column, or the only one; raises `OptionError` if it is ambiguous."""
         if self._engine is None:
-            msg = "an attribution needs the counts of the run, which stay in its process: take it there"
-            raise OptionError(msg)
+            raise OptionError("an attribution needs the counts of the run, which stay in its process: take it there")
         columns = [column for column in self._cluster_columns() if cluster in (None, column)]
         if len(columns) == 1:
             return columns[0]
         have = few(self._cluster_columns())
-        msg = f"name the cluster column: {have}" if have else "no cluster column was evaluated: name one (--cluster)"
-        raise OptionError(msg)
+        raise OptionError(
+            f"name the cluster column: {have}" if have else "no cluster column was evaluated: name one (--cluster)"
+        )
 
     def _cluster_columns(self) -> list[str]:
         return list(dict.fromkeys(column for family, column in self._states if family in ("classes", "cluster")))

@@ -117,8 +117,9 @@ class Deferred:
 def _check_fork() -> None:
     """Raise `StreamevalError` in a child whose parent was compiling: numba's locks and loops are left half-changed."""
     if _CUT_OFF:
-        msg = "another thread was compiling loops when this process was forked; start processes by spawn or forkserver"
-        raise StreamevalError(msg)
+        raise StreamevalError(
+            "another thread was compiling loops when this process was forked; start processes by spawn or forkserver"
+        )
 
 
 @cache
@@ -130,11 +131,11 @@ def _check_settings() -> None:
             import numba
     except Exception as error:
         reason = str(error).splitlines()[0]
-        msg = f"the compiler cannot be loaded: {reason}; correct or unset the NUMBA_ variables of the environment"
-        raise StreamevalError(msg) from error
+        raise StreamevalError(
+            f"the compiler cannot be loaded: {reason}; correct or unset the NUMBA_ variables of the environment"
+        ) from error
     if numba.config.DISABLE_JIT:
-        msg = "NUMBA_DISABLE_JIT is set, but the loops of streameval must be compiled; unset it"
-        raise StreamevalError(msg)
+        raise StreamevalError("NUMBA_DISABLE_JIT is set, but the loops of streameval must be compiled; unset it")
 
 
 def _names(code: CodeType) -> Iterator[str]:

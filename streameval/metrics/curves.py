@@ -56,8 +56,7 @@ def purity_curve(table: SizeTable, of: str) -> Bins:
     ([1.0, 3.0], [1.0, 3.0], [0.5, 1.0], [2.0, 3.0])
     """
     if not table.size.size:
-        msg = f"the purity curve of {of!r} is not defined: no rows"
-        raise OptionError(msg)
+        raise OptionError(f"the purity curve of {of!r} is not defined: no rows")
     level = np.frexp(table.size.astype(np.float64))[1]
     first = np.flatnonzero(np.diff(level, prepend=-1))
     last = np.append(first[1:], level.size) - 1
@@ -80,8 +79,7 @@ def _check(name: str, state: Any, found: object) -> None:
     """Raise `OptionError` if the probabilities are not defined."""
     reason = missing([], state) or (None if found else OUTSIDE)
     if reason:
-        msg = f"the {name} curve of {state.spec.column!r} is not defined: {reason}"
-        raise OptionError(msg)
+        raise OptionError(f"the {name} curve of {state.spec.column!r} is not defined: {reason}")
 
 
 def _facts(state: Any) -> dict[str, Any]:
@@ -155,11 +153,10 @@ def corp_curve(fit: Fit | None, mcb: Scalar, state: Any) -> Curve:
     """
     _check("corp", state, fit)
     if fit is None or fit.finest is not None:
-        msg = (
+        raise OptionError(
             f"the corp curve of {state.spec.column!r} needs the order of the scores, which bins of a histogram hide; "
             "leave out approx (--approx), or take the reliability curve"
         )
-        raise OptionError(msg)
     share = (fit.p / (fit.n + fit.p))[::-1].astype(np.float64)
     xs = np.stack((fit.low[::-1], fit.high[::-1]), axis=1).ravel()
     ys = np.repeat(share, 2)
@@ -278,5 +275,6 @@ def curve_kind(name: str) -> CurveKind:
         return CURVES[name]
     if found := _BINS.fullmatch(name):
         return _of_bins(int(found[1]), equal_count=bool(found[2]))
-    msg = f"there is no curve {name!r}; there are {', '.join(CURVES)}, reliability@B and reliability@B/equal_count"
-    raise OptionError(msg)
+    raise OptionError(
+        f"there is no curve {name!r}; there are {', '.join(CURVES)}, reliability@B and reliability@B/equal_count"
+    )

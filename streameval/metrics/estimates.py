@@ -323,12 +323,11 @@ class Estimate:
         if not (a.size and b.size):
             return np.empty(0)
         if self.sizes.unit != other.sizes.unit or a.size != b.size:
-            msg = (
+            raise OptionError(
                 f"cannot compare {self.scalar.metric} over {a.size} blocks of {self.sizes.unit} with "
                 f"{other.scalar.metric} over {b.size} blocks of {other.sizes.unit}: evaluate both with "
                 "the same unit (--unit)"
             )
-            raise OptionError(msg)
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.around, r) for r, e in ((a, self), (b, other))]
         with np.errstate(invalid="ignore"):  # both infinite: their difference is unknown

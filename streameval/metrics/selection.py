@@ -100,8 +100,9 @@ class Selection:
             if not self.known(pattern):
                 self._refuse_without_input(pattern)
                 if "," in pattern and all(self.known(name.strip()) for name in pattern.split(",")):
-                    msg = f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])"
-                    raise OptionError(msg)
+                    raise OptionError(
+                        f"no metric is named {pattern!r}; name each by a --metric, or give a list (metrics=[…])"
+                    )
                 names = list(self._names_of_all())
                 near = self._forms(pattern) or [repr(name) for name in self._near(pattern)]
                 hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
@@ -113,8 +114,10 @@ class Selection:
                 msg += f"; groups are {', '.join(self._groups)}"
                 raise OptionError(msg)
         if self.clip is not None and not any("clip" in _options(metric) for metric in self.of("score")):
-            msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
-            raise OptionError(msg, "clip")
+            raise OptionError(
+                f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)",
+                "clip",
+            )
 
     def known(self, pattern: str) -> bool:
         """Whether a pattern names metrics that there is input for."""
@@ -133,8 +136,7 @@ class Selection:
         for family, remedy in _INPUTS.items():
             others = ("score", family) if family == "sample" else (family,)
             if family not in self.families and replace(self, families=others, quantiles=1).known(pattern):
-                msg = f"metric {pattern!r} needs {FAMILIES[family]}: {remedy}"
-                raise OptionError(msg)
+                raise OptionError(f"metric {pattern!r} needs {FAMILIES[family]}: {remedy}")
 
     def _forms(self, name: str) -> list[str]:
         """How metrics that hold a value are written, of those that begin as a name does."""
@@ -244,16 +246,16 @@ def _group(pattern: str, families: Iterable[str]) -> bool:
 def _check_own(metric: Any, families: Iterable[str]) -> None:
     """Refuse a metric that has a name of the catalogue, or lacks its input."""
     if any(fnmatchcase(metric.name, glob_of(entry.name)) for entry in CATALOGUE) or names_measure(metric.name):
-        msg = f"metrics has an object named {metric.name!r}, a name of the catalogue; give it another name"
-        raise OptionError(msg)
+        raise OptionError(f"metrics has an object named {metric.name!r}, a name of the catalogue; give it another name")
     if metric.family not in FAMILIES:
-        msg = f"metric {metric.name!r} has the family {metric.family!r}; families are {', '.join(FAMILIES)}"
-        raise OptionError(msg)
+        raise OptionError(
+            f"metric {metric.name!r} has the family {metric.family!r}; families are {', '.join(FAMILIES)}"
+        )
     if metric.family not in families:
-        msg = f"metric {metric.name!r} needs {FAMILIES[metric.family]}: name one"
-        raise OptionError(msg)
+        raise OptionError(f"metric {metric.name!r} needs {FAMILIES[metric.family]}: name one")
     try:
         hash(metric)
     except TypeError:
-        msg = f"metric {metric.name!r} cannot be hashed; make it a frozen dataclass of plain values"
-        raise OptionError(msg) from None
+        raise OptionError(
+            f"metric {metric.name!r} cannot be hashed; make it a frozen dataclass of plain values"
+        ) from None

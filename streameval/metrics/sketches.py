@@ -48,8 +48,7 @@ class Quantile(Metric):
 
     def __post_init__(self) -> None:
         if not 0 <= self.q <= 1:
-            msg = f"quantile@{self.q:g}: a quantile has a level in [0, 1], such as quantile@0.5"
-            raise OptionError(msg)
+            raise OptionError(f"quantile@{self.q:g}: a quantile has a level in [0, 1], such as quantile@0.5")
 
     @property
     def name(self) -> str:

@@ -81,15 +81,17 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
             refuse(verb, name)
     options = {name: option.plain(given.get(name, option.default)) for name, option in honoured(verb).items()}
     if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
-        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
-        raise OptionError(msg)
+        raise OptionError(
+            "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
+        )
     check_policies(options, options, honoured(verb))
     for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
             named = [f"{o.name}={options[o.name]!r}" if o.idle else o.name for o in idle]
-            msg = f"{' and '.join(named)} would change nothing without {need}: {remedy}"
-            raise OptionError(msg, *(o.name for o in idle))
+            raise OptionError(
+                f"{' and '.join(named)} would change nothing without {need}: {remedy}", *(o.name for o in idle)
+            )
     return options
 
 
@@ -99,8 +101,9 @@ def check_policies(given: Mapping[str, Any], options: Mapping[str, Any], known: 
         columns = texts(option.of, options[option.of])
         for name, _ in value.columns:
             if columns and name not in columns:
-                msg = f"{option.name}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
-                raise OptionError(msg, option.name)
+                raise OptionError(
+                    f"{option.name}: {unknown_column(name, columns, f'the columns of {option.of} are')}", option.name
+                )
 
 
 def active(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:

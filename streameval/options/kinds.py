@@ -129,8 +129,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
     """
     several = () if given is None else _several(given)
     if several is None or not all(isinstance(text, str) for text in several):
-        msg = f"{name}={given!r} must be a name or a list of names"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={given!r} must be a name or a list of names")
     _refuse_empty(name, several)
     for text in several:
         _refuse_bytes(name, text)
@@ -140,8 +139,9 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
 def _refuse_bytes(name: str, text: str) -> None:
     """Raise `OptionError` for a name with bytes that are not valid UTF-8, since no column has such a name."""
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        msg = f"{name}={text!r} is not valid UTF-8; check the encoding of the command or file that names it"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{name}={text!r} is not valid UTF-8; check the encoding of the command or file that names it"
+        )
 
 
 def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
@@ -156,8 +156,7 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     found = plain(given)
     if _is_number(found) and least <= found and -math.inf < found < math.inf:
         return found
-    msg = f"{name}={given!r} is not {what}"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} is not {what}")
 
 
 def whole(name: str, given: Any, what: str, least: float = -math.inf, most: float = math.inf) -> int:
@@ -178,8 +177,7 @@ def whole(name: str, given: Any, what: str, least: float = -math.inf, most: floa
     except TypeError:
         found = None
     if found is None or not least <= found <= most:
-        msg = f"{name}={given!r} is not {what}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={given!r} is not {what}")
     return found
 
 
@@ -195,8 +193,7 @@ def numbers(name: str, given: Any) -> tuple[float, ...]:
     several = _several(given)
     found = None if several is None else tuple(map(plain, several))
     if found is None or not all(map(_is_number, found)):
-        msg = f"{name}={given!r} must be a number or a list of numbers"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={given!r} must be a number or a list of numbers")
     return found
 
 
@@ -205,8 +202,9 @@ def _metrics(name: str, given: Any) -> tuple[Any, ...]:
     several = () if given is None else _several(given)
     several = (given,) if several is None and _is_metric(given) else several
     if several is None or not all(isinstance(item, str) or _is_metric(item) for item in several):
-        msg = f"{name}={given!r} must be a name, a metric object (name, family, partial, combine), or a list of these"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{name}={given!r} must be a name, a metric object (name, family, partial, combine), or a list of these"
+        )
     _refuse_empty(name, several)
     unique: list[Any] = []
     for item in several:
@@ -222,8 +220,7 @@ def _is_metric(given: Any) -> bool:
 
 def _refuse_empty(name: str, several: Sequence[Any]) -> None:
     if any(isinstance(text, str) and not text for text in several):
-        msg = f"{name}='': a name is empty; leave it out"
-        raise OptionError(msg)
+        raise OptionError(f"{name}='': a name is empty; leave it out")
 
 
 def _is_number(given: Any) -> TypeGuard[float]:
@@ -247,8 +244,7 @@ def _several(given: Any) -> Sequence[Any] | None:
 def _column(name: str, given: Any) -> str | None:
     """The name of a column; None for an empty string."""
     if given is not None and not isinstance(given, str):
-        msg = f"{name}={given!r} must be the name of a column"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={given!r} must be the name of a column")
     _refuse_bytes(name, given or "")
     return given or None
 
@@ -276,8 +272,9 @@ def _filter(name: str, given: Any) -> str | Filter:
         return given
     expression = hasattr(given, "to_substrait")
     if not expression and not (isinstance(given, str) and given.strip()):
-        msg = f'{name}={given!r} is not a filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
-        raise OptionError(msg)
+        raise OptionError(
+            f'{name}={given!r} is not a filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
+        )
     return Filter(str(given), given) if expression else str(given)
 
 
@@ -285,16 +282,14 @@ def _directory(name: str, given: Any) -> Any:
     """The path of a directory."""
     if isinstance(given, str | os.PathLike):
         return given
-    msg = f"{name}={given!r} must be the path of a directory"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} must be the path of a directory")
 
 
 def _called(name: str, given: Any) -> Any:
     """The progress callback."""
     if callable(given):
         return given
-    msg = f"{name}={given!r} must be a function of two numbers"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} must be a function of two numbers")
 
 
 def _level(name: str, given: Any) -> float:
@@ -303,8 +298,7 @@ def _level(name: str, given: Any) -> float:
     if _is_number(found) and 0 < found < 1:
         return float(found)
     meant = f"; write {name}={found / 100:g}" if _is_number(found) and 50 <= found < 100 else ""
-    msg = f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}")
 
 
 def _bins(name: str, given: Any) -> str:
@@ -314,8 +308,7 @@ def _bins(name: str, given: Any) -> str:
         return "exact"
     if text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16:
         return str(int(text))
-    msg = f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact")
 
 
 def _flag(name: str, given: Any) -> bool:
@@ -323,8 +316,7 @@ def _flag(name: str, given: Any) -> bool:
     found = plain(given)
     if isinstance(found, int) and found in (0, 1):
         return bool(found)
-    msg = f"{name}={given!r} must be True or False"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} must be True or False")
 
 
 def _single(name: str, given: Any) -> Any:
@@ -336,16 +328,14 @@ def _single(name: str, given: Any) -> Any:
     except Exception:  # whatever the type raises
         single = False
     if not single or hasattr(value, "__array__"):
-        msg = f"{name} is of type {type(given).__name__}; give a single value"
-        raise OptionError(msg)
+        raise OptionError(f"{name} is of type {type(given).__name__}; give a single value")
     return value
 
 
 def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
     if isinstance(given, str) and given in allowed:
         return str(given)
-    msg = f"{name}={given!r} must be one of {', '.join(allowed)}"
-    raise OptionError(msg)
+    raise OptionError(f"{name}={given!r} must be one of {', '.join(allowed)}")
 
 
 ANY = Kind(_single)

@@ -107,8 +107,7 @@ class Option:
             return ByColumn.of(values, values.pop(OTHERS, self.rest))
         found = self.kind.check(self.name, given)
         if found is None and self.default is not None:
-            msg = f"{self.name}={given!r} must be the name of a column"
-            raise OptionError(msg)
+            raise OptionError(f"{self.name}={given!r} must be the name of a column")
         return found
 
     def idles(self, value: Any) -> bool:

@@ -58,11 +58,9 @@ def checked_path(save_to: str | Path | None) -> Path | None:
         return None
     path = Path(save_to)
     if path.suffix.lower() not in _FORMATS:
-        msg = f"save_to={str(save_to)!r} has no known image format; end it in .png, .svg or .pdf"
-        raise OptionError(msg)
+        raise OptionError(f"save_to={str(save_to)!r} has no known image format; end it in .png, .svg or .pdf")
     if not path.parent.is_dir():
-        msg = f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first"
-        raise OptionError(msg)
+        raise OptionError(f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first")
     return path
 
 
@@ -74,8 +72,9 @@ def save(figure: Figure, path: Path | None) -> None:
     try:
         figure.savefig(path)
     except OSError as error:
-        msg = f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
+        ) from error
 
 
 def _show_visibly(figure: Figure) -> None:
@@ -110,8 +109,7 @@ def figure_of(ax: Axes) -> Figure:
     """The figure that holds the axes."""
     figure = ax.get_figure(root=True)
     if figure is None:
-        msg = "ax has no figure; give axes of a figure"
-        raise OptionError(msg)
+        raise OptionError("ax has no figure; give axes of a figure")
     return figure
 
 
@@ -202,13 +200,11 @@ def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | N
     curves = list(found) if isinstance(found, Iterable) else [found]
     _no_column(of)
     if not curves:
-        msg = f"there is no curve to draw; give {name} curves, or an evaluation"
-        raise OptionError(msg)
+        raise OptionError(f"there is no curve to draw; give {name} curves, or an evaluation")
     for curve in curves:
         if not isinstance(curve, Curve) or curve.name != name:
             given = f"a curve named {curve.name!r}" if isinstance(curve, Curve) else type(curve).__name__
-            msg = f"{given} is not a {name} curve; take evaluation.curve({name!r})"
-            raise OptionError(msg)
+            raise OptionError(f"{given} is not a {name} curve; take evaluation.curve({name!r})")
     return curves
 
 
@@ -225,8 +221,7 @@ def one_curve(found: Evaluated | Curve, name: str, of: str | None, picture: str 
     try:
         return found.curve(name, of)
     except OptionError as error:
-        msg = str(error).replace(f"{name} curve", picture or f"{name} curve")
-        raise OptionError(msg, *error.arguments) from error
+        raise OptionError(str(error).replace(f"{name} curve", picture or f"{name} curve"), *error.arguments) from error
 
 
 def distribution_of(found: object, of: str | None) -> Distribution:
@@ -235,12 +230,10 @@ def distribution_of(found: object, of: str | None) -> Distribution:
         _no_column(of)
         return found
     if not isinstance(found, Evaluated):
-        msg = "that is not a distribution; give an evaluation, or take evaluation.distribution()"
-        raise OptionError(msg)
+        raise OptionError("that is not a distribution; give an evaluation, or take evaluation.distribution()")
     return found.distribution(of)
 
 
 def _no_column(of: str | None) -> None:
     if of is not None:
-        msg = f"of={of!r} chooses a column of an evaluation; leave it out where curves are given"
-        raise OptionError(msg)
+        raise OptionError(f"of={of!r} chooses a column of an evaluation; leave it out where curves are given")

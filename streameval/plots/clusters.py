@@ -73,8 +73,7 @@ def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str 
     drawn = {name: table["running_share"].to_numpy() for name, table in tables.items() if table is not None}
     drawn = {name: shares for name, shares in drawn.items() if shares.size and np.isfinite(shares).all()}
     if not drawn:
-        msg = "nothing was lost: no cluster holds several classes, and none is impure"
-        raise OptionError(msg)
+        raise OptionError("nothing was lost: no cluster holds several classes, and none is impure")
     ax = ax or new_axes(6.0, 4.2)
     most = 1
     for i, (name, shares) in enumerate(drawn.items()):
@@ -139,8 +138,7 @@ def plot_purity_by_size(
     path = checked_path(save_to)
     curve = one_curve(found, "purity", of)
     if not isinstance(curve, Bins):
-        msg = "the purity curve has no bins; take evaluation.curve('purity')"
-        raise OptionError(msg)
+        raise OptionError("the purity curve has no bins; take evaluation.curve('purity')")
     ax = ax or new_axes(6.0, 4.2)
     at = np.arange(curve.x.size)
     rows: Any = ax.twinx()
@@ -215,8 +213,7 @@ def plot_worst_clusters(
     """
     path = checked_path(save_to)
     if attribution.impure is None or not attribution.impure.num_rows:
-        msg = "there are no impure clusters to mark; attribute with a label (--label)"
-        raise OptionError(msg)
+        raise OptionError("there are no impure clusters to mark; attribute with a label (--label)")
     curve = one_curve(found, "lift", of)
     worst = attribution.impure.slice(0, most).to_pylist()
     places = [_place(curve, cluster["rows"]) for cluster in worst]

@@ -148,8 +148,7 @@ def plot_differences(
     results = found.results if isinstance(found, Evaluated) else found
     every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
     if not every:
-        msg = f"there are no differences{f' of {metric}' if metric else ''}; name a baseline (--baseline)"
-        raise OptionError(msg)
+        raise OptionError(f"there are no differences{f' of {metric}' if metric else ''}; name a baseline (--baseline)")
     shown = every[:_MOST][::-1]
     ax = ax or new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
     at = np.arange(len(shown))
@@ -203,8 +202,7 @@ def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None)
         raise _no_slices(results, column, metric)
     columns = dict.fromkeys(str(r.of) for r in sliced)
     if len(columns) > 1:
-        msg = f"{metric} by {column!r} was computed for {', '.join(columns)}; say which with of="
-        raise OptionError(msg)
+        raise OptionError(f"{metric} by {column!r} was computed for {', '.join(columns)}; say which with of=")
     whole = next((r for r in named if r.slice is None and r.of == sliced[0].of), None)
     return sorted(sliced, key=lambda r: -r.rows), whole
 
@@ -375,8 +373,7 @@ def plot_quantiles(
         finite[name] = points[:, np.isfinite(points).all(axis=0)]
     finite = {name: points for name, points in finite.items() if points.size}
     if not finite:
-        msg = "there is nothing to draw: no column has finite numbers"
-        raise OptionError(msg)
+        raise OptionError("there is nothing to draw: no column has finite numbers")
     ax = ax or new_axes(6.0, 4.2)
     for i, (name, (values, shares)) in enumerate(finite.items()):
         ax.plot(values, shares, color=color(i), linestyle=("-", "--")[i // 6 % 2], linewidth=1.7, label=name)

@@ -120,20 +120,17 @@ def vectors(**arrays: Any) -> list[Array]:
     try:
         columns = [np.asarray(values, dtype=np.float64) for values in arrays.values()]
     except (TypeError, ValueError) as error:
-        msg = f"{' and '.join(arrays)} must be vectors of numbers: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{' and '.join(arrays)} must be vectors of numbers: {error}") from error
     if any(column.ndim != 1 for column in columns) or len({column.size for column in columns}) > 1:
         shapes = " and ".join(str(column.shape) for column in columns)
-        msg = f"{' and '.join(arrays)} have shapes {shapes}; give vectors of one length"
-        raise DataError(msg)
+        raise DataError(f"{' and '.join(arrays)} have shapes {shapes}; give vectors of one length")
     return columns
 
 
 def share(name: str, value: float | None, *, positive: bool = False) -> float | None:
     """A share between 0 and 1, or None; above 0 if `positive`."""
     if value is not None and not (0 <= value <= 1 and (value > 0 or not positive)):
-        msg = f"{name}={value!r}; give a share {'above' if positive else 'of at least'} 0 and at most 1"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={value!r}; give a share {'above' if positive else 'of at least'} 0 and at most 1")
     return value
 
 
@@ -316,8 +313,7 @@ def plot_precision_recall(
         (named,) = vectors(thresholds=thresholds)
         if named.size not in {xs.size, xs.size - 1}:
             values, points = plural(named.size, "value"), plural(xs.size, "point")
-            msg = f"thresholds has {values} for {points}; give one for each, or for each but the last"
-            raise DataError(msg)
+            raise DataError(f"thresholds has {values} for {points}; give one for each, or for each but the last")
         lines["thresholds"] = xs[: named.size], ys[: named.size], named
     return _draw(_PR, (xs, ys), style, (area, None), **lines)
 
@@ -438,13 +434,11 @@ def plot_curve(
     style: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
     style["legend"], style["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":
-        msg = f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out"
-        raise OptionError(msg)
+        raise OptionError(f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out")
     if truncate is not None and truncate > 1 and curve.rows and curve.name in {"gain", "lift"}:
         if curve.weighted:
             remedy = "but x of a weighted curve is a share of weight: give one"
-            msg = f"truncate={truncate!r} is a number of points, {remedy}"
-            raise OptionError(msg)
+            raise OptionError(f"truncate={truncate!r} is a number of points, {remedy}")
         truncate = min(truncate / curve.rows, 1.0)
     style["truncate"] = truncate
     balance = curve.positives / curve.rows if curve.rows else None
@@ -458,12 +452,12 @@ def plot_curve(
         return plot_lift(curve.x, curve.y, curve.area, **style)
     own = {"reliability": "plot_reliability", "corp": "plot_corp", "purity": "plot_purity_by_size"}.get(curve.name)
     remedy = f"draw it with {own}" if own else "there are roc, precision_recall, gain and lift"
-    msg = f"plot_curve does not draw a curve named {curve.name!r}; {remedy}"
-    raise OptionError(msg)
+    raise OptionError(f"plot_curve does not draw a curve named {curve.name!r}; {remedy}")
 
 
 def _refuse_others(curve: object) -> None:
     """Raise `OptionError` for what is not a curve."""
     if not isinstance(curve, Curve):
-        msg = f"plot_curve draws one Curve of an evaluation, not {type(curve).__name__}; draw several on one ax"
-        raise OptionError(msg)
+        raise OptionError(
+            f"plot_curve draws one Curve of an evaluation, not {type(curve).__name__}; draw several on one ax"
+        )

@@ -70,8 +70,9 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     path = checked_path(save_to)
     panels = list(_panels(found))
     if not panels:
-        msg = "there is nothing to draw: the evaluation has no counts of scores or clusters, no slices, no differences"
-        raise OptionError(msg)
+        raise OptionError(
+            "there is nothing to draw: the evaluation has no counts of scores or clusters, no slices, no differences"
+        )
     panels = panels[:_MOST]
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)

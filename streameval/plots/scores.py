@@ -370,8 +370,7 @@ def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
     if log:
         shown &= curve.thresholds > 0
     if not shown.any():
-        msg = f"no threshold of {curve.of!r} is finite{' and above 0: leave out log' if log else ''}"
-        raise OptionError(msg)
+        raise OptionError(f"no threshold of {curve.of!r} is finite{' and above 0: leave out log' if log else ''}")
     order = np.flatnonzero(shown)[::-1]
     flagged, recall = curve.x[order], curve.y[order]
     precision = np.minimum(recall * curve.positives / (flagged * curve.rows), 1.0)

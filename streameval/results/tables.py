@@ -156,8 +156,7 @@ def slice_table(results: Iterable[Scalar], by: str | Sequence[str]) -> pa.Table:
         there = "; ".join(have) or "nothing, since by was not given"
         near = _near_slicing(by, have)
         meant = f"did you mean {near!r}? " if near else ""
-        msg = f"there are no slices by {by!r}; {meant}there are slices by: {there}"
-        raise OptionError(msg)
+        raise OptionError(f"there are no slices by {by!r}; {meant}there are slices by: {there}")
     slices: list[tuple[Mapping[str, Any], list[Scalar]]] = []
     for result in found:
         if not slices or slices[-1][0] is not result.slice:

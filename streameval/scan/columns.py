@@ -151,15 +151,15 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
     if is_constant(schema, column, keys):
         return keys[column].kind
     if len(schema.get_all_field_indices(column)) > 1:
-        msg = f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
+        )
     path = nested_path(schema, column)
     kind = schema.field(path[0]).type
     for field in path[1:]:
         kind = kind.field(field).type
     if types.is_nested(plain(kind)):
-        msg = f"{name}: column {column!r} is nested ({_short(kind)}); {_flat_remedy(column, kind)}"
-        raise SchemaError(msg)
+        raise SchemaError(f"{name}: column {column!r} is nested ({_short(kind)}); {_flat_remedy(column, kind)}")
     return kind
 
 

@@ -159,8 +159,7 @@ class Derived:
         call = _CALL.fullmatch(text)
         if call:
             if call[1] not in _PARTS:
-                msg = f"by={text!r}: there is no part {call[1]!r} of a time; there are {', '.join(_PARTS)}"
-                raise OptionError(msg)
+                raise OptionError(f"by={text!r}: there is no part {call[1]!r} of a time; there are {', '.join(_PARTS)}")
             return cls(text, call[2].strip(), call[1])
         column, equals, rest = text.partition("=")
         if not equals:
@@ -168,8 +167,7 @@ class Derived:
         edges = tuple(edge.strip() for edge in rest.split(","))
         numbers = list(map(_number, edges))
         if not column.strip() or not all(a < b for a, b in pairwise([-math.inf, *numbers, math.inf])):
-            msg = f"by={text!r}: edges are ascending numbers after the column, such as length=0,20,80"
-            raise OptionError(msg)
+            raise OptionError(f"by={text!r}: edges are ascending numbers after the column, such as length=0,20,80")
         return cls(text, column.strip(), edges=edges)
 
     def check(self, field: pa.Field, name: str) -> None:
@@ -181,8 +179,9 @@ class Derived:
         if not (numbers if self.edges else dates):
             wanted = "a column of numbers" if self.edges else "a column of timestamps"
             wanted += " or dates" if self.part not in ("", "hour") else ""
-            msg = f"{name}: by={self.name!r} needs {wanted}; column {self.column!r} has type {kind}: cast it"
-            raise SchemaError(msg)
+            raise SchemaError(
+                f"{name}: by={self.name!r} needs {wanted}; column {self.column!r} has type {kind}: cast it"
+            )
 
     def _read_as(self, field: pa.Field) -> pa.DataType:
         """The type as which the column is read: int64 for binned Hive keys of integers, date32 for those of dates."""

@@ -169,11 +169,11 @@ def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> Non
     exact = len(found) > 3
     same = mtime is None or found[1] is None or (found[1] == mtime if exact else found[1] // SECOND == mtime // SECOND)
     if size not in (None, found[0]):
-        msg = f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed since"
-        raise ChangedFileError(msg)
+        raise ChangedFileError(
+            f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed since"
+        )
     if not same:
-        msg = "it was replaced or changed since it was listed"
-        raise ChangedFileError(msg)
+        raise ChangedFileError("it was replaced or changed since it was listed")
 
 
 def _refuse_change(
@@ -187,8 +187,6 @@ def _refuse_change(
             with filesystem.open_input_file(path) as handle:
                 now = _remote(handle)
     except FileNotFoundError as error:
-        msg = "it was removed while it was read"
-        raise ChangedFileError(msg) from error
+        raise ChangedFileError("it was removed while it was read") from error
     if now != before:
-        msg = "it was replaced or changed while it was read"
-        raise ChangedFileError(msg) from cause
+        raise ChangedFileError("it was replaced or changed while it was read") from cause

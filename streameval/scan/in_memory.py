@@ -85,10 +85,9 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
     for accepts, read in _READERS:
         if accepts(item):
             return read(item, columns, name, first_row)
-    msg = (
+    raise OptionError(
         f"cannot read data of type {type(item).__name__}; give a path, a dataset, a table, a reader, a frame, or a list"
     )
-    raise OptionError(msg)
 
 
 def as_table(data: Any) -> pa.Table:
@@ -132,8 +131,9 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
         try:
             arrays.append(pa.array(frame.iloc[:, i], from_pandas=True))
         except (ValueError, TypeError, pa.ArrowException) as error:
-            msg = f"the DataFrame: column {column!r} mixes types ({reason(error)}); convert it with .astype(...)"
-            raise SchemaError(msg) from error
+            raise SchemaError(
+                f"the DataFrame: column {column!r} mixes types ({reason(error)}); convert it with .astype(...)"
+            ) from error
         names.append(column)
     return pa.table(arrays, names=names)
 
@@ -167,12 +167,14 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
             given = data[column]
             arrays[column] = given if isinstance(given, pa.ChunkedArray) else pa.array(given)
         except (ValueError, TypeError, pa.ArrowException) as error:
-            msg = f"the dict: column {column!r} is not an array of one type ({reason(error)}); convert it first"
-            raise SchemaError(msg) from error
+            raise SchemaError(
+                f"the dict: column {column!r} is not an array of one type ({reason(error)}); convert it first"
+            ) from error
     if len({len(array) for array in arrays.values()}) > 1:
         lengths = ", ".join(f"{column} {len(array):,}" for column, array in arrays.items())
-        msg = f"the dict: its columns have different numbers of rows ({lengths}); give arrays of equal length"
-        raise SchemaError(msg)
+        raise SchemaError(
+            f"the dict: its columns have different numbers of rows ({lengths}); give arrays of equal length"
+        )
     table = pa.table(arrays)
     find(table.schema, columns, "the dict", also=[*data])
     return table
@@ -231,11 +233,10 @@ def _refuse_int96(dataset: pads.Dataset, columns: Sequence[str]) -> None:
         with suppress(*READ_ERRORS):  # the task that reads it reports the error
             found = int96_columns(pq.read_metadata(path, filesystem=dataset.filesystem), columns)
         if found:
-            msg = (
+            raise SchemaError(
                 f"{path}: column {found[0]!r} has INT96 timestamps, which Arrow's scanner of filtered datasets may "
                 "read wrongly; give the dataset without its filter, and the filter as where"
             )
-            raise SchemaError(msg)
 
 
 def _stream_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
@@ -251,8 +252,9 @@ def _stream_schema(data: Any, name: str) -> pa.Schema:
     try:
         return pa.schema(data) if hasattr(data, "__arrow_c_schema__") else pa.RecordBatchReader.from_stream(data).schema
     except (ValueError, TypeError, pa.ArrowException) as error:
-        msg = f"{name}: cannot be read as an Arrow stream: {reason(error)}; give only the columns that are needed"
-        raise SchemaError(msg) from error
+        raise SchemaError(
+            f"{name}: cannot be read as an Arrow stream: {reason(error)}; give only the columns that are needed"
+        ) from error
 
 
 def _frame_holding(item: Any, columns: Sequence[str], name: str, first_row: int) -> Holding:
@@ -265,8 +267,7 @@ def _array_holding(item: Any, columns: Sequence[str], name: str, first_row: int)
     try:
         batch = item if isinstance(item, pa.RecordBatch) else pa.record_batch(item)
     except (ValueError, TypeError, pa.ArrowException) as error:
-        msg = f"{name}: cannot be read as a record batch: {reason(error)}"
-        raise SchemaError(msg) from error
+        raise SchemaError(f"{name}: cannot be read as a record batch: {reason(error)}") from error
     return _table_holding(as_table(batch), columns, name, first_row)
 
 

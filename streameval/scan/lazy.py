@@ -103,8 +103,7 @@ def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
     try:
         return compute(schema) if compute else schema.compute(scheduler="synchronous")
     except AttributeError as error:
-        msg = f"the delayed tables: {reason(error)}; each must compute to a pyarrow.Table"
-        raise SchemaError(msg) from error
+        raise SchemaError(f"the delayed tables: {reason(error)}; each must compute to a pyarrow.Table") from error
 
 
 def _frame_schema(frame: Any, columns: Sequence[str]) -> pa.Schema:

@@ -213,8 +213,9 @@ class StreamSource:
         """Yield the stream's batches unchanged; raises `MissingInputError` if a reader has been read before."""
         if isinstance(self.data, pa.RecordBatchReader):
             if self.spent:
-                msg = f"{self.name} can be read only once, and has been; pass a table or a path to read it again"
-                raise MissingInputError(msg)
+                raise MissingInputError(
+                    f"{self.name} can be read only once, and has been; pass a table or a path to read it again"
+                )
             self.spent = True
             yield from self.data
         else:

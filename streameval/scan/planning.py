@@ -88,8 +88,9 @@ def plan(
     """
     columns = list(dict.fromkeys(columns))
     if not columns or on_error not in ("raise", "skip"):
-        msg = f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
-        raise OptionError(msg)
+        raise OptionError(
+            f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
+        )
     tables = Tables(delta_version)
     if lazy.is_frame(data) or lazy.are_delayed(data):
         computed = _computed(columns, [lambda names: next(lazy.holdings(data, names, compute))])
@@ -106,8 +107,7 @@ def plan(
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
         reason = f"; {len(skipped)} skipped, the first {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        msg = f"{_describe(data)}: no rows{reason}"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{_describe(data)}: no rows{reason}")
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     known, estimated = all(piece.rows >= 0 for piece in pieces), any(piece.estimated for piece in pieces)
     return Scan(
@@ -186,8 +186,9 @@ def _items(data: Any, tables: Tables) -> Iterator[Any]:
     if table is not None:
         uri, version = table
         if tables.version not in (None, version):
-            msg = f"delta_version={tables.version}, but the DeltaTable is of version {version}; give one of the two"
-            raise OptionError(msg)
+            raise OptionError(
+                f"delta_version={tables.version}, but the DeltaTable is of version {version}; give one of the two"
+            )
         tables.found = True
         yield from locate(uri, Tables(version))
     elif isinstance(data, str | os.PathLike):

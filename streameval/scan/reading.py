@@ -71,20 +71,18 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     except DataError:
         raise
     except Int96Error as error:
-        msg = f"{piece.name}: {error}"
-        raise SchemaError(msg) from None
+        raise SchemaError(f"{piece.name}: {error}") from None
     except ChangedFileError as error:
-        msg = f"{piece.name}: {error}; run again when nothing writes to it (on_error='skip' leaves it out)"
-        raise CorruptFileError(msg) from error
+        raise CorruptFileError(
+            f"{piece.name}: {error}; run again when nothing writes to it (on_error='skip' leaves it out)"
+        ) from error
     except READ_ERRORS as error:
         if piece.partition:
             raise unreadable(piece.name, error) from error
-        msg = f"{piece.name}: cannot be read: {reason(error)}"
-        raise DataError(msg) from error
+        raise DataError(f"{piece.name}: cannot be read: {reason(error)}") from error
     if rows != piece.rows >= 0 and not piece.estimated:
         counts = f"{plural(rows, 'row')} where its footer says {piece.rows:,}"
-        msg = f"{piece.name}: {counts}; it is damaged, or was replaced while it was read"
-        raise CorruptFileError(msg)
+        raise CorruptFileError(f"{piece.name}: {counts}; it is damaged, or was replaced while it was read")
 
 
 def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant], name: str) -> pa.RecordBatch:
@@ -108,11 +106,10 @@ def _conformed(array: pa.Array, field: pa.Field, name: str) -> pa.Array:
         # a plan knows other columns of nanoseconds from the footer, and reads all files in these
         int96 = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
         remedies = "evaluate the file without the others, or write the column in one type in all files"
-        msg = (
+        raise SchemaError(
             f"{name}: column {field.name!r} has a time that {field.type}, as which all files are read, does not hold "
             f"({reason(error)}); {'write it as a timestamp in nanoseconds' if int96 else remedies}"
-        )
-        raise SchemaError(msg) from error
+        ) from error
 
 
 def _limited(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -61,17 +61,16 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
     """
     try:
         if out.exists() and not out.is_dir():
-            msg = f"out={str(out)!r} is a file; name a directory"
-            raise OptionError(msg)
+            raise OptionError(f"out={str(out)!r} is a file; name a directory")
         out.mkdir(parents=True, exist_ok=True)
         nights = sorted(out.iterdir())
         if nights and not overwrite:
-            msg = f"out={str(out)!r} is not empty; name another directory, or set overwrite=True"
-            raise OptionError(msg)
+            raise OptionError(f"out={str(out)!r} is not empty; name another directory, or set overwrite=True")
         for night in nights:
             if not _is_night(night):
-                msg = f"out={str(out)!r} holds {night.name!r}, which simulate did not write; name another directory"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"out={str(out)!r} holds {night.name!r}, which simulate did not write; name another directory"
+                )
         stage = out.with_name(f".{out.resolve().name}.new") if nights else out
         stage.mkdir(exist_ok=True)
     except OSError as error:

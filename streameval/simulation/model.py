@@ -69,8 +69,7 @@ class Model:
         for name, (low, high) in _INTEGERS.items():
             check_integer(name, getattr(self, name), low, high)
         if self.sizes not in SHAPES:
-            msg = f"sizes={self.sizes!r} is not a size distribution; choose one of {', '.join(SHAPES)}"
-            raise OptionError(msg)
+            raise OptionError(f"sizes={self.sizes!r} is not a size distribution; choose one of {', '.join(SHAPES)}")
         for name in _SHARES:
             _check_real(name, getattr(self, name), 0 <= _real(getattr(self, name)) <= 1, "a share from 0 to 1")
         for name in ("auc_a", "auc_b"):
@@ -80,8 +79,9 @@ class Model:
             least, wanted = (1.01, "at least 1.01") if self.sizes == "pareto" else (0.01, "at least 0.01")
             _check_real("shape", self.shape, least <= _real(self.shape) < math.inf, f"a {self.sizes} shape {wanted}")
         if self.noise + self.missed > 1:
-            msg = f"noise={self.noise!r} and missed={self.missed!r} exceed all rows; let their sum be at most 1"
-            raise OptionError(msg)
+            raise OptionError(
+                f"noise={self.noise!r} and missed={self.missed!r} exceed all rows; let their sum be at most 1"
+            )
         self._check_positives()
 
     def _check_positives(self) -> None:
@@ -92,11 +92,10 @@ class Model:
         _check_real("lone_positives", lone, 0 <= _real(lone) <= 1, "a share from 0 to 1")
         low, high = self.singletons * lone, self.singletons * lone + 1 - self.singletons
         if not low - 1e-12 <= self.positives <= high + 1e-12:
-            msg = (
+            raise OptionError(
                 f"positives={self.positives!r} cannot be met with lone_positives={lone!r} and singletons="
                 f"{self.singletons!r}; give positives from {low:g} to {high:g}, or leave lone_positives out"
             )
-            raise OptionError(msg)
 
     @property
     def campaigns(self) -> int:
@@ -145,8 +144,7 @@ def _lorenz_inverse(sizes: str, shape: float) -> NDArray[np.float64]:
 def check_integer(name: str, value: object, low: int, high: int) -> None:
     """Raise `OptionError` unless a value is an integer in [low, high]."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value <= high:
-        msg = f"{name}={value!r} is out of range; give a whole number from {low} to {high:,}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={value!r} is out of range; give a whole number from {low} to {high:,}")
 
 
 def _real(value: object) -> float:
@@ -157,5 +155,4 @@ def _real(value: object) -> float:
 def _check_real(name: str, value: object, holds: bool, wanted: str) -> None:
     """Raise `OptionError`, which says what is `wanted`, unless a condition `holds`."""
     if not holds:
-        msg = f"{name}={value!r} is out of range; give {wanted}"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={value!r} is out of range; give {wanted}")

@@ -251,14 +251,14 @@ def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget |
         state = metadata.spec.from_arrow(metadata.header, rest, budget or Budget())
         totals = state.totals()
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, pa.ArrowException) as error:
-        msg = f"the stored {metadata.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
-        raise FormatError(msg) from error
+        raise FormatError(
+            f"the stored {metadata.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
+        ) from error
     if [totals.neg, totals.pos] != metadata.rows:
-        msg = (
+        raise FormatError(
             f"the stored {metadata.spec.kind} is incomplete or damaged: its metadata give {metadata.rows} negatives "
             f"and positives, its table has {[totals.neg, totals.pos]}; store the state again"
         )
-        raise FormatError(msg)
     return state
 
 
@@ -289,8 +289,9 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     several = [_read_metadata(schema) for schema, _ in stored]
     first = several[0]
     if any(metadata.spec != first.spec for metadata in several):
-        msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in several}))}"
-        raise FormatError(msg)
+        raise FormatError(
+            f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in several}))}"
+        )
     if not first.spec.additive:
         pairs = zip(several, stored, strict=True)
         states = (_state(metadata, metadata.checked(batches), budget) for metadata, (_, batches) in pairs)
@@ -305,10 +306,9 @@ def _summed(several: Sequence[_Metadata]) -> _Metadata:
     try:
         sums = {name: [sum(side) for side in zip(*(x.header[name] for x in several), strict=True)] for name in facts}
     except (KeyError, TypeError, ValueError) as error:
-        msg = (
+        raise FormatError(
             f"the metadata of a stored {first.spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
-        )
-        raise FormatError(msg) from error
+        ) from error
     rows = [sum(metadata.rows[side] for metadata in several) for side in (0, 1)]
     return _Metadata(first.spec, rows, first.header | sums)
 
@@ -320,8 +320,9 @@ def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[p
     rest = iter(batches)
     first = next(rest, None)
     if first is None:
-        msg = "there are no batches, so there is no state; a stored state has at least one batch, possibly empty"
-        raise FormatError(msg)
+        raise FormatError(
+            "there are no batches, so there is no state; a stored state has at least one batch, possibly empty"
+        )
     return first.schema, chain([first], rest)
 
 
@@ -330,20 +331,19 @@ def _read_metadata(schema: pa.Schema) -> _Metadata:
     facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
     kind = facts.get(_PREFIX + "kind")
     if kind is None:
-        msg = "these batches are not a streameval state: their schema's metadata lack 'streameval.kind'"
-        raise FormatError(msg)
+        raise FormatError("these batches are not a streameval state: their schema's metadata lack 'streameval.kind'")
     if kind not in KINDS:
-        msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
-        raise FormatError(msg)
+        raise FormatError(
+            f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
+        )
     spec = KINDS[kind]
     if facts.get(_PREFIX + "version") != str(spec.version):
         found, writer = facts.get(_PREFIX + "version"), facts.get(_PREFIX + "library", "an unknown version")
-        msg = (
+        raise FormatError(
             f"cannot read version {found} of {kind}, written by streameval {writer}; "
             f"streameval {__version__} reads version {spec.version}: fold the data again, or read it with the version "
             "that wrote it"
         )
-        raise FormatError(msg)
     return _parsed(spec, facts)
 
 
@@ -355,8 +355,9 @@ def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Metadata:
         check_spec(metadata.spec)
         check_facts(metadata.spec, header, metadata.rows)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
-        raise FormatError(msg) from error
+        raise FormatError(
+            f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
+        ) from error
     return metadata
 
 
@@ -366,18 +367,15 @@ def _fitting(batches: Iterable[pa.RecordBatch], kind: str, schema: pa.Schema) ->
         if not batch.schema.equals(schema):
             have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
             want = ", ".join(f"{field.name} {field.type}" for field in schema)
-            msg = f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again"
-            raise FormatError(msg)
+            raise FormatError(f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again")
         yield batch
 
 
 def _check(batch: pa.RecordBatch, kind: str) -> None:
     """Raise if a batch has nulls, or counts or weights that no rows have."""
     if any(column.null_count for column in batch.columns):
-        msg = f"the stored {kind} has nulls, which a state never has; store it again"
-        raise FormatError(msg)
+        raise FormatError(f"the stored {kind} has nulls, which a state never has; store it again")
     try:
         check_columns(batch)
     except ValueError as error:
-        msg = f"the stored {kind} is damaged: {error}; store it again"
-        raise FormatError(msg) from error
+        raise FormatError(f"the stored {kind} is damaged: {error}; store it again") from error

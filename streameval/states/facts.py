@@ -67,8 +67,7 @@ def check_spec(spec: Any) -> None:
         if sound and isinstance(value, int) and field.name not in ("seed", "pos_label"):
             sound = 0 <= value <= _MOST_PARTS
         if not sound or (field.name in _WORDS and not re.fullmatch(_WORDS[field.name], value)):
-            msg = f"{field.name} is {str(value)[:60]!r}"
-            raise ValueError(msg)
+            raise ValueError(f"{field.name} is {str(value)[:60]!r}")
 
 
 def check_facts(spec: Any, header: Mapping[str, Any], rows: Any = (0, 0)) -> None:
@@ -91,15 +90,12 @@ def check_facts(spec: Any, header: Mapping[str, Any], rows: Any = (0, 0)) -> Non
     ValueError: dropped_rows is [0, -1]
     """
     if not _fits(list(rows), [0, 0]):
-        msg = f"the rows are {str(rows)[:60]}"
-        raise ValueError(msg)
+        raise ValueError(f"the rows are {str(rows)[:60]}")
     for name, due in _empty(spec).items():
         if name != "spec" and name in header and not _fits(header[name], due):
-            msg = f"{name} is {str(header[name])[:60]}"
-            raise ValueError(msg)
+            raise ValueError(f"{name} is {str(header[name])[:60]}")
     if spec.refuses_missing and any(np.any(header[name]) for name in _MISSING if name in header):
-        msg = "rows without a value are counted, which the spec refuses"
-        raise ValueError(msg)
+        raise ValueError("rows without a value are counted, which the spec refuses")
 
 
 def check_columns(batch: pa.RecordBatch) -> None:
@@ -117,8 +113,7 @@ def check_columns(batch: pa.RecordBatch) -> None:
         check_counts(name, batch.column(name).to_numpy())
     for rows, weight in _SIDES.items():
         if weight in batch.schema.names and (batch.column(weight).to_numpy()[batch.column(rows).to_numpy() == 0]).any():
-            msg = f"{weight}s are not all of rows"
-            raise ValueError(msg)
+            raise ValueError(f"{weight}s are not all of rows")
 
 
 def check_counts(name: str, values: Array, kind: type | None = None) -> None:
@@ -132,8 +127,7 @@ def check_counts(name: str, values: Array, kind: type | None = None) -> None:
     """
     most = _MOST if kind is int or values.dtype.kind in "iu" else _MOST_WEIGHT
     if values.size and not (values.min() >= 0 and values.max() < most and values.sum(dtype=np.float64) < most):
-        msg = f"{name} are not all at least 0 and of a sum that rows can have"
-        raise ValueError(msg)
+        raise ValueError(f"{name} are not all at least 0 and of a sum that rows can have")
 
 
 @lru_cache(maxsize=64)

@@ -98,8 +98,7 @@ class LabelSpec(PlainSpec):
             pass
         rows = header["neg"], header["pos"], header["null"]
         if self.pos_label is None and any(isinstance(label, str) for label in header["values"]):
-            msg = "labels are numbers unless the positive one has a name"
-            raise ValueError(msg)
+            raise ValueError("labels are numbers unless the positive one has a name")
         return LabelCounts(self, *rows, frozenset(header["values"]), header.get("incomplete", 0))
 
 
@@ -163,19 +162,16 @@ class LabelCounts(Small):
         column = f"label column {self.spec.column!r}"
         if len(values) > 2:
             listed = ", ".join(map(str, values))
-            msg = f"{column} has more than two values ({listed}, …); {_REMEDY}"
-            raise LabelError(msg)
+            raise LabelError(f"{column} has more than two values ({listed}, …); {_REMEDY}")
         if len(values) == 2 and (values[0] > 0) == (values[1] > 0):
-            msg = f"{column} has the values {values[0]} and {values[1]}; {_REMEDY}"
-            raise LabelError(msg)
+            raise LabelError(f"{column} has the values {values[0]} and {values[1]}; {_REMEDY}")
 
     def check_found(self, where: str) -> None:
         """Raise `LabelError`, naming the input `where`, if there are several labels and none is `pos_label`."""
         if self.spec.pos_label is not None and len(self.values) > 1:
             listed = ", ".join(map(repr, _ascending(self.values))) + ", …" * (len(self.values) > 2)
             column = f"{where}: label column {self.spec.column!r}"
-            msg = f"{column} has no label {self.spec.pos_label!r}; it has {listed}; {_REMEDY}"
-            raise LabelError(msg)
+            raise LabelError(f"{column} has no label {self.spec.pos_label!r}; it has {listed}; {_REMEDY}")
 
     def header(self) -> dict[str, Any]:
         """The complete state, since it has no table."""
@@ -226,8 +222,7 @@ class LabelReader:
         if self.spec.pos_label is None:
             if number or pa.types.is_null(dtype):
                 return None
-            msg = f"label column {self.spec.column!r} has type {dtype}; {_REMEDY}"
-            raise LabelError(msg)
+            raise LabelError(f"label column {self.spec.column!r} has type {dtype}; {_REMEDY}")
         given = self.spec.pos_label
         if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
             raise LabelError(self._type_message(dtype))
@@ -294,13 +289,11 @@ class LabelReader:
         if pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), None, array)
         if self._refused is not None and array.null_count < len(array):
-            msg = f"{name}: {self._refused}"
-            raise LabelError(msg) from self._refused
+            raise LabelError(f"{name}: {self._refused}") from self._refused
         keep = None
         if array.null_count:
             if self.spec.nulls == "error":
-                msg = f"{name}: label column {self.spec.column!r} has nulls; {_UNLABELLED}"
-                raise NullError(msg)
+                raise NullError(f"{name}: label column {self.spec.column!r} has nulls; {_UNLABELLED}")
             keep = array.is_valid().to_numpy(zero_copy_only=False)
             if codes is not None:
                 keep, codes = keep[codes], (np.cumsum(keep) - 1)[codes[keep[codes]]]
@@ -353,8 +346,9 @@ class LabelReader:
         exact = coded.dictionary.slice(0, 3).to_pylist()  # more are refused, whatever they are
         for label in exact:
             if not is_float(label):
-                msg = f"label column {self.spec.column!r} has the label {label}, which float64 cannot hold; {_REMEDY}"
-                raise LabelError(msg)
+                raise LabelError(
+                    f"label column {self.spec.column!r} has the label {label}, which float64 cannot hold; {_REMEDY}"
+                )
         positive = np.array([label > 0 for label in exact] or [False], np.uint8)
         return positive[np.minimum(coded.indices.to_numpy(), positive.size - 1)], set(map(float, exact))
 
@@ -362,8 +356,7 @@ class LabelReader:
         try:
             self._counts.check()
         except LabelError as error:
-            msg = f"{name}: {error}"
-            raise LabelError(msg) from None
+            raise LabelError(f"{name}: {error}") from None
 
     def state(self) -> LabelCounts:
         """Counts of everything read."""

@@ -369,8 +369,7 @@ def mergeable(one: Any, other: Any) -> None:
     theirs = getattr(other, "spec", None)
     if type(theirs) is not type(one.spec) or one.spec != theirs:
         named = type(other).__name__ if theirs is None else theirs
-        msg = f"cannot merge {one.spec} with {named}; fold both with the same options"
-        raise IncompatibleStatesError(msg)
+        raise IncompatibleStatesError(f"cannot merge {one.spec} with {named}; fold both with the same options")
 
 
 def same_table(one: Any, other: Any) -> bool:

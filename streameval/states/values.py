@@ -95,8 +95,7 @@ class ValuesSpec(PlainSpec):
 
     def from_arrow(self, header: Mapping[str, Any], batches: Any, budget: Budget) -> Values:
         """Raise `NotImplementedError`: the state is never stored."""
-        msg = "values of rows are never stored"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("values of rows are never stored")
 
 
 class _ValuesBuilder:

@@ -125,17 +125,19 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
         If the store cannot honour an option.
     """
     if given.get("changed_from"):
-        msg = "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)"
-        raise OptionError(msg, "changed_from")
+        raise OptionError(
+            "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)", "changed_from"
+        )
     if given.get("examples") and data is None:
-        msg = "examples are in the files of the nights, not in a store: name the data after the store"
-        raise OptionError(msg, "examples")
+        raise OptionError(
+            "examples are in the files of the nights, not in a store: name the data after the store", "examples"
+        )
     if given.get("where") is not None:
-        msg = "states of a store cannot be filtered again: name the data for where (--where)"
-        raise OptionError(msg, "where")
+        raise OptionError("states of a store cannot be filtered again: name the data for where (--where)", "where")
     if data is not None and not given.get("cluster"):
-        msg = "data after the store hold texts of clusters and examples: leave them out, or name a column (--cluster)"
-        raise OptionError(msg)
+        raise OptionError(
+            "data after the store hold texts of clusters and examples: leave them out, or name a column (--cluster)"
+        )
     fixed = {name: given[name] for name in (*_FIXED, "unit") if given.get(name) is not None}
     configuration.asked(fixed)
     kept = {
@@ -151,8 +153,10 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
     if not any(tables.values()):
         tables = {"classes": classes, "label": None if sized and classes else label}
     if sized and tables["label"]:
-        msg = "impure clusters need the labels of all rows, and this store counts rows without one (unlabelled='size')"
-        raise OptionError(msg, "label")
+        raise OptionError(
+            "impure clusters need the labels of all rows, and this store counts rows without one (unlabelled='size')",
+            "label",
+        )
     if not tables["label"]:
         kept |= {"pos_label": None, "unlabelled": "error"}
     elif given.get("aul_threshold") is None:
@@ -197,8 +201,9 @@ def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str,
             else f"clusters of {asked['cluster']}"
         )
         where = f" for {lacking[0]}{f' and {len(lacking) - 1} more' if lacking[1:] else ''}" if lacking else ""
-        msg = f"the store does not keep {what}{where}; add it to the store (add), or name the data instead of the store"
-        raise OptionError(msg)
+        raise OptionError(
+            f"the store does not keep {what}{where}; add it to the store (add), or name the data instead of the store"
+        )
 
 
 def _dropped(nights: Nights, states: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -229,10 +234,9 @@ def _files(
     folded = {entry.partition for entry in entries if entry.rows}  # files without rows have no pieces
     absent = sorted(folded - {piece.partition for piece in pieces})
     if absent:
-        msg = (
+        raise OptionError(
             f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"
         )
-        raise OptionError(msg)
     for entry in () if filtered else entries:  # the store does not know how many rows the filter left out
         _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
     scan = configuration.widen_columns(replace(scan, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
@@ -245,8 +249,7 @@ def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:
     rows = sum(piece.rows for piece in pieces)
     if entry.incomplete or rows == entry.rows or any(piece.estimated or piece.rows < 0 for piece in pieces):
         return
-    msg = (
+    raise OptionError(
         f"{entry.partition}: the data named after the store have {plural(rows, 'row')}, not the {entry.rows:,} folded: "
         "they were changed since; fold the night again (replace), or name the files that were folded"
     )
-    raise OptionError(msg)

@@ -125,8 +125,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     """
     single = [name for name in ("label", "weight") if before.options[name] == column]
     if single:
-        msg = f"{column} is the {single[0]} column, on which all states depend; create another store"
-        raise OptionError(msg)
+        raise OptionError(f"{column} is the {single[0]} column, on which all states depend; create another store")
     columns_kept = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
     columns_kept = tuple(dict.fromkeys((*columns_kept, *before.slicing.sources)))
     if column not in columns_kept:
@@ -139,8 +138,7 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
     options["unit"] = None if options["unit"] == column else options["unit"]
     if not any(options[name] for name in SUBSETS):
-        msg = f"{column} is the only column of the store; delete the store instead"
-        raise OptionError(msg)
+        raise OptionError(f"{column} is the only column of the store; delete the store instead")
     configuration = Configuration(active(options, "update"), before.types)
     return configuration.with_(before.types)
 
@@ -256,8 +254,7 @@ class Backfill:
                 new = new or [of for _, of in sorted(stale)]
                 why = f" ({lack})" if at_hand and (lack := _why_not_foldable(at_hand[-1], narrow, engine)) else ""
                 what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
-                msg = f"no night at hand has {what} once one has{why}"
-                raise MissingColumnError(msg)
+                raise MissingColumnError(f"no night at hand has {what} once one has{why}")
             if has:
                 narrow = find_types(has, narrow, engine)
                 after = replace(after, types=after.types | narrow.types)
@@ -284,8 +281,7 @@ class Backfill:
             if partition is None:
                 gone.append(entry.partition)
             elif partition.fingerprint != entry.fingerprint:
-                msg = f"{entry.partition}: its files changed since it was folded; update or replace it first"
-                raise DataError(msg)
+                raise DataError(f"{entry.partition}: its files changed since it was folded; update or replace it first")
             else:
                 partitions.append(partition)
         return partitions, gone
@@ -360,8 +356,7 @@ def _add_states(
         return entry if states == entry.states else replace(entry, states=states)
     labels, own = folded.labels, entry.labels
     if folded.rows != entry.rows or (labels.column and own.column and labels != own):
-        msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
-        raise DataError(msg)
+        raise DataError(f"{entry.partition}: its labels are not those that were folded; update or replace it first")
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
     return replace(
         entry, labels=own if own.column else labels, states=(*states, *new), facts=merge_facts(entry, folded)

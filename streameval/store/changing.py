@@ -354,8 +354,7 @@ def find_replaced(
     partitions = _discovered(context, data, snapshot, delta_version)
     absent = [partition.name for partition in partitions if partition.name not in snapshot.entries]
     if absent:
-        msg = f"{absent[0]}: the store has no such partition to replace; use update"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{absent[0]}: the store has no such partition to replace; use update")
     return snapshot, configuration, partitions
 
 
@@ -385,8 +384,9 @@ def begin_backfill(
     """
     named = {name: value for name, value in named.items() if value not in (None, ())}
     if not named:
-        msg = "name the column or the metric to add (--score, --cluster, --sketch, --classes, --weight, --metric)"
-        raise OptionError(msg)
+        raise OptionError(
+            "name the column or the metric to add (--score, --cluster, --sketch, --classes, --weight, --metric)"
+        )
     if data is not None:
         check_apart(context.location, data)
     snapshot, before = context.begun()
@@ -499,11 +499,9 @@ def _commit(
         )
     first = next(iter(errors.values()))
     if len(errors) == 1:
-        msg = f"{first}{rest}"
-        raise type(first)(msg) from first
+        raise type(first)(f"{first}{rest}") from first
     listed = "; ".join(f"[{i}] {name}: {error}" for i, (name, error) in enumerate(errors.items(), 1))
-    msg = f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}"
-    raise DataError(msg) from first
+    raise DataError(f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}") from first
 
 
 def _rows(nights: Mapping[str, Night]) -> int:

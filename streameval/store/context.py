@@ -102,8 +102,7 @@ class StoreContext:
         """
         snapshot = self.ledger.read(as_of)
         if snapshot.version < 0:
-            msg = f"{self.location.name}: there is no store; create it with update"
-            raise StoreError(msg)
+            raise StoreError(f"{self.location.name}: there is no store; create it with update")
         return snapshot, self.configuration(snapshot)
 
     def configuration(self, snapshot: Snapshot) -> Configuration:
@@ -119,11 +118,11 @@ class StoreContext:
             configuration.request()
             configuration.check_typed(snapshot.entries.values())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            msg = f"{self.location.name}: its configuration cannot be read ({error}); restore the ledger from a copy"
-            raise StoreError(msg) from error
+            raise StoreError(
+                f"{self.location.name}: its configuration cannot be read ({error}); restore the ledger from a copy"
+            ) from error
         except FormatError as error:
-            msg = f"{self.location.name}: {error}"
-            raise FormatError(msg) from error
+            raise FormatError(f"{self.location.name}: {error}") from error
         return configuration
 
     def cache(self) -> ResultCache:

@@ -169,14 +169,13 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], sliced: Seque
         If a filter is combined with slices or other nights, or rests are requested without stored slices.
     """
     if filtered and (against not in (None, REST) or by):
-        msg = (
+        raise OptionError(
             "where (--where) of a store is answered from kept slices for all rows that meet it: leave out by (--by) "
-            "and against (--against), or evaluate the files with where and by"
+            "and against (--against), or evaluate the files with where and by",
+            "where",
         )
-        raise OptionError(msg, "where")
     if against == REST and not sliced:
-        msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
-        raise OptionError(msg, "against")
+        raise OptionError(f"against={REST!r} compares slices that the store keeps; name some with by (--by)", "against")
 
 
 def _group_by_keys(
@@ -195,8 +194,7 @@ def _group_by_keys(
         have = "; ".join(configuration.options["by"])
         stored = f"the store keeps slices by {have}" if have else "the store keeps no slices"
         near = hint(names, configuration.options["by"])
-        msg = f"{error}; {stored}; {near}add them (add STORE DATA --by {names})"
-        raise OptionError(msg) from None
+        raise OptionError(f"{error}; {stored}; {near}add them (add STORE DATA --by {names})") from None
 
 
 def _restore_evaluation(
@@ -235,8 +233,7 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
     """
     since, dots, until = against.partition("..")
     if not (since and dots and until):
-        msg = f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07"
-        raise OptionError(msg)
+        raise OptionError(f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07")
     return select_entries(snapshot.entries, since=since, until=until)
 
 

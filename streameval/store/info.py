@@ -229,8 +229,7 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     if verb in FOLDING:
         return _plan_folding(context, verb, asked)
     if verb not in READING:
-        msg = f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}"
-        raise OptionError(msg)
+        raise OptionError(f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}")
     return _plan_reading(context, verb, asked)
 
 

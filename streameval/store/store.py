@@ -448,8 +448,7 @@ class Store(Changing):
             If `reason` is empty.
         """
         if not reason.strip():
-            msg = "say why the failure is accepted (--reason)"
-            raise OptionError(msg)
+            raise OptionError("say why the failure is accepted (--reason)")
         snapshot, _ = self._context.begun()
         log = self._context.judgements()
         entries = select_entries(snapshot.entries, partition=several(partition))

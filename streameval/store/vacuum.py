@@ -99,8 +99,7 @@ def parse_seconds(text: str, name: str) -> int:
     """
     match = re.fullmatch(r"(\d{1,15})\s*([dhms])", str(text).strip())
     if match is None:
-        msg = f"{name}={text!r} is not a span of time; write for instance 90d or 12h"
-        raise OptionError(msg)
+        raise OptionError(f"{name}={text!r} is not a span of time; write for instance 90d or 12h")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -124,8 +123,9 @@ def _date(name: str) -> date:
         year, month, day = date_of(name)
         return date(year, month, day)
     except ValueError:
-        msg = f"{name}: the name of this partition has {date_problem(name)}, so nights cannot be kept by their age"
-        raise OptionError(msg) from None
+        raise OptionError(
+            f"{name}: the name of this partition has {date_problem(name)}, so nights cannot be kept by their age"
+        ) from None
 
 
 def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], files: StateFiles, budget: Budget) -> Entry:

@@ -668,8 +668,7 @@ def test_slices_are_restored_within_the_budget_of_the_run(
     """Groups that were joined while folding get no budget of their own, which would be a quarter of the machine."""
 
     def another(*_: object) -> None:
-        msg = "another budget"
-        raise AssertionError(msg)
+        raise AssertionError("another budget")
 
     monkeypatch.setattr("streameval.states.keyed.bucketed.Budget", another)
     rows = 3_000

@@ -16,8 +16,7 @@ class Unsorted:
     @property
     def present(self) -> NoReturn:
         """Fail: only metrics with a basis, or without sums of all groups, need the scores of each group."""
-        msg = "the scores of each group were made"
-        raise AssertionError(msg)
+        raise AssertionError("the scores of each group were made")
 
 
 @pytest.mark.parametrize("metric", [RocAuc(), AveragePrecision()], ids=lambda metric: metric.name)

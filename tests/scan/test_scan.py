@@ -961,8 +961,7 @@ def test_readers_that_fail() -> None:
 
     def batches() -> Any:
         yield sample(3).to_batches()[0]
-        msg = "the line is dead"
-        raise OSError(msg)
+        raise OSError("the line is dead")
 
     scan = plan(pa.RecordBatchReader.from_batches(sample(0).schema, batches()), COLUMNS)
     with pytest.raises(DataError, match=r"the RecordBatchReader: cannot be read: .*the line is dead"):

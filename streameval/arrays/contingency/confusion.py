@@ -44,12 +44,10 @@ class TwoByTwoTable(SparseTable):
         given = rows if rows is not None else cols
         if given is not None:
             if not (TP is FN is FP is TN is None) or (rows is not None and cols is not None):
-                msg = "give either TP, FN, FP and TN, or rows, or cols"
-                raise OptionError(msg)
+                raise OptionError("give either TP, FN, FP and TN, or rows, or cols")
             table = [list(source.listed(line, "a row")) for line in source.listed(given, "rows")]
             if [len(line) for line in table] != [2, 2]:
-                msg = f"rows has lengths {[len(line) for line in table]}; give ((TP, FN), (FP, TN))"
-                raise DataError(msg)
+                raise DataError(f"rows has lengths {[len(line) for line in table]}; give ((TP, FN), (FP, TN))")
             (TP, FN), (FP, TN) = table if rows is not None else zip(*table, strict=True)
         named = {"TP": TP, "FP": FP, "TN": TN, "FN": FN}
         self.counts = TwoWay(**{name: source.exact_count(count, name) for name, count in named.items()})
@@ -159,8 +157,7 @@ class TwoByTwoTable(SparseTable):
         first, second = _set(set1, "set1"), _set(set2, "set2")
         union = len(first | second)
         if universe_size is not None and source.exact_count(universe_size, "universe_size") < union:
-            msg = f"universe_size is {universe_size}, but the two sets have {union} elements together"
-            raise OptionError(msg)
+            raise OptionError(f"universe_size is {universe_size}, but the two sets have {union} elements together")
         negatives = 0 if universe_size is None else universe_size - union
         return cls(len(first & second), len(first - second), len(second - first), negatives)
 
@@ -187,8 +184,9 @@ class TwoByTwoTable(SparseTable):
         np.True_
         """
         if not (isinstance(low, int) and isinstance(high, int) and 0 <= low < high <= 2**63):
-            msg = f"low is {low} and high is {high}; whole numbers are drawn from [low, high), within 0 and 2**63"
-            raise OptionError(msg)
+            raise OptionError(
+                f"low is {low} and high is {high}; whole numbers are drawn from [low, high), within 0 and 2**63"
+            )
         return cls(*generator(random_state).integers(low, high, size=4).tolist())
 
     @property
@@ -302,8 +300,7 @@ def _set(elements: Iterable[Any], name: str) -> set[Any]:
     try:
         return set(source.listed(elements, name))
     except TypeError as error:
-        msg = f"{name} must have hashable elements: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{name} must have hashable elements: {error}") from error
 
 
 def _two_groups(groups: Any, name: str) -> Mapping[Any, Any]:
@@ -312,6 +309,5 @@ def _two_groups(groups: Any, name: str) -> Mapping[Any, Any]:
         return groups
     listed = list(source.listed(groups, name))
     if len(listed) != 2:
-        msg = f"{name} has {len(listed)} groups; give two, the positives first"
-        raise DataError(msg)
+        raise DataError(f"{name} has {len(listed)} groups; give two, the positives first")
     return {1: listed[0], 0: listed[1]}

@@ -69,8 +69,7 @@ def encoded(labels: Any) -> tuple[Codes, pa.Array | list[Any]]:
     try:
         codes = [seen.setdefault(math.nan if _is_nan(label) else label, len(seen)) for label in labels]
     except TypeError as error:
-        msg = f"labels must be hashable: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"labels must be hashable: {error}") from error
     return np.array(codes, dtype=np.int64), list(seen)
 
 
@@ -84,8 +83,7 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
     if isinstance(labels, np.ndarray) or hasattr(labels, "__array__"):
         array = np.asarray(labels)
         if array.ndim != 1:
-            msg = f"labels must be one-dimensional, this array has shape {array.shape}"
-            raise DataError(msg)
+            raise DataError(f"labels must be one-dimensional, this array has shape {array.shape}")
         if array.dtype.kind == "f":
             return _number_array(array) if array.dtype.itemsize <= 8 else None
         return array.astype(array.dtype.newbyteorder("="), copy=False) if array.dtype.kind in "iubU" else None
@@ -112,8 +110,7 @@ def listed(values: Any, name: str) -> Any:
     if hasattr(values, "__array__") and not hasattr(values, "__len__"):
         values = np.asarray(values)
     if getattr(values, "ndim", 1) == 0 or not (hasattr(values, "__array__") or isinstance(values, Iterable)):
-        msg = f"{name} is {values!r}; give a sequence"
-        raise DataError(msg)
+        raise DataError(f"{name} is {values!r}; give a sequence")
     has_length = hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes))
     return values if has_length else list(values)
 
@@ -135,8 +132,7 @@ def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
     labels_true, labels_pred = listed(labels_true, "labels_true"), listed(labels_pred, "labels_pred")
     if len(labels_true) != len(labels_pred):
         lengths = f"{len(labels_true)} and {len(labels_pred)}"
-        msg = f"labels_true and labels_pred have lengths {lengths}; give one of each for every point"
-        raise DataError(msg)
+        raise DataError(f"labels_true and labels_pred have lengths {lengths}; give one of each for every point")
     (rows, row_labels), (cols, col_labels) = _numbered(labels_true), _numbered(labels_pred)
     keys = np.sort(rows * max(len(col_labels), 1) + cols)
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
@@ -159,8 +155,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     classes, clusters, counts = listed(classes, "classes"), listed(clusters, "clusters"), listed(counts, "counts")
     if not len(classes) == len(clusters) == len(counts):
         lengths = f"{len(classes)}, {len(clusters)} and {len(counts)}"
-        msg = f"classes, clusters and counts have lengths {lengths}; give one of each for every cell"
-        raise DataError(msg)
+        raise DataError(f"classes, clusters and counts have lengths {lengths}; give one of each for every cell")
     weights = checked_counts(counts)
     (rows, row_labels), (cols, col_labels) = _numbered(classes), _numbered(clusters)
     keys, position = np.unique(rows * max(len(col_labels), 1) + cols, return_inverse=True)
@@ -184,8 +179,7 @@ def checked_counts(counts: Any) -> NDArray[Any]:
         return _checked_objects(list(counts))
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
-        msg = f"counts has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0"
-        raise DataError(msg)
+        raise DataError(f"counts has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0")
     if array.dtype.kind == "f":
         array = array.astype(np.float64)
         whole = bool(np.all(array == np.floor(array))) and array.sum() < _EXACT
@@ -209,8 +203,7 @@ def exact_count(count: Any, name: str) -> int | Fraction:
     (3, Fraction(1, 2), True)
     """
     if not isinstance(count, Real) or count < 0 or not (isinstance(count, Rational) or math.isfinite(count)):
-        msg = f"{name} is {count!r}; counts must be finite numbers of at least 0"
-        raise DataError(msg)
+        raise DataError(f"{name} is {count!r}; counts must be finite numbers of at least 0")
     if isinstance(count, Rational):
         exact = Fraction(int(count.numerator), int(count.denominator))
     else:
@@ -243,16 +236,14 @@ def cells_from_rows(rows: Any) -> Cells:
     table = [(i, row if isinstance(row, Mapping) else listed(row, "a row")) for i, row in _items(rows, "rows")]
     lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
     if len(lengths) > 1:
-        msg = f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column"
-        raise DataError(msg)
+        raise DataError(f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column")
     triples = [(i, j, n) for i, row in table for j, n in _items(row, "a row")]
     return cells_from_counts([i for i, _, _ in triples], [j for _, j, _ in triples], [n for _, _, n in triples])
 
 
 def _cells_from_array(table: NDArray[Any]) -> Cells:
     if table.ndim != 2:
-        msg = f"rows has shape {table.shape}; give a table of two dimensions"
-        raise DataError(msg)
+        raise DataError(f"rows has shape {table.shape}; give a table of two dimensions")
     counts = checked_counts(table.ravel())
     rows, cols = np.divmod(np.flatnonzero(counts), max(table.shape[1], 1))
     return Cells(rows, cols, counts[np.flatnonzero(counts)], *(list(range(size)) for size in table.shape))
@@ -288,8 +279,7 @@ def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
     left, right = _membership(partition1, "first"), _membership(partition2, "second")
     if left.keys() != right.keys():
         lone = next(iter(left.keys() ^ right.keys()))
-        msg = f"point {lone!r} is in one partition only; both must cover the same points"
-        raise DataError(msg)
+        raise DataError(f"point {lone!r} is in one partition only; both must cover the same points")
     return cells_from_labels(list(left.values()), [right[point] for point in left])
 
 
@@ -298,6 +288,5 @@ def _membership(partition: Any, name: str) -> dict[Any, Any]:
     for group, points in _items(partition, f"the {name} partition"):
         for point in listed(points, "a group"):
             if groups.setdefault(point, group) != group:
-                msg = f"point {point!r} is in two groups of the {name} partition; groups must be disjoint"
-                raise DataError(msg)
+                raise DataError(f"point {point!r} is in two groups of the {name} partition; groups must be disjoint")
     return groups

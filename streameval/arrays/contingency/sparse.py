@@ -29,8 +29,7 @@ class SparseTable:
 
     def __init__(self, rows: Any = None, cols: Any = None) -> None:
         if (rows is None) == (cols is None):
-            msg = "give either rows or cols"
-            raise OptionError(msg)
+            raise OptionError("give either rows or cols")
         if rows is not None:
             self.cells = source.cells_from_rows(rows)
         else:
@@ -291,8 +290,7 @@ class SparseTable:
 
 def _whole(count: int | float) -> int:
     if not isinstance(count, int):
-        msg = f"a cell has {count} points; labels need whole counts"
-        raise OptionError(msg)
+        raise OptionError(f"a cell has {count} points; labels need whole counts")
     return count
 
 

@@ -79,17 +79,17 @@ class Connection:
         try:
             yield
         except distributed.KilledWorker as error:
-            msg = (
+            raise ClusterError(
                 f"{plural(error.allowed_failures + 1, 'worker')} died while running task {error.task}, the last one at "
                 f"{error.last_worker.address}: most likely out of memory; give the workers more memory or fewer threads"
-            )
-            raise ClusterError(msg) from error
+            ) from error
         except (Exception, asyncio.CancelledError) as error:
             gone = isinstance(error, _GONE) or self.client.status in ("closing", "closed")
             if isinstance(error, StreamevalError) or not gone:
                 raise
-            msg = f"the Dask scheduler at {self.address} is gone or was restarted, so the run is lost; start both again"
-            raise ClusterError(msg) from error
+            raise ClusterError(
+                f"the Dask scheduler at {self.address} is gone or was restarted, so the run is lost; start both again"
+            ) from error
 
 
 def _renew_offload() -> None:
@@ -142,8 +142,7 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     """
     if threads is not None:
         if client is not None:
-            msg = f"threads={threads!r} runs here and a client (--scheduler) elsewhere: give one of them"
-            raise OptionError(msg)
+            raise OptionError(f"threads={threads!r} runs here and a client (--scheduler) elsewhere: give one of them")
         return None
     if client is not None:
         _leave_pool()
@@ -153,8 +152,9 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     if found is None:
         return None
     if not isinstance(found, distributed.Client) or found.asynchronous:
-        msg = f"client={found!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
-        raise OptionError(msg)
+        raise OptionError(
+            f"client={found!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
+        )
     return _checked(found, scheduler_timeout)
 
 
@@ -180,8 +180,9 @@ def _leave_pool() -> None:
     with suppress(RuntimeError):
         loop = asyncio.get_running_loop()
         if any(worker.loop.asyncio_loop is loop for worker in distributed.Worker._instances):  # noqa: SLF001 - nothing public tells
-            msg = "a run on a client would block the event loop of this worker: submit a task instead of Client.run"
-            raise ClusterError(msg)
+            raise ClusterError(
+                "a run on a client would block the event loop of this worker: submit a task instead of Client.run"
+            )
     with suppress(ValueError, AttributeError, KeyError):  # no task, a task of an actor, or one that has left already
         distributed.secede()
 
@@ -191,8 +192,7 @@ def _owned(address: str, scheduler_timeout: float) -> Connection:
     try:
         client = distributed.Client(address, set_as_default=False, timeout=max(scheduler_timeout, _CONNECT))
     except (OSError, ValueError, TimeoutError) as error:
-        msg = f"{address}: no Dask scheduler answers there; check the address and that it runs"
-        raise ClusterError(msg) from error
+        raise ClusterError(f"{address}: no Dask scheduler answers there; check the address and that it runs") from error
     try:
         connection = _checked(client, scheduler_timeout)
     except BaseException:
@@ -235,11 +235,10 @@ def _check_thread(client: Any) -> None:
     try:
         client.sync(distributed.utils.offload, int, callback_timeout=_FORKED)
     except TimeoutError:
-        msg = (
+        raise ClusterError(
             f"the client of {_address(client)} is that of the process that forked this one; make another here, start "
             "the process by spawn or forkserver, or give threads"
-        )
-        raise ClusterError(msg) from None
+        ) from None
 
 
 def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -289,11 +288,9 @@ def _check_worker(worker: str, version: str | None, _: int, taken: int, pause: f
     """Raise `ClusterError` for a worker with another version of streameval, or one that Dask would pause at once."""
     if version != __version__:
         have = f"has streameval {version}" if version else "has no streameval"
-        msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"
-        raise ClusterError(msg)
+        raise ClusterError(f"worker {worker} {have}, the client {__version__}: install the same version everywhere")
     if limit and taken > pause * limit:
-        msg = (
+        raise ClusterError(
             f"worker {worker} has {limit >> 20:,} MiB of memory, of which {taken >> 20:,} are taken before the run, "
             f"and Dask pauses it at {pause:.0%}: give it more"
         )
-        raise ClusterError(msg)

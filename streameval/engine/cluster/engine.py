@@ -99,8 +99,9 @@ class Ranges:
             return function()
         except RowsError as error:
             if not again:
-                msg = "rows that were folded again differ each time; do workers have equal versions and sound memory?"
-                raise ClusterError(msg) from error
+                raise ClusterError(
+                    "rows that were folded again differ each time; do workers have equal versions and sound memory?"
+                ) from error
         _LOG.warning("rows that a worker has folded again differ from the first ones; all are folded once more")
         self.futures[:] = self.fold()
         return self.compute(function, again - 1)
@@ -218,8 +219,9 @@ class ClusterEngine:
             count = count * 15 // 16
         ranges, made = self.count_tasks(count, 1, nbytes, tables)
         if sum(made.values()) > MOST_TASKS:
-            msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
-            raise ClusterError(msg)
+            raise ClusterError(
+                f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
+            )
         return tasks(pieces, rows, count, by_file=False, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:

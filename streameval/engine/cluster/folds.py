@@ -116,8 +116,9 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
             try:
                 pickle.dumps(piece)
             except (TypeError, pickle.PicklingError) as error:
-                msg = f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
-                raise OptionError(msg) from error
+                raise OptionError(
+                    f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
+                ) from error
     if isinstance(pieces[0].source, RowGroups | DeferredFile):
         probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
         connection.gather(connection.submit([probe(dask_key_name=key_factory()("open"))]))

@@ -240,8 +240,9 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     except Exception as error:  # whatever the user's class raises
         names = ", ".join(repr(metric.name) for metric in metrics)
         why = f"{type(error).__name__}: {error}"
-        msg = f"metrics {names} cannot be sent to workers ({why}); let their fields be plain values, or give threads="
-        raise OptionError(msg) from error
+        raise OptionError(
+            f"metrics {names} cannot be sent to workers ({why}); let their fields be plain values, or give threads="
+        ) from error
     return data
 
 
@@ -259,11 +260,10 @@ def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
         from distributed import get_worker
 
         what = f"module {error.name!r}" if isinstance(error, ImportError) and error.name else f"a class ({error})"
-        msg = (
+        raise ClusterError(
             f"worker {worker or get_worker().address} cannot import {what} of a user-defined metric; send its file "
             "with client.upload_file(…), or install it on every worker and the scheduler"
-        )
-        raise ClusterError(msg) from None
+        ) from None
     return metrics
 
 

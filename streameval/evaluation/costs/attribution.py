@@ -82,8 +82,9 @@ def _metric(given: Mapping[str, Any]) -> str:
     metric = str(asked or usual("score"))
     entry = entry_of(canonical(metric))
     if entry is not None and entry.better is None:
-        msg = f"metric={metric!r} has no better end, so no slice falls short in it; choose one that has"
-        raise OptionError(msg, "metric")
+        raise OptionError(
+            f"metric={metric!r} has no better end, so no slice falls short in it; choose one that has", "metric"
+        )
     return metric
 
 
@@ -139,8 +140,9 @@ def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]
     """Split the results into that of all rows and those of slices."""
     named = {result.metric for result in results}
     if len(named) != 1:
-        msg = f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one"
-        raise OptionError(msg, "metric")
+        raise OptionError(
+            f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one", "metric"
+        )
     return next(r for r in results if r.slice is None), [r for r in results if r.slice is not None]
 
 

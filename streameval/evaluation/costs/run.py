@@ -90,25 +90,28 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     given = {**given, **{name: honoured("attribute")[name].kind.check(name, given.get(name)) for name in columns}}
     classes, earlier = given.get("classes"), given.get("changed_from")
     if classes and earlier:
-        msg = "classes and changed_from exclude each other: compare with one column at a time"
-        raise OptionError(msg, "classes", "changed_from")
+        raise OptionError(
+            "classes and changed_from exclude each other: compare with one column at a time", "classes", "changed_from"
+        )
     compared = {**given, "classes": classes or earlier}
     paired, labelled = bool(compared["classes"]), bool(given.get("label"))
     if not (given.get("cluster") and (paired or labelled)) and not given.get("by"):
-        msg = (
+        raise OptionError(
             "nothing to attribute: merges and splits need a cluster column (--cluster) with classes or an earlier "
             "clustering (--classes, --changed-from), impure clusters need it with a label (--label), slices need a "
             "score and a slicing column (--score, --by)"
         )
-        raise OptionError(msg)
     if paired and not given.get("cluster"):
-        msg = "classes and changed_from would change nothing without a cluster column: name one (--cluster)"
-        raise OptionError(msg, "cluster")
+        raise OptionError(
+            "classes and changed_from would change nothing without a cluster column: name one (--cluster)", "cluster"
+        )
     options = checked(compared, "attribute")
     metric, sliced = options["metric"], bool(options["by"])
     if metric is not None and not sliced and not paired:
-        msg = "metric would change nothing without classes or slices: name a column (--classes, --changed-from, --by)"
-        raise OptionError(msg, "metric")
+        raise OptionError(
+            "metric would change nothing without classes or slices: name a column (--classes, --changed-from, --by)",
+            "metric",
+        )
     if metric is not None and not sliced:
         check_gain(str(metric))
     return options
@@ -162,8 +165,9 @@ class Run:
         if examples:
             _check_examples(files.scan, examples)
         if options["cluster_scope"] == "partition" and not all(piece.partition for piece in files.scan.pieces):
-            msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
-            raise OptionError(msg)
+            raise OptionError(
+                "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+            )
         schema = pa.schema([files.scan.schema.field(name) for name in folded])
         run = cls(options, replace(files, plan=replace(files.plan, schema=schema)), where.text if where else "")
         return replace(run, files=run.files.folding(run.requests))
@@ -182,8 +186,7 @@ class Run:
         try:
             return Ids.of(self.files.scan, column, scope)
         except SchemaError as error:
-            msg = f"{self.files.names[0]}: {error}"
-            raise SchemaError(msg) from None
+            raise SchemaError(f"{self.files.names[0]}: {error}") from None
 
     @property
     def requests(self) -> list[MetricRequest]:
@@ -232,8 +235,9 @@ class Run:
         if self.files.scan.splittable:
             return partial(self._looked_up, dict(skipped))
         if self.options["examples"]:
-            msg = "examples read the data twice, and a reader can be read only once: name files or a table"
-            raise OptionError(msg, "examples")
+            raise OptionError(
+                "examples read the data twice, and a reader can be read only once: name files or a table", "examples"
+            )
         return None
 
     def _looked_up(self, skipped: Mapping[str, str], wanted: Mapping[str, ValuesSpec]) -> Values:
@@ -250,8 +254,7 @@ class Run:
         folded = files.engine.read(found.pieces, found.rows, plan)
         for name, why in folded.skipped:
             if name not in skipped:
-                msg = f"{name}: its rows were counted, and cannot be read again: {why}; run again"
-                raise CorruptFileError(msg)
+                raise CorruptFileError(f"{name}: its rows were counted, and cannot be read again: {why}; run again")
         return {name: folded.states[spec].lists() for name, spec in wanted.items()}
 
     def _check(self, folded: Folded) -> None:
@@ -285,8 +288,7 @@ def _check_examples(found: scan.Scan, column: str) -> None:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     binary = pa.types.is_binary(plain) or pa.types.is_large_binary(plain) or pa.types.is_fixed_size_binary(plain)
     if binary or pa.types.is_nested(plain) or pa.types.is_null(plain):
-        msg = (
+        raise SchemaError(
             f"{found.pieces[0].name}: examples column {column!r} has type {plain}; "
             "examples are texts, numbers, booleans or times: cast it"
         )
-        raise SchemaError(msg)

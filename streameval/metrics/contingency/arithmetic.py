@@ -123,8 +123,7 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
     """
     _check_numbers(ratio=ratio)
     if not ratio >= 0:
-        msg = f"ratio is {ratio}; give a number of at least 0"
-        raise OptionError(msg)
+        raise OptionError(f"ratio is {ratio}; give a number of at least 0")
     left = ratio / (1.0 + ratio) if ratio <= 1.0 else 1.0 / (1.0 + 1.0 / ratio)
     return left, 1.0 - left
 
@@ -133,8 +132,7 @@ def _check_numbers(**given: Any) -> None:
     """Raise `OptionError` for arguments that are not numbers in the range of float64."""
     for name, value in given.items():
         if not isinstance(value, Real) or (isinstance(value, int | Fraction) and not -_MOST <= value <= _MOST):
-            msg = f"{name} is {value!r}; give a number in the range of float64"
-            raise OptionError(msg)
+            raise OptionError(f"{name} is {value!r}; give a number in the range of float64")
 
 
 def harmonic_mean(x: float, y: float) -> float:
@@ -187,8 +185,7 @@ def geometric_mean(x: float, y: float) -> float:
     _check_numbers(x=x, y=y)
     product = x * y
     if product < 0:
-        msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
-        raise OptionError(msg)
+        raise OptionError(f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign")
     root = math.sqrt(product) if _SMALL < product < 1 / _SMALL else math.sqrt(abs(x)) * math.sqrt(abs(y))
     return math.copysign(1, x) * root
 
@@ -211,8 +208,7 @@ def geometric_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
     _check_numbers(x=x, y=y)
     left, right = ratio2weights(ratio)
     if x * y < 0:
-        msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
-        raise OptionError(msg)
+        raise OptionError(f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign")
     sign = math.copysign(1, x if x != 0 else y)
     return sign * float(abs(x) ** right) * float(abs(y) ** left)
 
@@ -245,14 +241,11 @@ def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
     try:
         values = np.asarray(x, dtype=np.float64)
     except Exception as error:  # whatever the container of the numbers raises
-        msg = f"x is {x!r}; give a number or an array of numbers"
-        raise OptionError(msg) from error
+        raise OptionError(f"x is {x!r}; give a number or an array of numbers") from error
     if not 0 <= s < math.inf:
-        msg = f"s is {s}; give a finite number of at least 0"
-        raise OptionError(msg)
+        raise OptionError(f"s is {s}; give a finite number of at least 0")
     if not bool(np.all((values >= 0) & (values <= 1))):
-        msg = f"x is {x}; the sigmoid is defined on [0, 1]"
-        raise OptionError(msg)
+        raise OptionError(f"x is {x}; the sigmoid is defined on [0, 1]")
     left, right = values**s, (1 - values) ** s
     halves = (left + right) == 0  # both powers have underflowed
     result = np.where(halves, (np.sign(values - 0.5) + 1) / 2, left / (left + right + halves))
@@ -271,8 +264,7 @@ def mean_of(name: str, x: float, y: float) -> float:
         return harmonic_mean(x, y)
     if name == "geometric":
         return geometric_mean(x, y)
-    msg = f"mean is {name!r}; choose 'harmonic' or 'geometric'"
-    raise OptionError(msg)
+    raise OptionError(f"mean is {name!r}; choose 'harmonic' or 'geometric'")
 
 
 def adjusted(values: Iterable[Any], warn_of: str | None = None) -> tuple[Any, Any]:

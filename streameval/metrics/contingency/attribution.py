@@ -145,8 +145,9 @@ def pairs_within(rows: Array) -> Array:
     """
     if rows.size and int(rows.max()) >= _MOST:
         most = f"{int(rows.max()):,} rows"
-        msg = f"a cluster or class has {most}; attribution takes those of fewer than 2³² rows: leave it out with where"
-        raise DataError(msg)
+        raise DataError(
+            f"a cluster or class has {most}; attribution takes those of fewer than 2³² rows: leave it out with where"
+        )
     return _count_pairs(rows)
 
 
@@ -284,8 +285,7 @@ def gains(metric: str, summary: Summary) -> Gains:
 def check_gain(metric: str) -> None:
     """Raise `OptionError` if a metric has no gain."""
     if metric not in GAINS:
-        msg = f"metric={metric!r} has no gain of splitting a cluster; choose one of {', '.join(GAINS)}"
-        raise OptionError(msg)
+        raise OptionError(f"metric={metric!r} has no gain of splitting a cluster; choose one of {', '.join(GAINS)}")
 
 
 class Members(NamedTuple):

@@ -205,8 +205,9 @@ def twoway_cells(t: TwoWay) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
         If a cell is negative, as expected pair counts can be.
     """
     if min(t) < 0:
-        msg = "this measure needs counts of at least 0, and the expected pair counts of a null model can be negative"
-        raise DataError(msg)
+        raise DataError(
+            "this measure needs counts of at least 0, and the expected pair counts of a null model can be negative"
+        )
     table = np.empty(4, dtype=object)
     table[:] = [Fraction(n) if isinstance(n, float) else n for n in (t.TP, t.FN, t.FP, t.TN)]
     rows, cols = np.divmod(np.flatnonzero(table), 2)
@@ -351,6 +352,5 @@ def measure_by_name(name: str) -> Measure[..., Any]:
     """
     if not isinstance(name, str) or (name not in TABLE_MEASURES and name not in PAIR_MEASURES):
         known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
-        msg = f"{name!r} is not a measure of a contingency table; known are {known}"
-        raise OptionError(msg)
+        raise OptionError(f"{name!r} is not a measure of a contingency table; known are {known}")
     return MEASURES[name if name in TABLE_MEASURES else f"pairwise.{name}"]

@@ -216,8 +216,7 @@ class MetricName(NamedTuple):
         return beta
 
     def _refuse(self, reason: str) -> NoReturn:
-        msg = f"{self.name!r} is not a clustering metric: {reason}"
-        raise OptionError(msg)
+        raise OptionError(f"{self.name!r} is not a clustering metric: {reason}")
 
 
 def variants(measure: str) -> list[str]:
@@ -458,6 +457,7 @@ def _parsed(name: str) -> MetricName:
     parsed = MetricName.of(name)
     if not parsed.known:
         known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
-        msg = f"{name!r} is not a clustering metric; known are {known}, variants such as assignment_score/m3/raw"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{name!r} is not a clustering metric; known are {known}, variants such as assignment_score/m3/raw"
+        )
     return parsed

@@ -64,8 +64,7 @@ def hypergeometric(t: TwoWay) -> float:
     Loader, C. (2000), Fast and accurate computation of binomial probabilities.
     """
     if not all(isinstance(x, int) for x in t):
-        msg = "hypergeometric needs whole counts, and this table has fractions"
-        raise DataError(msg)
+        raise DataError("hypergeometric needs whole counts, and this table has fractions")
     a, c, d, b = (int(x) for x in t)
     n, p1, p2 = a + b + c + d, a + b, a + c
     low, high = max(-a, -d), min(b, c)

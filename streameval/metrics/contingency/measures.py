@@ -80,13 +80,13 @@ def _half(x: Number) -> Number:
 
 
 def _unsolved() -> Number:
-    msg = "assignment_score needs the best matching of the cells, which has not been solved for this summary"
-    raise OptionError(msg)
+    raise OptionError(
+        "assignment_score needs the best matching of the cells, which has not been solved for this summary"
+    )
 
 
 def _undrawn(*_: object) -> Number:
-    msg = "discrete=True draws a table of the null model; that needs a table in memory"
-    raise OptionError(msg)
+    raise OptionError("discrete=True draws a table of the null model; that needs a table in memory")
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,9 @@ class CountedStatistics:
     def chi_square(self) -> Number:
         """Pearson's chi-square, N·(Σ n²/(r·c) − 1), at least 0."""
         if self.summary.inertia is None:
-            msg = "chi-square needs both sizes of every cell, which are not known without a block of classes"
-            raise OptionError(msg)
+            raise OptionError(
+                "chi-square needs both sizes of every cell, which are not known without a block of classes"
+            )
         excess = self.summary.inertia - (1 << INERTIA_BITS)
         return self.total * Fraction(excess, 1 << INERTIA_BITS) if excess > 0 else 0
 
@@ -265,8 +266,7 @@ def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
 def check_model(model: str) -> None:
     """Refuse an unknown null model by name."""
     if model not in MODELS:
-        msg = f"model is {model!r}; choose None or one of {', '.join(MODELS)}"
-        raise OptionError(msg)
+        raise OptionError(f"model is {model!r}; choose None or one of {', '.join(MODELS)}")
 
 
 def margins_of(model: str) -> tuple[str, str]:
@@ -278,8 +278,7 @@ def margins_of(model: str) -> tuple[str, str]:
         If there is no such model.
     """
     if model not in _MARGINS:
-        msg = f"model is {model!r}; choose one of {', '.join(_MARGINS)}"
-        raise OptionError(msg)
+        raise OptionError(f"model is {model!r}; choose one of {', '.join(_MARGINS)}")
     return _MARGINS[model]
 
 

@@ -288,8 +288,7 @@ def _newton_series() -> NDArray[np.float64]:
 def _check_whole(classes: Sizes, clusters: Sizes) -> None:
     for name, histogram in (("classes", classes), ("clusters", clusters)):
         if histogram.fractional:
-            msg = f"expected mutual information needs whole counts; the sizes of the {name} have fractions"
-            raise DataError(msg)
+            raise DataError(f"expected mutual information needs whole counts; the sizes of the {name} have fractions")
 
 
 _AVERAGES: dict[str, Callable[[float, float], float]] = {
@@ -318,8 +317,7 @@ def adjusted_information(found: Entropies, classes: Sizes, clusters: Sizes, aver
     value is then exactly 0, or 1 if the partitions are equal; scikit-learn divides one rounding error by another.
     """
     if not isinstance(average_method, str) or average_method not in _AVERAGES:
-        msg = f"average_method is {average_method!r}; choose one of {', '.join(_AVERAGES)}"
-        raise OptionError(msg)
+        raise OptionError(f"average_method is {average_method!r}; choose one of {', '.join(_AVERAGES)}")
     _check_whole(classes, clusters)
     if found.variation == 0:
         return 1.0

@@ -73,11 +73,10 @@ class FbetaMax(Metric):
 
     def __post_init__(self) -> None:
         if not 0 < self.beta < 1e6:
-            msg = (
+            raise OptionError(
                 f"fbeta_max@{self.beta:g} is not a weight of recall; write a number above 0 and below 1e6, such as "
                 "fbeta_max@2"
             )
-            raise OptionError(msg)
 
     @property
     def name(self) -> str:
@@ -148,8 +147,7 @@ class CostMin(Metric):
 
     def __post_init__(self) -> None:
         if not (0 <= self.fp < math.inf and 0 <= self.fn < math.inf and self.fp + self.fn > 0):
-            msg = f"cost_min@fp={self.fp:g},fn={self.fn:g}: costs are numbers of at least 0, not both 0"
-            raise OptionError(msg)
+            raise OptionError(f"cost_min@fp={self.fp:g},fn={self.fn:g}: costs are numbers of at least 0, not both 0")
 
     @property
     def name(self) -> str:

@@ -113,8 +113,7 @@ def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scala
     total = state.totals()
     N, P, column, weighted = float(total.n), float(total.p), state.spec.column, total.weighted
     if not N or not P:
-        msg = f"the {name} curve of {column!r} is not defined: {ONE_CLASS if N or P else NO_ROWS}"
-        raise OptionError(msg)
+        raise OptionError(f"the {name} curve of {column!r} is not defined: {ONE_CLASS if N or P else NO_ROWS}")
     weight = math.ldexp(P, total.unit), math.ldexp(N + P, total.unit)
     T, F = (np.concatenate(([0.0], steps)) for steps in (path.true.astype(float), path.false.astype(float)))
     thresholds = np.concatenate(([np.inf], path.scores))
@@ -167,8 +166,7 @@ class ScoreRange(Metric):
 
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not 1 <= self.bins <= _MOST_BINS or self.bins % 1:
-            msg = f"bins={self.bins!r} is not a number of bins; give a whole number from 1 to {_MOST_BINS}"
-            raise OptionError(msg)
+            raise OptionError(f"bins={self.bins!r} is not a number of bins; give a whole number from 1 to {_MOST_BINS}")
 
     def partial(self, part: ScorePart) -> tuple[float, float]:
         """The range of one part; empty as (inf, −inf)."""
@@ -188,8 +186,7 @@ class ScoreRange(Metric):
         high = max((part[1] for part in partials), default=-math.inf)
         if low > high:
             reason = "all scores are infinite" if state.totals().rows else NO_ROWS
-            msg = f"the distribution of {state.spec.column!r} is not defined: {reason}"
-            raise OptionError(msg)
+            raise OptionError(f"the distribution of {state.spec.column!r} is not defined: {reason}")
         if low == high:
             width = max(abs(low), 1.0) / 8
             low, high = low - width / 2, high + width / 2

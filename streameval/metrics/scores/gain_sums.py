@@ -64,8 +64,7 @@ def kept_points(truncate: float, rows: int) -> int:
     given = decimal(truncate)
     share = float(given) if isinstance(given, int | float | np.number) and given < _ENDLESS else math.nan
     if not (0 < share <= 1 or (1 < share < math.inf and share == math.floor(share))):
-        msg = f"truncate={truncate!r} is neither a share in (0, 1] nor a whole number of points above 1"
-        raise OptionError(msg)
+        raise OptionError(f"truncate={truncate!r} is neither a share in (0, 1] nor a whole number of points above 1")
     return min(rows, int(share)) if share > 1 else math.ceil(Fraction(str(share)) * rows)
 
 

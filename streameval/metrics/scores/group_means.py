@@ -302,6 +302,5 @@ def group_means(metrics: Iterable[Any], over: str, weight: str, defaults: Iterab
     if without or not metrics:
         have = "has" if len(without) == 1 else "have"
         problem = f"{', '.join(without)} {have} no mean over groups" if without else "no metric of a score is asked for"
-        msg = f"{problem} (mean_over={over!r}); there are roc_auc, average_precision and precision@k=N"
-        raise OptionError(msg)
+        raise OptionError(f"{problem} (mean_over={over!r}); there are roc_auc, average_precision and precision@k=N")
     return tuple(GroupMean(metric, over, weight) for metric in metrics if has_mean(metric))

@@ -86,8 +86,9 @@ class PartialAuc(Metric):
 
     def __post_init__(self) -> None:
         if not 0 < self.most <= 1:
-            msg = f"partial_auc@{self.most:g} is not a false positive rate; write one above 0 and at most 1"
-            raise OptionError(msg)
+            raise OptionError(
+                f"partial_auc@{self.most:g} is not a false positive rate; write one above 0 and at most 1"
+            )
 
     @property
     def name(self) -> str:

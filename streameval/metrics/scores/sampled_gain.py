@@ -176,8 +176,7 @@ class AgcApprox(Metric):
     def __post_init__(self) -> None:
         kept_points(self.truncate, 1)
         if not isinstance(self.quantiles, int) or self.quantiles < 1:
-            msg = f"quantiles={self.quantiles!r} is not a number of bins of at least 1 (--quantiles)"
-            raise OptionError(msg)
+            raise OptionError(f"quantiles={self.quantiles!r} is not a number of bins of at least 1 (--quantiles)")
 
     @property
     def name(self) -> str:

@@ -70,11 +70,9 @@ class ConfusionAt(Metric):
 
     def __post_init__(self) -> None:
         if not _is_number(self.threshold):
-            msg = f"threshold={self.threshold!r} must be a number, in the unit of the scores"
-            raise OptionError(msg)
+            raise OptionError(f"threshold={self.threshold!r} must be a number, in the unit of the scores")
         if self.threshold != self.threshold:
-            msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
-            raise OptionError(msg)
+            raise OptionError("threshold is NaN, which no score reaches or misses; give a number or an infinity")
 
     def partial(self, part: ScorePart) -> tuple[Any, Any]:
         """Negatives and positives of one part at or above the threshold.
@@ -95,11 +93,10 @@ class ConfusionAt(Metric):
         inside = np.flatnonzero((lower < threshold) & (threshold < upper))
         if inside.size:
             low, high = lower[inside[0]], upper[inside[0]]
-            msg = (
+            raise OptionError(
                 f"threshold {self.threshold!r} is within the bin [{float(low)!r}, {float(high)!r}) of a histogram; "
                 "choose one of its ends, or evaluate without approx (--approx)"
             )
-            raise OptionError(msg)
 
     def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> tuple[Any, Any, Any, Any]:
         """TP, FN, FP, TN."""

@@ -104,8 +104,7 @@ class File:
                 found = hive.setdefault(key, Constant(text, pa.string(), typed=False, fallback=True))
                 if found.value != text:
                     both = f"the path gives the key {key!r} two values, {found.value} and {text}"
-                    msg = f"{self.name}: {both}; rename one of the directories"
-                    raise SchemaError(msg)
+                    raise SchemaError(f"{self.name}: {both}; rename one of the directories")
         return dict(self.columns) | hive | constants
 
     def deleted_rows(self, first: int, rows: int) -> Array:
@@ -140,8 +139,7 @@ def distinct(items: Iterable[Any]) -> list[Any]:
 def _refuse_overlap(one: File, two: File) -> None:
     """Raise `DataError` if the same file is given with different row groups."""
     if _row_groups(one) != _row_groups(two):
-        msg = f"{two.name}: named more than once, with other row groups; name inputs that do not overlap"
-        raise DataError(msg)
+        raise DataError(f"{two.name}: named more than once, with other row groups; name inputs that do not overlap")
 
 
 def root_of(directory: str) -> str:

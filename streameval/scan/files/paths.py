@@ -105,8 +105,7 @@ class _Place:
 def _open(text: str) -> _Place:
     """The place that a name points to."""
     if not text:
-        msg = "the path is empty; name a file, a directory or a pattern"
-        raise MissingInputError(msg)
+        raise MissingInputError("the path is empty; name a file, a directory or a pattern")
     uri = Uri.parse(text)
     if uri is None:
         return _open_local(text)
@@ -144,8 +143,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     tree = tree_of(where.filesystem)
     base = tree.entry(where.base)
     if base is None and not where.pattern:
-        msg = f"{name}: no such file or directory; check the path"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{name}: no such file or directory; check the path")
     if base and not where.pattern:
         base = _unlinked(base, tree)
     matches = list(_glob(tree, base, where.pattern)) if base else []
@@ -155,8 +153,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     scheme = text.partition("://")[0] if "://" in text else ""
     deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
     if base and not where.pattern and _is_store(base, deltas, found):
-        msg = f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python"
-        raise DataError(msg)
+        raise DataError(f"{name}: is a store, not data; evaluate it with streameval show, or with Store in Python")
     if base:
         for root in deltas:
             files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
@@ -167,8 +164,7 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
         tables.others |= others
         files += [_file(where, entry, root, base) for entry in chosen]
     if not files:
-        msg = f"{name}: {_nothing(where, [path for path, _ in real], deltas, others)}"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{name}: {_nothing(where, [path for path, _ in real], deltas, others)}")
     return sorted(distinct(files), key=lambda file: file.path)
 
 
@@ -222,14 +218,14 @@ def _of_delta(
             continue
         entry = listed.get(path) or tree.entry(path)
         if entry is None:
-            msg = f"{where.name_of(path)}: does not exist, but this version of the Delta table has it; was it vacuumed?"
-            raise MissingInputError(msg)
+            raise MissingInputError(
+                f"{where.name_of(path)}: does not exist, but this version of the Delta table has it; was it vacuumed?"
+            )
         if entry.size is not None and entry.size != live.size:
-            msg = (
+            raise CorruptFileError(
                 f"{where.name_of(path)}: has {entry.size:,} bytes, but {live.size:,} in the log of the Delta table; it "
                 "was replaced or cut short: restore it"
             )
-            raise CorruptFileError(msg)
         yield File(
             where.filesystem,
             path,
@@ -316,6 +312,5 @@ def details(files: Sequence[File]) -> list[tuple[int, int]]:
         raise unreadable(next((file.name for file in files if file.path == path), files[0].name), error) from error
     for file in files:
         if file.path not in found:
-            msg = f"{file.name}: no longer exists; run again"
-            raise MissingInputError(msg)
+            raise MissingInputError(f"{file.name}: no longer exists; run again")
     return [(found[path].size or 0, found[path].mtime_ns or 0) for path in paths]

@@ -100,16 +100,18 @@ class Tables:
         for directory, kind in sorted(tables.items()):
             if kind != DELTA:
                 which = name if directory == name.rstrip("/") else f"{name}: {directory}"
-                msg = f"{which} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
-                raise DataError(msg)
+                raise DataError(
+                    f"{which} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
+                )
         self.found |= bool(tables)
         return sorted(tables)
 
     def refuse_idle_version(self) -> None:
         """Raise `OptionError` if a version was requested and no Delta table was found."""
         if self.version is not None and not self.found:
-            msg = f"delta_version={self.version} would change nothing: no input is a Delta table"
-            raise OptionError(msg, "delta_version")
+            raise OptionError(
+                f"delta_version={self.version} would change nothing: no input is a Delta table", "delta_version"
+            )
 
 
 def live_files(uri: str, options: Mapping[str, str], version: int | None, name: str) -> list[LiveFile]:
@@ -133,8 +135,9 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
     from deltalake.exceptions import DeltaError
 
     if odd := misread(uri):
-        msg = f"{name}: a Delta table, but deltalake takes {odd!r} in a path for something else; rename the directory"
-        raise DataError(msg)
+        raise DataError(
+            f"{name}: a Delta table, but deltalake takes {odd!r} in a path for something else; rename the directory"
+        )
     try:
         table = deltalake.DeltaTable(uri, version=version, storage_options=dict(options) or None)
         actions = pa.table(table.get_add_actions())
@@ -142,8 +145,7 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         deleted = _deleted(table)
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
         which = "its log" if version is None else f"version {version} in its log"
-        msg = f"{name}: a Delta table, but {which} cannot be read: {reason(error)}"
-        raise CorruptFileError(msg) from error
+        raise CorruptFileError(f"{name}: a Delta table, but {which} cannot be read: {reason(error)}") from error
     kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
     columns = {column.name: Constant(None, column.type, fallback=True) for column in schema} | _mapped(table, name)
     found = []
@@ -152,15 +154,15 @@ def live_files(uri: str, options: Mapping[str, str], version: int | None, name: 
         constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
         path = unescaped(row["path"])
         if "://" in path or path.startswith("/"):
-            msg = (
+            raise DataError(
                 f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
             )
-            raise DataError(msg)
         bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
         found.append(LiveFile(path, row["size_bytes"], constants, tuple(columns.items()), bits))
     if deleted:
-        msg = f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
-        raise CorruptFileError(msg)
+        raise CorruptFileError(
+            f"{name}: a deletion vector refers to no file of the table ({min(deleted)}); repair the table"
+        )
     return found
 
 

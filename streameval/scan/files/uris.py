@@ -76,8 +76,9 @@ class Uri:
         found = _URI.fullmatch(text)
         if found is None:
             if _MISSPELT.match(text):
-                msg = f"{text.partition(':')[0].strip()}:… is neither a URI nor a path; write scheme://bucket/path"
-                raise OptionError(msg)
+                raise OptionError(
+                    f"{text.partition(':')[0].strip()}:… is neither a URI nor a path; write scheme://bucket/path"
+                )
             return None
         scheme, rest, query = found.groups(default="")
         end = _secret_end(text, scheme, rest)
@@ -135,8 +136,7 @@ class Uri:
         given = {key.upper(): value for key, value in options.items()}
         other = next((key for key in given if key not in URI_OPTIONS), None)
         if other is not None:
-            msg = f"{self.name}: storage option {other} cannot be part of a URI; set it in the environment"
-            raise OptionError(msg)
+            raise OptionError(f"{self.name}: storage option {other} cannot be part of a URI; set it in the environment")
         user, secret = (self.user, self.secret) if self.user else (given.get(_KEY_ID), given.get(_SECRET, ""))
         query = {mine: given[theirs] for mine, theirs in S3_OPTIONS.items() if theirs in given} | self.options
         made = replace(self, user=user, secret=secret if user else None, query=f"?{urlencode(query)}" if query else "")
@@ -167,19 +167,16 @@ def _secret_end(text: str, scheme: str, rest: str) -> int | None:
     ends = [found.start() for found in _END.finditer(rest, start)]
     if not ends and not _PORT.match(rest, start) and not rest.startswith("["):
         remedy = "encode ? in it as %3F, or give it in the environment"
-        msg = f"{scheme}://…: a secret is not followed by @ and a bucket or host; {remedy}"
-        raise OptionError(msg)
+        raise OptionError(f"{scheme}://…: a secret is not followed by @ and a bucket or host; {remedy}")
     if ends and _UNQUOTED.search(rest, start, ends[-1]):
         remedy = "encode them as %20, %22 or %27, or give it in the environment"
-        msg = f"{scheme}://…: a secret has a blank or a quote; {remedy}"
-        raise OptionError(msg)
+        raise OptionError(f"{scheme}://…: a secret has a blank or a quote; {remedy}")
     likely = [end for end in ends if _BUCKET.match(rest, end)]
     if len(likely) > 1 and likely[0] - start <= _USUAL:
-        msg = (
+        raise OptionError(
             f"{masked(text)}: the secret may end at more than one @; give the credentials in the environment "
             f"({_KEY_ID}, {_SECRET})"
         )
-        raise OptionError(msg)
     return next(iter(likely or ends[-1:]), None)
 
 
@@ -192,8 +189,7 @@ def local_path(text: str) -> Path:
         If the text has a null byte, which no path has.
     """
     if "\0" in text:
-        msg = f"{text!r}: a path cannot have a null byte; check it"
-        raise OptionError(msg)
+        raise OptionError(f"{text!r}: a path cannot have a null byte; check it")
     path = Path(text.removeprefix("file://"))
     with suppress(RuntimeError):
         path = path.expanduser()

@@ -165,14 +165,14 @@ class LocalTree(Tree):
                 raise _loop(path, "itself") from error
             if Path(path).is_symlink():
                 target = Path(path).readlink()
-                msg = f"{path}: a symbolic link to {target}, which does not exist; restore it or remove the link"
-                raise MissingInputError(msg) from error
+                raise MissingInputError(
+                    f"{path}: a symbolic link to {target}, which does not exist; restore it or remove the link"
+                ) from error
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return None
             raise
         if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
-            msg = f"{path}: is neither a file nor a directory, such as a pipe; write the rows to a file"
-            raise DataError(msg)
+            raise DataError(f"{path}: is neither a file nor a directory, such as a pipe; write the rows to a file")
         return Entry(path, stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns, os.path.realpath(path))
 
     def below(self, top: Entry) -> Iterator[Entry]:

@@ -123,8 +123,7 @@ class DeferredFile:
                     rows -= batch.num_rows
                     yield batch
             if rows or sum(group.rows for group in groups) != footer.num_rows:
-                msg = f"its footer says {footer.num_rows:,} rows, but its row groups do not have as many"
-                raise OSError(msg)
+                raise OSError(f"its footer says {footer.num_rows:,} rows, but its row groups do not have as many")
 
     def _checked(self, footer: pq.FileMetaData) -> Layout:
         """The file's layout; raises `LayoutError` if it does not agree with the plan."""
@@ -276,8 +275,7 @@ def holdings(
         except DataError:
             raise
         except Int96Error as error:
-            msg = f"{file.name}: {error}"
-            raise SchemaError(msg) from None
+            raise SchemaError(f"{file.name}: {error}") from None
         except READ_ERRORS as error:
             if not skip:
                 raise unreadable(file.name, error) from error
@@ -323,8 +321,7 @@ def _groups(file: File, footer: pq.FileMetaData, layout: Layout) -> list[Group]:
     groups = list(layout.groups(footer, wanted, partial(_dictionary, file)))
     held = sum(group.rows for group in groups)
     if wanted is None and held != footer.num_rows:
-        msg = f"its footer says {footer.num_rows:,} rows, but its row groups have {held:,}"
-        raise OSError(msg)
+        raise OSError(f"its footer says {footer.num_rows:,} rows, but its row groups have {held:,}")
     return groups
 
 

@@ -160,8 +160,7 @@ def _refuse_zones(footer: pq.FileMetaData, kinds: Mapping[str, pa.DataType], nam
     zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
     if zoned is not None and not typed(footer):
         why = "since Arrow does not know the type of another column; write the file without that column"
-        msg = f"{name}: the time zone of column {zoned!r} cannot be read, {why}"
-        raise SchemaError(msg)
+        raise SchemaError(f"{name}: the time zone of column {zoned!r} cannot be read, {why}")
 
 
 def encoded_in(groups: Sequence[Group]) -> frozenset[str]:

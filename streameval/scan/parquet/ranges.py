@@ -141,8 +141,7 @@ def exactly(handle: pa.NativeFile, start: int, length: int) -> pa.Buffer:
         got = handle.get_stream(start, length).readinto(data) if length else 0
         if got == length and (not length or data[-1] != unread[-1]):
             return pa.py_buffer(data)
-    msg = f"the storage answered with fewer than the {length:,} bytes requested from offset {start:,}"
-    raise OSError(msg)
+    raise OSError(f"the storage answered with fewer than the {length:,} bytes requested from offset {start:,}")
 
 
 def chunk_ranges(footer: pq.FileMetaData, groups: Iterable[int], columns: Sequence[str]) -> list[tuple[int, int]]:

@@ -92,8 +92,7 @@ class _Rows:
         while sum(batch.num_rows for batch in self._held) < count:
             batch = next(self._batches, None)
             if batch is None:
-                msg = "its INT96 timestamps have fewer rows than its other columns"
-                raise OSError(msg)
+                raise OSError("its INT96 timestamps have fewer rows than its other columns")
             self._held.append(batch)
         table = pa.Table.from_batches(self._held)
         self._held = table.slice(count).to_batches()
@@ -109,11 +108,10 @@ def _exact(column: str, micros: pa.Array, nanos: pa.ChunkedArray, millis: pa.Chu
         return micros
     if (ns // 10**6 == ms).all():
         return pa.concat_arrays(nanos.chunks)
-    msg = (
+    raise Int96Error(
         f"column {column!r} has INT96 timestamps that no unit holds: nanoseconds end in the year 2262, microseconds in "
         "294247; write it as a timestamp in microseconds"
     )
-    raise Int96Error(msg)
 
 
 def _numbers(array: pa.Array | pa.ChunkedArray) -> Array:

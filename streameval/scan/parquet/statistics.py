@@ -336,8 +336,7 @@ def survey(paths: Iterable[str]) -> tuple[ColumnFacts, ...]:
         except READ_ERRORS as error:
             raise unreadable(file.name, error) from error
     if not found:
-        msg = f"{', '.join(paths)}: no files with columns"
-        raise MissingInputError(msg)
+        raise MissingInputError(f"{', '.join(paths)}: no files with columns")
     return tuple(_joined(name, parts) for name, parts in found.items())
 
 

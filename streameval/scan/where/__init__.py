@@ -88,8 +88,7 @@ class Where:
         try:
             return self._bound(schema)
         except OptionError as error:
-            msg = f"{name}: {error}" if name else str(error)
-            raise OptionError(msg) from None
+            raise OptionError(f"{name}: {error}" if name else str(error)) from None
 
     def _bound(self, schema: pa.Schema) -> Test:
         fields = map(schema.field, self.columns)
@@ -134,11 +133,11 @@ class Test:
         try:
             found = evaluated(self.expression, self.schema.empty_table())
         except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
-            msg = f"where: {self.text} cannot be evaluated: {reason(error)}; check the types of its columns"
-            raise OptionError(msg) from None
+            raise OptionError(
+                f"where: {self.text} cannot be evaluated: {reason(error)}; check the types of its columns"
+            ) from None
         if not types.is_boolean(found.type):
-            msg = f"where: {self.text} has type {found.type}; a filter is true or false"
-            raise OptionError(msg)
+            raise OptionError(f"where: {self.text} has type {found.type}; a filter is true or false")
 
     def kept(self, batch: pa.RecordBatch, name: str = "input") -> Array:
         """Which rows of a batch meet the condition, as a bool array of shape (n,).
@@ -156,8 +155,7 @@ class Test:
             parts = ([column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows))
             return np.concatenate([self._of_rows([_Rows.of(part)])[0] for part in parts])
         except pa.ArrowException as error:
-            msg = f"{name}: where: {self.text} cannot be evaluated: {reason(error)}"
-            raise SchemaError(msg) from None
+            raise SchemaError(f"{name}: where: {self.text} cannot be evaluated: {reason(error)}") from None
 
     def kept_of_each(self, batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[Array]:
         """`kept` of several small batches, evaluated together: a long condition takes milliseconds for a single row."""

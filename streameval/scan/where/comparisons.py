@@ -63,8 +63,9 @@ def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
         found = None
     if found is None:
         shown = value.sql()
-        msg = f"where: column {column!r} has type {kind} and cannot be compared with {shown}; {_remedy(kind)}"
-        raise OptionError(msg)
+        raise OptionError(
+            f"where: column {column!r} has type {kind} and cannot be compared with {shown}; {_remedy(kind)}"
+        )
     return found
 
 

@@ -85,8 +85,7 @@ class _Pickled:
                 name = text.decode()
                 opened[-1][2].append(Node("field", (), name, (name,), replace(self, entries=[(key, text)])))
             else:
-                msg = f"an entry {key!r}"
-                raise ValueError(msg)
+                raise ValueError(f"an entry {key!r}")
         (root,) = opened[0][2]
         return root
 
@@ -152,8 +151,7 @@ def expression_columns(expression: pc.Expression) -> tuple[str, ...]:
     """
     tree = expression_tree(expression)
     if tree is None:
-        msg = f"where: the columns of {expression} cannot be determined; write it as SQL text"
-        raise OptionError(msg)
+        raise OptionError(f"where: the columns of {expression} cannot be determined; write it as SQL text")
     return tree.columns
 
 

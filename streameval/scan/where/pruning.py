@@ -256,8 +256,9 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     pieces = found.pieces if tree is None else _possible_pieces(found.pieces, test, tree)
     if not pieces:
         names = sorted({piece.name for piece in found.pieces})
-        msg = f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: no row meets where: {test.text}"
-        raise MissingInputError(msg)
+        raise MissingInputError(
+            f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: no row meets where: {test.text}"
+        )
     files, left = ({piece.name for piece in several} for several in (found.pieces, pieces))
     rows = -1 if found.rows < 0 else sum(piece.rows for piece in pieces)
     nbytes = sum(piece.nbytes for piece in pieces)

@@ -150,8 +150,9 @@ def operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool
 def _check_value(node: exp.Expression, value: exp.Expression) -> None:
     """Raise `OptionError` unless `value` is a number, a text, a date, a time, a timestamp or a boolean."""
     if isinstance(value, exp.Null):
-        msg = f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
-        raise OptionError(msg)
+        raise OptionError(
+            f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
+        )
     bare = value.this if isinstance(value, exp.Neg) else value
     if isinstance(bare, exp.Cast) and bare.to.this in _MOMENTS:
         bare = bare.this

@@ -95,8 +95,7 @@ def _for_values(
         what, remedy = "integers, but texts are ordered differently ('10' < '9')", f"write {wrong} without quotes"
         if is_date_key(schema.field(at)):
             what, remedy = f"dates, and {wrong!r} has no order among them", "write a date such as '2026-01-31'"
-        msg = f"where: the values of {column!r} are {what}; {remedy}"
-        raise OptionError(msg)
+        raise OptionError(f"where: the values of {column!r} are {what}; {remedy}")
     return schema
 
 
@@ -109,11 +108,10 @@ def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> p
         if is_integer_key(field) or types.is_integer(field.type) or types.is_floating(field.type):
             schema = schema.set(at, as_integers(schema.field(at)))
         elif ordered:
-            msg = (
+            raise OptionError(
                 f"where: the values of {key!r} are integers, but texts are ordered differently ('10' < '9'); compare "
                 f"it with a number or a column of integers or floats, not with {against!r} ({field.type})"
             )
-            raise OptionError(msg)
     return schema
 
 
@@ -132,12 +130,10 @@ def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
         found = compared_numbers(name, _field(one, schema), _field(other, schema), kinds)
         if found is None:
             kept = " and ".join(f"{column!r} ({kind})" for column, kind in zip((one, other), kinds, strict=True))
-            msg = f"where: columns {kept} have different kinds of values; cast one of them in the data"
-            raise OptionError(msg)
+            raise OptionError(f"where: columns {kept} have different kinds of values; cast one of them in the data")
         return found
     if types.is_boolean(kinds[0]) and name not in ("EQ", "NEQ"):
-        msg = f"where: column {one!r} is true or false, which have no order; compare with = or <>"
-        raise OptionError(msg)
+        raise OptionError(f"where: column {one!r} is true or false, which have no order; compare with = or <>")
     return _ORDER[name](_field(one, schema), _field(other, schema))
 
 
@@ -145,8 +141,7 @@ def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
     """Whether a text matches a pattern: % is any text, _ any character; a backslash makes either literal."""
     kind = schema.field(column).type
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        msg = f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value"
-        raise OptionError(msg)
+        raise OptionError(f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value")
     return pc.match_like(pc.field(column), pattern)
 
 
@@ -158,8 +153,7 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
     """A boolean column as a condition; raises `OptionError` for a column of another type."""
     kind = schema.field(column).type
     if not types.is_boolean(kind):
-        msg = f"where: column {column!r} has type {kind} and is not true or false; compare it with a value"
-        raise OptionError(msg)
+        raise OptionError(f"where: column {column!r} has type {kind} and is not true or false; compare it with a value")
     return pc.field(column)
 
 
@@ -167,8 +161,7 @@ def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.
     """A comparison of a column with a value; null if the column is null."""
     field, (down, up) = _field(column, schema), (_typed(end, schema.field(column).type) for end in literal)
     if types.is_boolean(schema.field(column).type) and name not in ("EQ", "NEQ"):
-        msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
-        raise OptionError(msg)
+        raise OptionError(f"where: column {column!r} is true or false, which have no order; compare with = or <>")
     if name == "EQ":
         return field == down if _is_exact(literal) else field != field
     if name == "NEQ":

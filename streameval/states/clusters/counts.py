@@ -153,8 +153,7 @@ class _ClusterBuilder:
         if array.null_count:
             if self.spec.nulls == "error":
                 where = f"{batch.name}: cluster column {self.spec.column!r}"
-                msg = f"{where} has nulls; choose --nulls drop or --nulls singleton"
-                raise NullError(msg)
+                raise NullError(f"{where} has nulls; choose --nulls drop or --nulls singleton")
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)
             if bare is not None:

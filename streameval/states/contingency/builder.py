@@ -116,8 +116,9 @@ class ContingencyBuilder:
     def _check(self, batch: Batch, present: list[Array]) -> None:
         for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
             if self.spec.nulls == "error" and not here.all():
-                msg = f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
-                raise NullError(msg)
+                raise NullError(
+                    f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
+                )
 
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
         """Add rows with a null id, each a singleton."""

@@ -132,8 +132,7 @@ class ContingencySpec(PlainSpec):
         keyed = read_cells(batches, (self.layout, self.class_layout), budget)
         state = ContingencyCounts(self, *keyed, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
-            msg = f"{state.totals().rows} rows are expected and the cells have {state.cell_rows}"
-            raise ValueError(msg)
+            raise ValueError(f"{state.totals().rows} rows are expected and the cells have {state.cell_rows}")
         return state
 
 

@@ -166,8 +166,7 @@ class TaggedBuilder:
             own = encoded.dictionary.to_pylist()
             order = np.array([places.get(name, -1) for name in own])[encoded.indices.to_numpy()]
             if (wrong := np.flatnonzero(np.diff(order, prepend=last) < 0)).size:
-                msg = f"rows of group {batch.column('group')[int(wrong[0])].as_py()!r} are out of order"
-                raise ValueError(msg)
+                raise ValueError(f"rows of group {batch.column('group')[int(wrong[0])].as_py()!r} are out of order")
             last = int(order[-1]) if order.size else last
             tags = self._codes.codes(own)[encoded.indices.to_numpy()]
             flags, words, counts, weights = (
@@ -184,8 +183,7 @@ class TaggedBuilder:
                 width = tag_words(inner)[runs[number]][0].inner.words
                 first, *rest = (word[here] for word in words[len(words) - width :])
                 if isinstance(inner, ScoreSpec) and inner.layout.bits == 16 and first.max(initial=0) >> np.uint64(32):
-                    msg = "a key has more than 32 bits"
-                    raise ValueError(msg)
+                    raise ValueError("a key has more than 32 bits")
                 further = np.column_stack(rest) if rest else np.empty((here.size, 0), np.uint64)
                 weight = weights[side][here] if weights else NO_WEIGHTS
                 self.add_keys(runs[number], first, further, side, tags[here], counts[side][here], weight)
@@ -196,8 +194,7 @@ class TaggedBuilder:
             and (wrong := np.flatnonzero(groups.facts[:, :2].sum(1) != rows.sum(1))).size
         ):
             expected, have = groups.facts[wrong[0], :2].sum(), rows[wrong[0]].sum()
-            msg = f"{expected:.0f} rows are expected and the cells have {have:.0f}"
-            raise ValueError(msg)
+            raise ValueError(f"{expected:.0f} rows are expected and the cells have {have:.0f}")
         facts = np.hstack((groups.facts, rows)) if isinstance(inner, ClusterSpec) else groups.facts
         self._table.add(groups.names, facts)
         return self.state()

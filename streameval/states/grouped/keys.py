@@ -125,12 +125,10 @@ class By:
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, tuple) or not self.columns:
-            msg = f"by={self.columns!r} is not a tuple of columns"
-            raise OptionError(msg)
+            raise OptionError(f"by={self.columns!r} is not a tuple of columns")
         twice = [name for name in dict.fromkeys(self.columns) if self.columns.count(name) > 1]
         if twice:
-            msg = f"by={','.join(self.columns)!r} names {twice[0]!r} twice; name each column once"
-            raise OptionError(msg)
+            raise OptionError(f"by={','.join(self.columns)!r} names {twice[0]!r} twice; name each column once")
 
     def split(self, batch: Batch) -> Split:
         """The group of each row."""
@@ -150,8 +148,7 @@ class By:
         except (KeyError, ValueError, ArithmeticError):
             values = ()
         if len(values) != len(self.columns):
-            msg = f"{name!r} is not the name of a slice by {', '.join(self.columns)}"
-            raise ValueError(msg)
+            raise ValueError(f"{name!r} is not the name of a slice by {', '.join(self.columns)}")
         return values
 
     def fields(self) -> dict[str, Any]:
@@ -162,8 +159,10 @@ class By:
         """Raise `OptionError` if there are too many groups; see `Key`."""
         if self.most is not None and found > self.most:
             slices = f"{plural(found, 'slice')}{' or more' * more}{self._most_values(names())}"
-            msg = f"by={','.join(self.columns)!r}: {slices}, more than max_slices={self.most:,}; {self.remedy}"
-            raise OptionError(msg, "max_slices")
+            raise OptionError(
+                f"by={','.join(self.columns)!r}: {slices}, more than max_slices={self.most:,}; {self.remedy}",
+                "max_slices",
+            )
 
     def _most_values(self, names: Iterable[bytes]) -> str:
         """For several columns, a note for the message on the column with the most values; else empty."""
@@ -204,8 +203,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.count, int) and 2 <= self.count <= _MOST_BLOCKS):
-            msg = f"{self.count!r} blocks are not between 2 and {_MOST_BLOCKS:,}"
-            raise OptionError(msg)
+            raise OptionError(f"{self.count!r} blocks are not between 2 and {_MOST_BLOCKS:,}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -249,8 +247,7 @@ class Blocks:
         """The number of a block; raises `ValueError` if there is no such block."""
         block = int(name.partition(b":")[2][1:])
         if name != self.named(block) or not 0 <= block < self.count:
-            msg = f"{name!r} is not the name of one of {self.count} blocks"
-            raise ValueError(msg)
+            raise ValueError(f"{name!r} is not the name of one of {self.count} blocks")
         return block
 
     def check(self, found: int, names: Callable[[], Iterable[bytes]] = tuple, *, more: bool = False) -> None:
@@ -320,8 +317,9 @@ def _readable(texts: pa.Array, batch: Batch, column: str) -> pa.Array:
         try:
             texts.cast(pa.large_string())
         except pa.ArrowInvalid:
-            msg = f"{batch.name}: column {column!r} has a string that is not UTF-8; write it as UTF-8, or as binary"
-            raise SchemaError(msg) from None
+            raise SchemaError(
+                f"{batch.name}: column {column!r} has a string that is not UTF-8; write it as UTF-8, or as binary"
+            ) from None
     return texts
 
 

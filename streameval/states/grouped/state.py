@@ -90,8 +90,7 @@ class GroupedSpec(SplitSpec):
             object.__setattr__(self, "key", read_key(self.key))
         if not divisible(self.inner) or not isinstance(self.key, By | Blocks):
             kinds = ", ".join(spec.__name__ for spec in INNER.values())
-            msg = f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By or Blocks"
-            raise OptionError(msg)
+            raise OptionError(f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By or Blocks")
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,8 +155,7 @@ class GroupedSpec(SplitSpec):
                 name, piece = next(pieces, (None, None))
             states[group] = self.inner.from_arrow(own, rows, budget)
         if piece is not None:
-            msg = f"rows of group {name!r} are out of order"
-            raise ValueError(msg)
+            raise ValueError(f"rows of group {name!r} are out of order")
         return DenseGroups(self, states)
 
 
@@ -165,6 +163,5 @@ def _read_inner(fields: dict[str, Any]) -> Any:
     """The inner spec that a header describes."""
     kind, version = fields["kind"], fields["version"]
     if kind not in INNER or version != INNER[kind].version:
-        msg = f"cannot read groups of {kind} in version {version}; fold the data again"
-        raise FormatError(msg)
+        raise FormatError(f"cannot read groups of {kind} in version {version}; fold the data again")
     return INNER[kind](**fields["spec"])

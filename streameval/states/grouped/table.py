@@ -209,8 +209,7 @@ def parts_of(name: bytes) -> tuple[bytes, ...]:
         size = name.partition(b":")[0]
         end = len(size) + 1 + int(size)
         if not size.isdigit() or not len(size) + 1 < end <= len(name):
-            msg = f"{name!r} is not the name of a group"
-            raise ValueError(msg)
+            raise ValueError(f"{name!r} is not the name of a group")
         parts.append(name[:end])
         name = name[end:]
     return tuple(parts)
@@ -272,8 +271,7 @@ def type_tag(kind: pa.DataType, column: str, file: str) -> bytes:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     tag = next((tag for tag, tests in _TAGS if any(test(kind) for test in tests)), None)
     if tag is None:
-        msg = f"{file}: column {column!r} has type {kind}; rows are grouped by plain values: cast it"
-        raise SchemaError(msg)
+        raise SchemaError(f"{file}: column {column!r} has type {kind}; rows are grouped by plain values: cast it")
     return tag
 
 

@@ -235,8 +235,7 @@ class Bucketed:
 def check_items(found: Array, expected: Array) -> None:
     """Raise `RowsError` if the items are not the expected ones."""
     if not np.array_equal(found, expected):
-        msg = "the rows of this state are on the workers of a cluster; only its evaluation can read them"
-        raise RowsError(msg)
+        raise RowsError("the rows of this state are on the workers of a cluster; only its evaluation can read them")
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:

@@ -225,8 +225,7 @@ class SegmentBuilder:
         """Collect the counts and weights of some items; without them, each is one row of weight 1."""
         for column, values in ((self._counts, counts), (self._weights, weights)):
             if values.size and not column.size:
-                msg = "the builder collects no counts, or no weights"
-                raise ValueError(msg)
+                raise ValueError("the builder collects no counts, or no weights")
             if column.size:
                 column[room] = values[part] if values.size else 1
 

@@ -104,8 +104,9 @@ class KeyedCounts(Bucketed):
     def merge(self, other: KeyedCounts) -> KeyedCounts:
         """The union of both multisets; raises `IncompatibleStatesError` if their layouts differ."""
         if self.layout != other.layout:
-            msg = f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+            raise IncompatibleStatesError(
+                f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
+            )
         full_outline = (
             None if self.full_outline is None and other.full_outline is None else self.outline + other.outline
         )

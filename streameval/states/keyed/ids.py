@@ -53,8 +53,7 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
         for test in (*kinds, pa.types.is_fixed_size_binary, pa.types.is_string_view, pa.types.is_binary_view)
     ):
         return "hash"
-    msg = f"column {column!r} has type {dtype}; ids are integers, strings or binaries: cast it"
-    raise SchemaError(msg)
+    raise SchemaError(f"column {column!r} has type {dtype}; ids are integers, strings or binaries: cast it")
 
 
 def id_words(kind: str, scope: str = "global") -> int:

@@ -256,8 +256,7 @@ class _Stored:
         codes, rows, items = (batch.column(name).to_numpy() for name in ("code", "rows", "items"))
         sound = (items > 0) & (items <= ITEMS) & (rows >= items) & (codes < layout.codes)
         if not sound.all():
-            msg = f"{int((~sound).sum())} pieces are inconsistent"
-            raise ValueError(msg)
+            raise ValueError(f"{int((~sound).sum())} pieces are inconsistent")
         items = items.astype(np.int64)
         many = rows > few * items
         ends = np.cumsum(np.where(many, items, rows))
@@ -287,5 +286,4 @@ class _Stored:
         sizes = (place, self.rows, self.items)
         done = kernels.unpack(*sizes, first, width, *stored, *further.values(), few, *cursors, *out)
         if done != self.codes.size:
-            msg = f"piece {done} of {self.codes.size} does not match its description"
-            raise ValueError(msg)
+            raise ValueError(f"piece {done} of {self.codes.size} does not match its description")

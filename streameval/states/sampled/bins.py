@@ -63,8 +63,7 @@ class BinsSpec(MissingScores):
         check_sample(self.sample)
         object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
         if any(not a < b for a, b in pairwise(self.edges)):
-            msg = f"edges={self.edges!r} do not ascend"
-            raise OptionError(msg)
+            raise OptionError(f"edges={self.edges!r} do not ascend")
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,8 +97,7 @@ class BinsSpec(MissingScores):
         at, low, high = (table.column(name).to_numpy() for name in ("bin", "low", "high"))
         within = np.searchsorted(self.edges, [low, high], "right") == at if len(table) else np.ones(0, np.bool_)
         if not ((np.diff(at) > 0).all() and within.all() and (low <= high).all()):
-            msg = f"bins ascend from 0 to {state.low.size - 1}, and their scores are between their edges"
-            raise ValueError(msg)
+            raise ValueError(f"bins ascend from 0 to {state.low.size - 1}, and their scores are between their edges")
         state.low[at], state.high[at] = low, high
         for name, cells in zip(("counts", "weights"), state.cells(), strict=False):
             if len(table):

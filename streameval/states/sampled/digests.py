@@ -118,8 +118,7 @@ class DigestsSpec(MissingScores):
         for name, values, kind in (("rows", rows, int), ("weights", weight, float)):
             check_counts(name, values, kind)
         if not (np.isfinite(mean).all() and (rows > 0).all() and (cell < CELLS).all()):
-            msg = "centroids are finite means of 64 cells with positive rows and weights"
-            raise ValueError(msg)
+            raise ValueError("centroids are finite means of 64 cells with positive rows and weights")
         return SampledDigests(self, *_ordered(cell, mean, rows, single, weight), **facts(header))
 
 

@@ -49,8 +49,7 @@ def origin_hash(seed: int, origin: str) -> int:
 def check_sample(sample: float) -> None:
     """Raise `OptionError` unless `sample` is a share in (0, 1]."""
     if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
-        msg = f"sample={sample!r} is not a share in (0, 1] (--sample)"
-        raise OptionError(msg)
+        raise OptionError(f"sample={sample!r} is not a share in (0, 1] (--sample)")
 
 
 class DrawsSpec(Protocol):

@@ -120,13 +120,11 @@ class BlockSpec(MissingScores):
         prefixes, first, at = np.unique(columns["prefix"], return_index=True, return_inverse=True)
         block = columns["block"]
         if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
-            msg = f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}")
         (shift,), ends = header["shift"], np.stack([columns["low"], columns["high"]], axis=1)
         ascend = ends[:, 0] <= ends[:, 1]
         if shift > _CODE_BITS or not (ascend & (ends >> np.uint64(shift) == columns["prefix"][:, None]).all(1)).all():
-            msg = "the smallest and the largest code of a bin have its prefix"
-            raise ValueError(msg)
+            raise ValueError("the smallest and the largest code of a bin have its prefix")
         table, sums = _tables(self, prefixes.size)[:2]
         for side, name in enumerate(("negative", "positive")):
             table[at, block, side] = columns[f"{name}s"]

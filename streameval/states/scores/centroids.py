@@ -167,15 +167,15 @@ def parsed(values: Mapping[str, Any]) -> dict[str, Any]:
         counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}
         ends = float(values.get("min", math.inf)), float(values.get("max", -math.inf))
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        msg = (
+        raise FormatError(
             f"this is not the dictionary of a t-digest, with 'centroids' of 'm' and 'c' "
             f"({type(error).__name__}: {error}); make it with to_dict()"
-        )
-        raise FormatError(msg) from error
+        ) from error
     mean, weight, single = table[np.argsort(table[:, 0], kind="stable")].T
     if not (np.isfinite(weight).all() and (weight > 0).all() and min(counts.values()) >= 0):
-        msg = "a t-digest's counts are positive and finite; these are not: make the dictionary again with to_dict()"
-        raise FormatError(msg)
+        raise FormatError(
+            "a t-digest's counts are positive and finite; these are not: make the dictionary again with to_dict()"
+        )
     for name, here in (("below", mean == -np.inf), ("above", mean == np.inf), ("nan", np.isnan(mean))):
         counts[name] += round(float(weight[here].sum()))
     finite = np.isfinite(mean)
@@ -277,6 +277,7 @@ class TDigestExchange:
         0.5
         """
         if not hasattr(digest, "centroids_to_list"):
-            msg = f"this is {type(digest).__name__}, not a tdigest.TDigest; dictionaries are read by from_dict()"
-            raise FormatError(msg)
+            raise FormatError(
+                f"this is {type(digest).__name__}, not a tdigest.TDigest; dictionaries are read by from_dict()"
+            )
         return cls.from_dict(digest.to_dict(), spec)

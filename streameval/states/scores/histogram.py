@@ -111,11 +111,9 @@ class HistogramSpec(MissingScores):
         for batch in batches:
             columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
             if batch.num_rows and not 0 <= columns["bin"].min() <= columns["bin"].max() < BINS:
-                msg = f"bins are numbered from 0 to {BINS - 1}"
-                raise ValueError(msg)
+                raise ValueError(f"bins are numbered from 0 to {BINS - 1}")
             if not _within(columns["bin"], columns["only"], self.type):
-                msg = "the only score of a bin is not within the bin"
-                raise ValueError(msg)
+                raise ValueError("the only score of a bin is not within the bin")
             absorb(table, *(columns[name] for name in ("bin", "negatives", "positives", "only")))
             if self.weighted:
                 weights = np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)

@@ -80,8 +80,7 @@ class QuantileSpec(PlainSpec):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.compression, int | float) and 20 <= self.compression <= 100_000):
-            msg = f"compression={self.compression!r} is not between 20 and 100000"
-            raise OptionError(msg)
+            raise OptionError(f"compression={self.compression!r} is not between 20 and 100000")
 
     @property
     def counts_unlabelled(self) -> bool:
@@ -123,8 +122,7 @@ class QuantileSpec(PlainSpec):
         mean, weight, single = (table.column(name).to_numpy() for name in self.schema.names)
         check_counts("weights", weight, int)
         if not (np.isfinite(mean).all() and (weight > 0).all() and (np.diff(mean) >= 0).all()):
-            msg = "centroids are ascending finite means with positive weights"
-            raise ValueError(msg)
+            raise ValueError("centroids are ascending finite means with positive weights")
         return QuantileSketch(self, mean, weight, single, *(header[name] for name in _FACTS))
 
 
@@ -238,11 +236,9 @@ class QuantileSketch(TDigestExchange, Small):
         try:
             array = np.asarray(values)
         except Exception as error:  # whatever the container of the values raises
-            msg = f"a sketch takes numbers, and these values are not an array: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"a sketch takes numbers, and these values are not an array: {error}") from error
         if array.dtype.kind not in "biuf":
-            msg = f"a sketch takes numbers, and these values have type {array.dtype}: convert them"
-            raise DataError(msg)
+            raise DataError(f"a sketch takes numbers, and these values have type {array.dtype}: convert them")
         builder = _SketchBuilder(QuantileSpec(compression=compression))
         builder.add(np.ascontiguousarray(array).ravel())
         return builder.state()
@@ -309,8 +305,7 @@ class QuantileSketch(TDigestExchange, Small):
         """
         share = _floats("q", q)
         if not ((share >= 0) & (share <= 1)).all():
-            msg = f"q={q!r} is not in [0, 1]"
-            raise OptionError(msg)
+            raise OptionError(f"q={q!r} is not in [0, 1]")
         return _plain(self._distribution.quantile(share))
 
     def cdf(self, x: Any) -> Any:
@@ -373,8 +368,7 @@ def _floats(name: str, given: Any) -> Array:
     try:
         return np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        msg = f"{name}={given!r} is neither a number nor an array of numbers"
-        raise OptionError(msg) from error
+        raise OptionError(f"{name}={given!r} is neither a number nor an array of numbers") from error
 
 
 def _plain(values: Array) -> Any:

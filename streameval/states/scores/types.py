@@ -66,8 +66,7 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
     if dtype not in names:
         hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
         allowed = "a score is a float, an integer or a decimal of at most 18 digits"
-        msg = f"score column {column!r} has type {dtype}; {allowed}{hint}"
-        raise SchemaError(msg)
+        raise SchemaError(f"score column {column!r} has type {dtype}; {allowed}{hint}")
     return names[dtype]
 
 
@@ -132,8 +131,9 @@ def check_threshold(threshold: float, kind: str, column: str) -> None:
     """
     if float_limit(kind) < abs(threshold) < math.inf:
         most = f"{float_limit(kind):.3g}"
-        msg = f"threshold={threshold!r}: float64 rounds scores of column {column!r} above {most}; choose a lower one"
-        raise OptionError(msg)
+        raise OptionError(
+            f"threshold={threshold!r}: float64 rounds scores of column {column!r} above {most}; choose a lower one"
+        )
 
 
 def float_limit(kind: str) -> float:
@@ -266,8 +266,9 @@ class MissingScores(PlainSpec):
 def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
     """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
     if policy == "error" and np.any(seen):
-        msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
-        raise NullError(msg)
+        raise NullError(
+            f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
+        )
 
 
 def halved_rows(state: Any) -> int:

@@ -68,11 +68,10 @@ def in_units(weights: Array, unit: int, column: str) -> Array:
     lost = (weights > 0) & (found < _TINY)
     if lost.any():
         least, sum_ = float(weights[lost].min()), math.ldexp(1.0, unit)
-        msg = (
+        raise WeightError(
             f"score column {column!r} has a weight of {least:g} where all weights sum to about {sum_:.1g}; their ratio "
             "leaves float64: scale the weights, or set negligible ones to 0"
         )
-        raise WeightError(msg)
     return np.asarray(found)
 
 

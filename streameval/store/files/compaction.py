@@ -73,8 +73,7 @@ class _MergedFile:
         """
         file, names = item["file"], tuple(item["stands_for"])
         if not names or not all(isinstance(name, str) for name in (file, *names)):
-            msg = "a merged file must stand for state files"
-            raise FormatError(msg)
+            raise FormatError("a merged file must stand for state files")
         return cls(file, names)
 
     @cached_property

@@ -88,8 +88,7 @@ def reading(location: Location) -> Iterator[None]:
     try:
         yield
     except (DeltaError, FormatError, *READ_ERRORS, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        msg = f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}"
-        raise StoreError(msg) from error
+        raise StoreError(f"{location.name}: cannot be read: {remedied(error, 'restore it from a copy')}") from error
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -138,8 +137,7 @@ def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
                 return commit
             _warn_of_cut(_file(location, number).name)
         if (newest_first and newest_first[-1] > 0) or any(map(_CHECKPOINT.fullmatch, _names(location))):
-            msg = f"no commit in {LOG} is whole, but there were others"
-            raise ValueError(msg)
+            raise ValueError(f"no commit in {LOG} is whole, but there were others")
     return Commit(-1, {})
 
 
@@ -161,8 +159,7 @@ def read_again(location: Location, read: Callable[[], _T]) -> _T:
             if now == before:
                 raise
             before = now
-    msg = f"{location.name}: is changed all the time by other commands; run again"
-    raise StoreError(msg)
+    raise StoreError(f"{location.name}: is changed all the time by other commands; run again")
 
 
 def open_table(location: Location) -> DeltaTable | None:
@@ -203,8 +200,7 @@ def _check_not_empty(location: Location, version: int) -> None:
     paths = [_file(location, number).path for number in range(first, version)]
     empty = next((file for file in location.filesystem.get_file_info(paths) if file.is_file and not file.size), None)
     if empty is not None:
-        msg = f"{LOG}/{empty.base_name} is empty"
-        raise ValueError(msg)
+        raise ValueError(f"{LOG}/{empty.base_name} is empty")
 
 
 def data_files(table: DeltaTable) -> list[str]:
@@ -379,8 +375,7 @@ class RowTable:
                 why = f"cannot be written: {reason(error)}; nothing was committed"
                 if first and open_table(location) is not None:
                     why = "another update created this store meanwhile; this update was not applied: run it again"
-                msg = f"{location.name}: {why}"
-                raise StoreError(msg) from error
+                raise StoreError(f"{location.name}: {why}") from error
         _settle(location, number)
         if (number + 1) % INTERVAL == 0 and _write_checkpoint(location, number - 1) and self.versions == FORGET:
             _delete_before(location, number - 1)
@@ -455,8 +450,7 @@ def _delete_cut(location: Location, number: int) -> None:
         while read_commit(location, number + len(cut)) is None:
             cut.append(number + len(cut))
     if cut and not location.local:
-        msg = f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again"
-        raise OSError(msg)
+        raise OSError(f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again")
     if cut:
         time.sleep(MOMENT)
     for later in cut:
@@ -497,8 +491,9 @@ def _settle(location: Location, number: int) -> None:
         with suppress(FileNotFoundError):  # the process that committed the base may not have done so yet
             sync(_file(location, number - 1).path)
     except OSError as error:
-        msg = f"{location.name}: version {number} was committed, but the disk does not confirm it: {reason(error)}"
-        raise StoreError(msg) from error
+        raise StoreError(
+            f"{location.name}: version {number} was committed, but the disk does not confirm it: {reason(error)}"
+        ) from error
 
 
 def _write_checkpoint(location: Location, number: int) -> bool:

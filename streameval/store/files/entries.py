@@ -142,8 +142,9 @@ class Entry:
         except (ValueError, RecursionError):
             facts = None
         if not _are_facts(facts):
-            msg = f"{self.partition}: its facts in the ledger are damaged; restore the ledger from a backup"
-            raise FormatError(msg)
+            raise FormatError(
+                f"{self.partition}: its facts in the ledger are damaged; restore the ledger from a backup"
+            )
         return dict(facts)
 
     @property
@@ -234,8 +235,7 @@ def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
     columns["labels"] = list(map(Labels, *(field.to_pylist() for field in labels)))
     for name, counts, count in zip(columns["partition"], columns["labels"], columns["rows"], strict=True):
         if sum(counts[2:]) != count:
-            msg = f"{name}: its labels in the ledger are damaged; restore the ledger from a backup"
-            raise FormatError(msg)
+            raise FormatError(f"{name}: its labels in the ledger are damaged; restore the ledger from a backup")
     states = list(map(StoredState, *(fact.to_pylist() for fact in facts)))
     columns["states"] = [tuple(states[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
     since = rows["updated"].cast(pa.int64()).to_pylist()  # converting timestamps would import pandas
@@ -249,20 +249,17 @@ def _check_unique(names: Sequence[str]) -> None:
     """Raise `FormatError` if a name occurs twice."""
     if len(set(names)) < len(names):
         name, _ = Counter(names).most_common(1)[0]
-        msg = f"two rows are of partition {name!r}"
-        raise FormatError(msg)
+        raise FormatError(f"two rows are of partition {name!r}")
 
 
 def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> None:
     """Raise `FormatError` if a column has a null, or a count is negative or too large."""
     for name, column in columns:
         if column.null_count:
-            msg = f"a row has no value for {name!r}"
-            raise FormatError(msg)
+            raise FormatError(f"a row has no value for {name!r}")
         least, most = pc.min_max(column).as_py().values() if pa.types.is_integer(column.type) else (0, 0)
         if len(column) and not 0 <= least <= most < _MOST:
-            msg = f"a row has the value {least if least < 0 else most} for {name!r}"
-            raise FormatError(msg)
+            raise FormatError(f"a row has the value {least if least < 0 else most} for {name!r}")
 
 
 def gather_facts(

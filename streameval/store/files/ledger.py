@@ -156,8 +156,7 @@ class Ledger:
         newest = self._newest()
         if newest.version < 0:
             if as_of is not None:
-                msg = f"as_of={as_of!r}: {self.location.name} does not exist yet"
-                raise OptionError(msg)
+                raise OptionError(f"as_of={as_of!r}: {self.location.name} does not exist yet")
             return Snapshot()
         record = self._record(newest)
         version = newest.version
@@ -257,8 +256,7 @@ class Ledger:
         with reading(self.location):
             commit = read_commit(self.location, version)
         if commit is None:
-            msg = f"{self.location.name}: version {version} is empty or cut off; read another one"
-            raise StoreError(msg)
+            raise StoreError(f"{self.location.name}: version {version} is empty or cut off; read another one")
         return commit
 
     def _at(self, base: Snapshot) -> DeltaTable | None:
@@ -286,23 +284,24 @@ class Ledger:
         """
         said = made.facts.get("streameval")
         if said is None:
-            msg = f"{self.location.name}: its last commit is not streameval's; restore the version before it"
-            raise StoreError(msg)
+            raise StoreError(
+                f"{self.location.name}: its last commit is not streameval's; restore the version before it"
+            )
         try:
             record = unseal(said)
             number, library = record["format"], record["library"]
         except (KeyError, FormatError):
-            msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
-            raise StoreError(msg) from None
+            raise StoreError(
+                f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
+            ) from None
         if number != FORMAT or not _is_record(record):
             what, remedy = f"format {number}", "upgrade it"
             if number in range(FORMAT + 1):
                 what, remedy = "an earlier format", "create a new store with update"
-            msg = (
+            raise StoreError(
                 f"{self.location.name}: is of {what}, written by streameval {library}; "
                 f"streameval {__version__} reads format {FORMAT}: {remedy}"
             )
-            raise StoreError(msg)
         return record
 
     def _version(self, newest: int, oldest: int, as_of: str | int | date) -> int:
@@ -311,13 +310,11 @@ class Ledger:
         by_number = re.fullmatch(r"\d{1,9}", text)
         version = int(text) if by_number else self._at_time(newest, oldest, _moment(text).timestamp() * 1000)
         if version > newest:
-            msg = f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}"
-            raise OptionError(msg)
+            raise OptionError(f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}")
         if version < oldest:
             first = f"{_when(self._record(self._commit(oldest))):%Y-%m-%dT%H:%MZ}"
             why = f"the oldest version that is kept is {oldest}, of {first}"
-            msg = f"as_of={as_of!r}: {why if oldest else f'the store was created later, at {first}'}"
-            raise OptionError(msg)
+            raise OptionError(f"as_of={as_of!r}: {why if oldest else f'the store was created later, at {first}'}")
         return version
 
     def _at_time(self, newest: int, oldest: int, when: float) -> int:
@@ -390,7 +387,6 @@ def _moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=moment.tzinfo or UTC) + timedelta(microseconds=1)
     except ValueError:
-        msg = f"as_of={text!r} must be a version, a date such as 2026-01-14, or a time"
-        raise OptionError(msg) from None
+        raise OptionError(f"as_of={text!r} must be a version, a date such as 2026-01-14, or a time") from None
     except OverflowError:  # the last day of the calendar
         return datetime.max.replace(tzinfo=UTC)

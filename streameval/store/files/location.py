@@ -84,8 +84,7 @@ class Location:
         )  # it finds no commits beyond them
         if odd:
             why = f"a store cannot have {odd!r} in its path, which deltalake takes for something else"
-            msg = f"{location.name}: {why}; choose another directory"
-            raise OptionError(msg)
+            raise OptionError(f"{location.name}: {why}; choose another directory")
         return location
 
     @classmethod
@@ -96,8 +95,7 @@ class Location:
             path = Path(os.path.normpath(local_path(text)))
             return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
         if not uri.on_s3:
-            msg = f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"
-            raise OptionError(msg)
+            raise OptionError(f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)")
         return _s3(uri, {key.upper(): value for key, value in (options or {}).items()})
 
     @property
@@ -198,8 +196,7 @@ def check_empty(location: Location) -> None:
     names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
     others = sorted(name for name in names if name not in PARTS and not _passed_over(name))
     if others:
-        msg = f"{location.name}: holds other files ({few(others)}); give the store its own directory"
-        raise OptionError(msg)
+        raise OptionError(f"{location.name}: holds other files ({few(others)}); give the store its own directory")
 
 
 def _passed_over(name: str) -> bool:
@@ -225,8 +222,7 @@ def _within(path: str, directory: str) -> bool:
 
 
 def _refuse_place(location: Location, why: str) -> None:
-    msg = f"{location.name}: {why}; a store and its data must be in separate directories: move one of them"
-    raise OptionError(msg)
+    raise OptionError(f"{location.name}: {why}; a store and its data must be in separate directories: move one of them")
 
 
 _DONE = (200, 201, 204)
@@ -256,11 +252,10 @@ def check_conditional_writes(location: Location) -> None:
     bucket, _, table = location.path.partition("/")
     folder = table.rpartition("/")[0]  # that of the store, so that its tables ask once
     if not _honours(endpoint, bucket, folder, *keys):
-        msg = (
+        raise StoreError(
             f"{location.name}: {endpoint} ignores the condition If-None-Match, so of two updates at once one would be "
             "lost; nothing was committed: keep the store on storage with conditional writes, or on a local disk"
         )
-        raise StoreError(msg)
 
 
 @cache
@@ -279,8 +274,7 @@ def _honours(endpoint: str, bucket: str, folder: str, *keys: str) -> bool:
         _LOGGER.warning("%s: does not tell whether it honours If-None-Match: status %d", endpoint, max(first, second))
         return True
     if first not in _DONE or second not in _DONE + _REFUSED:
-        msg = f"{urlsplit(url).netloc} answers conditional writes with the statuses {first} and {second}"
-        raise OSError(msg)
+        raise OSError(f"{urlsplit(url).netloc} answers conditional writes with the statuses {first} and {second}")
     return second in _REFUSED
 
 

@@ -131,8 +131,9 @@ class PublishedFiles:
                     if made.unwanted:
                         self.delete([name])
         except OSError as error:
-            msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
-            raise StoreError(msg) from error
+            raise StoreError(
+                f"{self.location.name}: cannot be written: {reason(error)}; nothing was committed"
+            ) from error
         return name, size
 
     def load(self, name: str) -> pa.Buffer:
@@ -145,8 +146,7 @@ class PublishedFiles:
         """
         digest = content_of(name)
         if hashlib.sha256(data := self._bytes(name)).hexdigest() != digest:
-            msg = "its bytes are not those that were written (damaged, truncated or exchanged)"
-            raise FormatError(msg)
+            raise FormatError("its bytes are not those that were written (damaged, truncated or exchanged)")
         return data
 
     def sound(self, name: str) -> bool:
@@ -217,8 +217,7 @@ def content_of(name: str) -> str:
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        msg = f"{name!r} is not the name of a file of a store; it was not opened"
-        raise FormatError(msg)
+        raise FormatError(f"{name!r} is not the name of a file of a store; it was not opened")
     return match[1]
 
 
@@ -247,8 +246,7 @@ def unseal(text: str | bytes) -> dict[str, Any]:
         if checksum != _checksum(record):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        msg = "its checksum is missing or wrong (damaged or written by other software)"
-        raise FormatError(msg) from None
+        raise FormatError("its checksum is missing or wrong (damaged or written by other software)") from None
     return dict(record)
 
 
@@ -337,8 +335,7 @@ class StateFiles(PublishedFiles):
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
             why = f"{self._gone}{self._remedy}" if missing else remedied(error, self._remedy)
-            msg = f"{self.location.name}/{name}: {why}"
-            raise FormatError(msg) from error
+            raise FormatError(f"{self.location.name}/{name}: {why}") from error
 
     def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: StoredSpec, each: Each) -> list[State]:
         """States that together hold the content of several files; `each` maps a function over a sequence.
@@ -364,15 +361,15 @@ class StateFiles(PublishedFiles):
         except (FormatError, *READ_ERRORS) as error:
             for name in names:
                 self.read(name, budget, due)
-            msg = f"{self.location.name}: {len(names)} files are readable one by one, but not together: {reason(error)}"
-            raise FormatError(msg) from error
+            raise FormatError(
+                f"{self.location.name}: {len(names)} files are readable one by one, but not together: {reason(error)}"
+            ) from error
 
     def _state(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
         """The state of one or several verified files."""
         state: State = codec.load_together([_read_batches(self.load(name)) for name in names], budget)
         if due not in (None, state.spec):
-            msg = f"it holds {state.spec} where {due} is due"
-            raise FormatError(msg)
+            raise FormatError(f"it holds {state.spec} where {due} is due")
         return state
 
 

@@ -73,8 +73,7 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
         if name in KEPT or name in more or plain[name] == option.rest:
             continue
         if option.decides == "nothing":
-            msg = f"{name} is an option of Store(…) and applies to all its methods: give it there"
-            raise OptionError(msg)
+            raise OptionError(f"{name} is an option of Store(…) and applies to all its methods: give it there")
         refuse("a store", name, KEPT)
     return plain
 
@@ -125,16 +124,21 @@ class Configuration:
         options |= {name: value for name, value in plain_options(given).items() if name in KEPT}
         custom = [metric for metric in options["metrics"] if not isinstance(metric, str)]
         if custom:
-            msg = f"metrics={custom[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
-            raise OptionError(msg)
+            raise OptionError(
+                f"metrics={custom[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
+            )
         ids = [*options["cluster"], options["classes"]]
         both = [name for name in options["sketch"] if name in ids]
         if both:
-            msg = f"sketch={both[0]!r}: a store holds this column as ids; use quantile_sketch (streameval sketch)"
-            raise OptionError(msg, "sketch")
+            raise OptionError(
+                f"sketch={both[0]!r}: a store holds this column as ids; use quantile_sketch (streameval sketch)",
+                "sketch",
+            )
         if isinstance(options["where"], Filter):
-            msg = f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"'
-            raise OptionError(msg, "where")
+            raise OptionError(
+                f'where={options["where"].text!r}: a store keeps its filter as text; give SQL such as "n_chars > 5"',
+                "where",
+            )
         configuration = cls(options, {})
         configuration.request()
         configuration.folding.slicing.check_apart(
@@ -154,8 +158,9 @@ class Configuration:
         options = kept["options"]
         unknown = [name for name in options if name not in KEPT]
         if unknown:
-            msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
-            raise FormatError(msg)
+            raise FormatError(
+                f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
+            )
         configuration = cls(
             {name: option.plain(options.get(name, option.default)) for name, option in KEPT.items()}, {}
         )
@@ -315,11 +320,10 @@ class Configuration:
         for column, kind in slices.items():
             if (kind == COMPUTED) == (column in planned.schema.names):
                 have = "has" if kind == COMPUTED else "lacks"
-                msg = (
+                raise SchemaError(
                     f"{planned.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
                     "rename the column, or create another store"
                 )
-                raise SchemaError(msg)
         return widen_columns(planned, self.types, self.numbers, slices)
 
     @property

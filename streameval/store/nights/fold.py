@@ -266,11 +266,10 @@ def _fold_on_workers(
     written = [state.file for night in results if isinstance(night, Night) for state in night.entry.states]
     absent, store = folding.files.absent(written), folding.files.location.name
     if absent:
-        msg = (
+        raise ClusterError(
             f"{store}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
             "in a location that all workers and this process share"
         )
-        raise ClusterError(msg)
     return results
 
 
@@ -328,8 +327,9 @@ class _Folding:
         needed = _pruned(planned, where)
         folded = engine.read(needed.pieces, needed.rows, plan)
         if fingerprint(partition.files)[0] != partition.fingerprint:
-            msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
-            raise DataError(msg)
+            raise DataError(
+                f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
+            )
         files = [self.files.write(folded.states[w.spec], engine.dump) for w in kept]
         written = tuple(StoredState(w.group, w.of, w.spec.kind, *file) for w, file in zip(kept, files, strict=True))
         evaluation = _evaluation(partition.name, configuration, engine, folded)

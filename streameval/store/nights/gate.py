@@ -104,8 +104,7 @@ def store_rules(given: Any) -> list[Rule]:
     rules = named_rules(given)
     taken = [rule.name for rule in rules if rule.name in BUILT_IN]
     if taken:
-        msg = f"rule {taken[0]!r}: every store has a rule of this name; choose another"
-        raise OptionError(msg)
+        raise OptionError(f"rule {taken[0]!r}: every store has a rule of this name; choose another")
     return rules
 
 
@@ -196,16 +195,14 @@ class Gate:
         """Raise `OptionError` if a rule refers to data that the store does not have."""
         columns = self.nightly.configuration.readable
         if rule.level is not None and self._needs_unit(rule) and not self.nightly.configuration.options["unit"]:
-            msg = (
+            raise OptionError(
                 f"{rule.text!r}: the store keeps no blocks of units, which intervals need: add the unit to the "
                 "store (add --unit COLUMN)"
             )
-            raise OptionError(msg)
         if rule.metric == "nulls" and rule.of not in columns:
             close = get_close_matches(str(rule.of), columns, 1)
             remedy = f"did you mean {close[0]!r}?" if close else f"it reads {', '.join(columns)}"
-            msg = f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}"
-            raise OptionError(msg)
+            raise OptionError(f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}")
         self._read(rule)
         if rule.slices:
             self.nightly.kept_slices(rule)
@@ -369,8 +366,7 @@ def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why:
             of = f" of {few(list(rules))}" if rules else ""
             others = [one.rule for one in log.of(entry) if not one.good]
             remedy = f"it fails {few(others)}" if others else "check first, then accept"
-            msg = f"{entry.partition}: no failure{of} is recorded; {remedy}"
-            raise DataError(msg)
+            raise DataError(f"{entry.partition}: no failure{of} is recorded; {remedy}")
         accepted += [replace(one, accepted=why, judged=now) for one in open_]
     for one in accepted:
         log.add(one)
@@ -388,8 +384,9 @@ def _date(name: str) -> date:
     try:
         return date(*date_of(name))
     except (TypeError, ValueError):
-        msg = f"{name}: the name of this partition has {date_problem(name)}, and age, missing and --mature need one"
-        raise OptionError(msg) from None
+        raise OptionError(
+            f"{name}: the name of this partition has {date_problem(name)}, and age, missing and --mature need one"
+        ) from None
 
 
 def _end(name: str, hours: float = 0.0) -> datetime:

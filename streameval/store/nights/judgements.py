@@ -156,8 +156,7 @@ class Judgements:
         try:
             return self._table.read()
         except StoreError as error:
-            msg = f"{error}{_ANEW if str(error).endswith(_COPY) else ''}"
-            raise StoreError(msg) from error
+            raise StoreError(f"{error}{_ANEW if str(error).endswith(_COPY) else ''}") from error
 
     @cached_property
     def _newest(self) -> dict[str, dict[tuple[str, str], Judgement]]:

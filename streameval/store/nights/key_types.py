@@ -116,12 +116,11 @@ def _widen(field: pa.Field, planned: Scan, kind: pa.DataType, does: str) -> pa.F
     if widened([field.type, kind]) == kind:
         return field.with_type(kind)
     own = plain(planned.schema.field(field.name).type)
-    msg = (
+    raise SchemaError(
         f"{planned.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
         "create another store"
     )
-    raise SchemaError(msg)
 
 
 def _has_key_type(field: pa.Field, numbers: Sequence[str], due: str) -> bool:

@@ -134,8 +134,7 @@ class Nights:
                 states[w.spec] = (merge or Nights.merged)(self, engine, w)
             except FormatError as error:
                 damaged = [e.partition for e in self.entries if any(s.file in str(error) for s in e.states)]
-                msg = f"{', '.join(damaged)}: {error}" if damaged else str(error)
-                raise FormatError(msg) from error
+                raise FormatError(f"{', '.join(damaged)}: {error}" if damaged else str(error)) from error
         engine.budget.release_spares()
         result = finalize_nights(engine, self.names, request, label, there, states)
         return result if len(there) == len(wanted) else self._with_absent(result, wanted, there)
@@ -198,11 +197,10 @@ def finalize_nights(
     for w in wanted if request.resampling.baselines and not label.complete else ():
         for reason, rows in w.family.counted(w, states[w.spec]).dropped:
             if rows:
-                msg = (
+                raise OptionError(
                     f"baseline: {plural(rows, 'row')} left out ({reason}) that other columns have; columns can only "
                     "be compared on common rows: create a store with common_rows (--common-rows)"
                 )
-                raise OptionError(msg)
     return finalize_all(engine, replace(request, label=label), names, wanted, Folded(dict(states)))
 
 
@@ -220,8 +218,9 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         neg, pos, null, incomplete = (sum(getattr(one, name) for one in labels) for name in Labels._fields[2:])
         return spec.empty().merge(LabelCounts(spec, neg, pos, null, values, incomplete))
     except (ValueError, TypeError, RecursionError) as error:
-        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
-        raise FormatError(msg) from error
+        raise FormatError(
+            f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
+        ) from error
 
 
 def _files(states: Sequence[StoredState]) -> tuple[list[str], int]:
@@ -277,5 +276,6 @@ def spec_as_kept(spec: StoredSpec, stored: StoredState) -> StoredSpec:
         return histogram_spec(spec)
     if stored.kind == ScoreSpec.kind and isinstance(spec, HistogramSpec):
         return ScoreSpec(**asdict(spec))
-    msg = f"{stored.file}: the ledger has it as {stored.kind!r}, not {spec.kind!r}; restore the ledger from a backup"
-    raise FormatError(msg)
+    raise FormatError(
+        f"{stored.file}: the ledger has it as {stored.kind!r}, not {spec.kind!r}; restore the ledger from a backup"
+    )

@@ -98,8 +98,7 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     """
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
-        msg = f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}"
-        raise OptionError(msg)
+        raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
     files = {
         (_with_scheme(file, file.path), file.name): file for file in locate_all(map(os.fspath, named), delta_version)
     }
@@ -139,11 +138,11 @@ def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
     for name, files in grouped.items():
         roots = sorted({_with_scheme(file, file.root) for file in files})
         if len(roots) > 1:
-            msg = f"{name}: in {roots[0]} and in {roots[1]}; names of partitions are unique in a store: rename one"
-            raise DataError(msg)
+            raise DataError(
+                f"{name}: in {roots[0]} and in {roots[1]}; names of partitions are unique in a store: rename one"
+            )
         if len({file.path for file in files}) < len(files):
-            msg = f"{files[0].name}: named more than once; name inputs that do not overlap"
-            raise DataError(msg)
+            raise DataError(f"{files[0].name}: named more than once; name inputs that do not overlap")
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
@@ -174,12 +173,11 @@ def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, En
         elif entry.fingerprint == partition.fingerprint:
             unchanged.append(partition)
         elif entry.root != partition.root:
-            msg = (
+            raise DataError(
                 f"{partition.name}: the store has it from {entry.root}, and the files in {partition.root} have "
                 "other names, sizes or times; "
                 "if it is the same partition, use replace, else rename it"
             )
-            raise DataError(msg)
         else:
             changed.append(partition)
     return Changes(tuple(new), tuple(changed), tuple(unchanged), _find_gone(partitions, entries, data))
@@ -294,19 +292,20 @@ def select_entries(
     extent = span(ordered)
     absent = [name for name in partition if name not in entries]
     if absent:
-        msg = f"{absent[0]}: no such partition; {suggest_names(absent[0], ordered) or f'the store has {extent}'}"
-        raise MissingInputError(msg)
+        raise MissingInputError(
+            f"{absent[0]}: no such partition; {suggest_names(absent[0], ordered) or f'the store has {extent}'}"
+        )
     names = [name for name in ordered if not partition or name in partition]
     for text, option in ((since, "since"), (until, "until")):
         if text is not None and not date_of(text):
-            msg = f"{option}={text!r} must be a date such as 2026-01-08"
-            raise OptionError(msg)
+            raise OptionError(f"{option}={text!r} must be a date such as 2026-01-08")
     if since or until:
         names = [name for name in names if is_between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
-        msg = f"no partition has a date in this range; the store has {extent}" if ordered else f"the store has {extent}"
-        raise MissingInputError(msg)
+        raise MissingInputError(
+            f"no partition has a date in this range; the store has {extent}" if ordered else f"the store has {extent}"
+        )
     return [entries[name] for name in names]
 
 
@@ -320,8 +319,9 @@ def is_between(name: str, since: str | None, until: str | None) -> bool:
     """
     when = date_of(name)
     if not when:
-        msg = f"{name}: the name of this partition has {date_problem(name)}; select it with partition= (--partition)"
-        raise OptionError(msg)
+        raise OptionError(
+            f"{name}: the name of this partition has {date_problem(name)}; select it with partition= (--partition)"
+        )
     first, last = date_of(since or "") or (0,), date_of(until or "") or (9999,)
     return first <= when and when[: len(last)] <= last
 
@@ -359,7 +359,8 @@ def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, 
         absent = [name for name in keys if name not in own]
         if absent:
             have = ", ".join(keys_of(entry.partition)) or "none"
-            msg = f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}"
-            raise OptionError(msg, "by")
+            raise OptionError(
+                f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}", "by"
+            )
         groups.setdefault(tuple(own[name] for name in keys), []).append(entry)
     return [(dict(zip(keys, values, strict=True)), group) for values, group in groups.items()]

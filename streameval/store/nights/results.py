@@ -266,8 +266,7 @@ class MetricSeries:
         matches = self.columns(metric, () if of is None else [of])
         if len(matches) > 1:
             columns = ", ".join(w.of for w, _ in matches)
-            msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
-            raise OptionError(msg)
+            raise OptionError(f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule")
         w, options = matches[0]
         return w, options if level is None else {**options, "ci": level}
 
@@ -282,8 +281,7 @@ class MetricSeries:
         have = list(dict.fromkeys(w.of for w in self.wanted))
         absent = [name for name in of if name not in have]
         if absent:
-            msg = f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}"
-            raise OptionError(msg)
+            raise OptionError(f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}")
         metric = canonical(metric)
         for options in ({}, {"metrics": (metric,), "truncate": (), "at": ()}):
             wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
@@ -291,8 +289,7 @@ class MetricSeries:
             matches = [w for w in named if not of or w.of in of]
             if matches:
                 return [(w, options) for w in matches]
-        msg = f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}"
-        raise OptionError(msg)
+        raise OptionError(f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}")
 
     def named(self, pattern: str, of: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Pairs (metric, column) that match a name, a glob or a family such as ``calibration``.

@@ -83,8 +83,7 @@ class KeptSlices:
         if key is None:
             have = nights.configuration.options["by"]
             there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
-            msg = f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})"
-            raise OptionError(msg)
+            raise OptionError(f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})")
         return cls(nights, engine, key)
 
     def results(
@@ -135,11 +134,10 @@ class KeptSlices:
         [kept] = self.nights.configuration.sliced([w], [self.key])
         if absent := self.nights.lacking(kept.group, w.of):
             by = ",".join(self.key.columns)
-            msg = (
+            raise MissingInputError(
                 f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
                 f"their files (add STORE DATA --by {by}), or name other nights"
             )
-            raise MissingInputError(msg)
         state: Any = self.nights.merged(self.engine, kept)
         self.key.check(len(state.groups()), state.named.values)
         return state
@@ -243,8 +241,9 @@ def evaluate_where(nights: Nights, engine: Engine, **changes: Any) -> Evaluation
     slices = KeptSlices(nights, engine, _covering(nights.configuration, where, nights.entries))
     wanted = nights.configuration.wanted(nights.names, **changes)
     if apart := list(dict.fromkeys(w.of for w in wanted if not divisible(w.spec))):
-        msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
-        raise OptionError(msg, "where")
+        raise OptionError(
+            f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns", "where"
+        )
     states: dict[Any, Any] = {}
     groups: dict[Any, None] = {}  # matching groups of all states
     for w in wanted:
@@ -271,11 +270,11 @@ def _covering(configuration: Configuration, where: Where, entries: Sequence[Entr
     keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
     if not keys:
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
-        msg = (
+        raise OptionError(
             f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; "
-            f"{_instead(configuration, where, entries)}add them (add STORE DATA --by {by}), or evaluate the files"
+            f"{_instead(configuration, where, entries)}add them (add STORE DATA --by {by}), or evaluate the files",
+            "where",
         )
-        raise OptionError(msg, "where")
     return min(keys, key=lambda key: len(key.columns))
 
 
@@ -313,11 +312,11 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
     kinds = {name: {tag_of(each[i]) for each in parts} - {b"n"} for name, i in at.items()}
     for name, found in kinds.items():
         if not found <= _TYPES.keys() or len(found) > 1:
-            msg = (
+            raise OptionError(
                 f"where={where.text!r}: slices answer filters of booleans, integers and texts, and {name} has other "
-                "values; evaluate the files"
+                "values; evaluate the files",
+                "where",
             )
-            raise OptionError(msg, "where")
     groups = grouped.groups()
     values = {name: [group[i] for group in groups] for name, i in at.items()}
     marks = {name: mark(values[name]) for name in at if kinds[name] == {b"s"}}
@@ -348,11 +347,11 @@ def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[A
     """The label counts of the chosen slices, derived from their states."""
     left = labels.incomplete + (labels.null if labels.spec.column is not None else 0)
     if left:
-        msg = (
+        raise OptionError(
             f"where={text!r}: {plural(left, 'row')} of these nights have no label or lack a column, and slices do not "
-            "count them; evaluate the files"
+            "count them; evaluate the files",
+            "where",
         )
-        raise OptionError(msg, "where")
     for w in wanted:
         state = states[w.spec]
         if isinstance(w.spec, ScoreSpec | HistogramSpec | ClusterSpec):

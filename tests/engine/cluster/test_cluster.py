@@ -554,8 +554,7 @@ def flaky(folder: Path, failures: int) -> Any:
         tried = len(list(folder.iterdir()))
         if tried < failures:
             (folder / str(tried)).touch()
-            msg = f"attempt {tried}"
-            raise OSError(msg)
+            raise OSError(f"attempt {tried}")
         return pa.table({"label": [0, 1, 1], "score": [0.1, 0.9, 0.4], "unused": ["a", "b", "c"]})
 
     return dask.delayed(make)(dask_key_name=f"flaky-{folder.name}-{failures}")

@@ -84,8 +84,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
         return read(this)
 
     def refuse(*_: Any, **__: Any) -> None:
-        msg = "timed out"
-        raise DeltaError(msg)
+        raise DeltaError("timed out")
 
     with monkeypatch.context() as patch:
         patch.setattr(deltalake, "DeltaTable", refuse)
@@ -166,8 +165,7 @@ def test_a_table_that_is_changed_all_the_time_is_read_later(location):
 
     def fail() -> None:
         append(location, 1)
-        msg = "gone"
-        raise StoreError(msg)
+        raise StoreError("gone")
 
     with pytest.raises(StoreError, match="by other commands; run again"):
         delta.read_again(location, fail)

@@ -139,8 +139,7 @@ def test_a_commit_whose_answer_is_lost_stands(store, data, monkeypatch):
 
     def lose(*args: Any) -> None:
         write(*args)
-        msg = "version 2 is taken"
-        raise CommitFailedError(msg)
+        raise CommitFailedError("version 2 is taken")
 
     monkeypatch.setattr(RowTable, "_write", lose)
     assert store.update(data / NAMES[2]).version == 2

@@ -157,8 +157,7 @@ class ReliabilityBins(Metric):
 
     def __post_init__(self) -> None:
         if not 1 <= self.bins <= _MOST_BINS or self.bins % 1:
-            msg = f"ece@{self.bins:g} is not a number of bins; write a whole number from 1 to {_MOST_BINS}"
-            raise OptionError(msg)
+            raise OptionError(f"ece@{self.bins:g} is not a number of bins; write a whole number from 1 to {_MOST_BINS}")
 
     @cached_property
     def edges(self) -> Array:

@@ -168,8 +168,7 @@ class LogLoss(Metric):
 
     def __post_init__(self) -> None:
         if self.clip is not None and not 0 < self.clip < 0.5:
-            msg = f"clip={self.clip!r} must be a probability above 0 and below 0.5, such as 1e-15"
-            raise OptionError(msg)
+            raise OptionError(f"clip={self.clip!r} must be a probability above 0 and below 0.5, such as 1e-15")
 
     def partial(self, part: ScorePart) -> Any:
         """−Σ p·ln s + n·ln(1 − s): lower bound, value at the middle of open bins, upper bound; or `_Binned`."""
