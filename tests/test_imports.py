@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_version", "errors", "forks", "saving", "streams", "typing", "wording"}
+BASE = {"_version", "errors", "forks", "kinds", "saving", "streams", "typing", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "typing": set(),
@@ -35,6 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "wording": set(),
     "saving": set(),
     "results": set(),
+    "kinds": set(),
     "options": set(),
     "kernels": set(),
     "budget": {"kernels"},

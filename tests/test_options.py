@@ -18,8 +18,7 @@ from streameval import Store, attribute, evaluate, quantile_sketch, simulate
 from streameval.errors import FormatError, OptionError
 from streameval.evaluation import explain
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
-from streameval.options import checked, honoured, kept_options, recorded, result_key
-from streameval.options.table import NEEDS, OPTIONS
+from streameval.options import NEEDS, OPTIONS, checked, honoured, kept_options, recorded, result_key
 from streameval.store.nights.configuration import Configuration
 
 if TYPE_CHECKING:

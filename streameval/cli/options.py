@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.errors import OptionError
-from streameval.options import honoured, kept_options, refuse
-from streameval.options.kinds import ANY, COLUMN, FLAG, NAMES, NUMBERS, OTHERS
-from streameval.options.table import Option
+from streameval.kinds import OTHERS
+from streameval.options import ANY, COLUMN, FLAG, NAMES, NUMBERS, Option, honoured, kept_options, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -9,9 +9,7 @@ import click
 
 from streameval.cli.console import Output, note, piped, progress_bar, tell
 from streameval.cli.options import options_of
-from streameval.options import honoured
-from streameval.options.kinds import FLAG, NAMES, Kind, choice, real_number, whole_number
-from streameval.options.table import Option
+from streameval.options import FLAG, NAMES, Kind, Option, choice, honoured, real_number, whole_number
 from streameval.wording import plural
 
 if TYPE_CHECKING:

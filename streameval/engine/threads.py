@@ -23,8 +23,8 @@ from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacit
 from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
 from streameval.forks import compute
+from streameval.kinds import whole
 from streameval.metrics.finalize import combine, ingredients, partials, remember
-from streameval.options.kinds import whole
 from streameval.states import codec
 from streameval.states.rounds import run
 from streameval.wording import plural

@@ -9,11 +9,10 @@ from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
+from streameval.kinds import of_column
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
-from streameval.options import honoured
-from streameval.options.kinds import of_column
-from streameval.options.table import NEEDS
+from streameval.options import NEEDS, honoured
 from streameval.wording import few
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.lookup import LookUp
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.tables import Counts
+from streameval.kinds import of_column
 from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import curve_kind
@@ -19,7 +20,6 @@ from streameval.metrics.finalize import computed, in_rounds, recalled
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
 from streameval.metrics.scores.curves import ScoreRange
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.options.kinds import of_column
 from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 

@@ -15,7 +15,7 @@ from streameval.errors import LabelError, SchemaError
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.family import MetricRequest
 from streameval.evaluation.files import Files
-from streameval.options.kinds import COLUMN
+from streameval.options import COLUMN
 from streameval.scan.widen import plain
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec

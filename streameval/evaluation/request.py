@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
+from streameval.kinds import of_column, values_in
 from streameval.metrics.protocol import as_metric
 from streameval.metrics.selection import Selection
 from streameval.options import checked, honoured
-from streameval.options.kinds import of_column, values_in
 from streameval.results import REST
 from streameval.scan import Scan, Where, plan
 from streameval.states.grouped.keys import Blocks

@@ -10,6 +10,7 @@ from streameval.evaluation.costs.attributed import Attribution
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.costs.tables import ids_of_states
 from streameval.evaluation.families import FAMILIES
+from streameval.kinds import of_column
 from streameval.metrics.catalogue import usual
 from streameval.metrics.contingency.attribution import GAIN, check_gain
 from streameval.metrics.finalize import in_rounds
@@ -17,7 +18,6 @@ from streameval.metrics.scores.group_means import GroupMean, has_mean
 from streameval.metrics.scores.threshold_tables import ConfusionAt, TablesAt, point_table, pointed
 from streameval.metrics.selection import Selection
 from streameval.options import honoured
-from streameval.options.kinds import of_column
 from streameval.states.scores.types import check_threshold
 from streameval.wording import canonical, few
 

@@ -18,8 +18,8 @@ from streameval.evaluation.costs.run import Run, checked_options
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.costs.tables import ids_of_states
 from streameval.evaluation.run import check_labels
+from streameval.kinds import of_column
 from streameval.options import recorded
-from streameval.options.kinds import of_column
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.diagnosis import DEEP, cost_increases

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation.slicing import Slicing
+from streameval.kinds import ByColumn, of_column
 from streameval.options import active, check_policies
-from streameval.options.kinds import ByColumn, of_column
 from streameval.states.codec import restated
 from streameval.store.files.entries import merge_facts
 from streameval.store.nights.configuration import KEPT, SUBSETS, Configuration, contradiction_error, plain_options

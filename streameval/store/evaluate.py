@@ -16,8 +16,8 @@ from streameval.errors import OptionError
 from streameval.evaluation.comparison import with_comparison
 from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import CachedEstimates, CachedEvaluation, CachedStates, Evaluation
+from streameval.kinds import texts
 from streameval.options import honoured, recorded, result_key, words
-from streameval.options.kinds import texts
 from streameval.results import REST, Source
 from streameval.scan.derived import slicing
 from streameval.store.nights.merge import Nights, labels_of

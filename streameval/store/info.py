@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import MissingInputError, OptionError, StoreError
+from streameval.kinds import in_words, texts
 from streameval.options import recorded
-from streameval.options.kinds import in_words, texts
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.nights.configuration import slices_group

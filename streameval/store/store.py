@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
 from streameval.errors import OptionError
+from streameval.kinds import texts
 from streameval.options import honoured, refuse
-from streameval.options.kinds import texts
 from streameval.store.attribution import ATTRIBUTED, attribute, costs
 from streameval.store.changing import Changing, several
 from streameval.store.context import StoreContext

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.budget import Buffer
-from streameval.budget.buffers import SpillFile
+from streameval.budget import Buffer, SpillFile
 
 if TYPE_CHECKING:
     from pathlib import Path

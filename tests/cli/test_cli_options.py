@@ -17,8 +17,7 @@ from streameval import evaluate, simulate
 from streameval.cli import main
 from streameval.cli.options import SHOWN
 from streameval.cli.simulate import SIMULATION
-from streameval.options import honoured
-from streameval.options.table import OPTIONS
+from streameval.options import OPTIONS, honoured
 
 if TYPE_CHECKING:
     from pathlib import Path

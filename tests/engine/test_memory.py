@@ -30,8 +30,7 @@ from strategies import SUBJECTS, Subject, difference
 
 from streameval import budget as memory
 from streameval import evaluate, scan
-from streameval.budget import Budget, parse_bytes
-from streameval.budget.buffers import SpillFile
+from streameval.budget import Budget, SpillFile, parse_bytes
 from streameval.engine import fold, scratch
 from streameval.engine.threads import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError

@@ -17,10 +17,9 @@ from scipy import stats
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from streameval import simulation
 from streameval.errors import OptionError, StreamevalError
-from streameval.simulation import Simulation, files, simulate
-from streameval.simulation.draw import mix64
-from streameval.simulation.model import Model
+from streameval.simulation import Model, Simulation, mix64, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +93,7 @@ def test_partitions_change_no_row(tmp_path: Path) -> None:
 def test_row_groups_change_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups that begin and end anywhere within blocks hold the same rows."""
     whole = draw(tmp_path / "whole")
-    monkeypatch.setattr(files, "ROW_GROUP", 50_001)
+    monkeypatch.setattr(simulation, "ROW_GROUP", 50_001)
     for name, column in draw(tmp_path / "cut").items():
         np.testing.assert_array_equal(column, whole[name])
 
@@ -352,7 +351,7 @@ def test_nonempty_directory_is_refused(tmp_path: Path) -> None:
 def test_overwrite_replaces_all_nights(tmp_path: Path) -> None:
     """An earlier simulation goes away whole, with its further nights and what a killed run left."""
     simulate(tmp_path, rows=100, partitions=5)
-    (tmp_path / "night=2026-01-03" / files.UNFINISHED).write_bytes(b"killed")
+    (tmp_path / "night=2026-01-03" / simulation.UNFINISHED).write_bytes(b"killed")
     simulate(tmp_path, rows=50, partitions=2, overwrite=True)
     assert sorted(digest(tmp_path)) == [f"night=2026-01-0{day}/part-0.parquet" for day in (1, 2)]
 

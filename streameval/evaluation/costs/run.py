@@ -25,9 +25,9 @@ from streameval.evaluation.family import MetricRequest
 from streameval.evaluation.files import Files
 from streameval.evaluation.run import check_labels
 from streameval.evaluation.source import source_of
+from streameval.kinds import of_column
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, honoured, recorded
-from streameval.options.kinds import of_column
 from streameval.scan import Where
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec

@@ -19,8 +19,8 @@ from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
+from streameval.kinds import ByColumn, Filter, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
-from streameval.options.kinds import ByColumn, Filter, in_words
 from streameval.scan import Piece, Scan, Where
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type

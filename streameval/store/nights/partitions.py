@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, MissingInputError, OptionError
-from streameval.options.kinds import whole
+from streameval.kinds import whole
 from streameval.scan import File, details, locate_all, natural
 from streameval.wording import few, unescaped
 

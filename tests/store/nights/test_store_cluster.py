@@ -23,7 +23,7 @@ from streameval.engine import fold
 from streameval.engine.cluster import engine
 from streameval.engine.fold import TASK_ROWS
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
-from streameval.options.table import OPTIONS as OPTIONS_TABLE
+from streameval.options import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
 from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights

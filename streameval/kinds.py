@@ -10,32 +10,12 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeGuard
 
 from streameval.errors import OptionError
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The values that an option takes.
-
-    Attributes
-    ----------
-    check : called with the option's name and a value; returns the value in plain form or raises `OptionError`
-    word : type of a value on the command line; ``bool`` for a flag
-    many : whether the option takes several values
-    choices : the allowed values, if they are enumerated
-    """
-
-    check: Callable[[str, Any], Any]
-    word: type = str
-    many: bool = False
-    choices: tuple[str, ...] = ()
-
 
 OTHERS = "*"  # key for all columns that are not named
 
@@ -62,13 +42,13 @@ class ByColumn:
     @classmethod
     def of(cls, values: Mapping[str, Any], others: Any) -> Any:
         """Values by column; a single value if all columns have the same."""
-        own = tuple(sorted((name, value) for name, value in values.items() if value != others))
-        return cls(own, others) if own else others
+        columns = tuple(sorted((name, value) for name, value in values.items() if value != others))
+        return cls(columns, others) if columns else others
 
     def only(self, names: Iterable[str]) -> Any:
         """Restrict the values to these columns."""
-        kept = set(names)
-        return self.of({name: value for name, value in self.columns if name in kept}, self.others)
+        chosen = set(names)
+        return self.of({name: value for name, value in self.columns if name in chosen}, self.others)
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that the option accepts."""
@@ -98,7 +78,7 @@ def in_words(value: Any) -> str:
     """
     if isinstance(value, dict):
         return ", ".join(
-            f"others {own}" if name == OTHERS else f"{name}={in_words(own)}" for name, own in value.items()
+            f"others {one}" if name == OTHERS else f"{name}={in_words(one)}" for name, one in value.items()
         )
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
@@ -127,7 +107,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
     >>> texts("score", "a"), texts("score", ["a", "b", "a"]), texts("score", None)
     (('a',), ('a', 'b'), ())
     """
-    several = () if given is None else _several(given)
+    several = _elements(given)
     if several is None or not all(isinstance(text, str) for text in several):
         raise OptionError(f"{name}={given!r} must be a name or a list of names")
     _refuse_empty(name, several)
@@ -153,9 +133,9 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     >>> number("aul_threshold", np.int64(2), "a cluster size", 0)
     2
     """
-    found = plain(given)
-    if _is_number(found) and least <= found and -math.inf < found < math.inf:
-        return found
+    value = plain(given)
+    if _is_number(value) and least <= value and -math.inf < value < math.inf:
+        return value
     raise OptionError(f"{name}={given!r} is not {what}")
 
 
@@ -172,13 +152,10 @@ def whole(name: str, given: Any, what: str, least: float = -math.inf, most: floa
     ...
     streameval.errors.OptionError: threads=2.5 is not a whole number of at least 1
     """
-    try:
-        found = None if isinstance(given, bool) else operator.index(given)
-    except TypeError:
-        found = None
-    if found is None or not least <= found <= most:
-        raise OptionError(f"{name}={given!r} is not {what}")
-    return found
+    with suppress(TypeError):
+        if not isinstance(given, bool) and least <= (value := operator.index(given)) <= most:
+            return value
+    raise OptionError(f"{name}={given!r} is not {what}")
 
 
 def numbers(name: str, given: Any) -> tuple[float, ...]:
@@ -190,17 +167,16 @@ def numbers(name: str, given: Any) -> tuple[float, ...]:
     >>> numbers("truncate", 0.1), numbers("truncate", np.array([0.1, 200]))
     ((0.1,), (0.1, 200.0))
     """
-    several = _several(given)
-    found = None if several is None else tuple(map(plain, several))
-    if found is None or not all(map(_is_number, found)):
+    several = None if given is None else _elements(given)
+    values = None if several is None else tuple(map(plain, several))
+    if values is None or not all(map(_is_number, values)):
         raise OptionError(f"{name}={given!r} must be a number or a list of numbers")
-    return found
+    return values
 
 
-def _metrics(name: str, given: Any) -> tuple[Any, ...]:
+def metrics(name: str, given: Any) -> tuple[Any, ...]:
     """Names, globs and metric objects as a tuple without repeats."""
-    several = () if given is None else _several(given)
-    several = (given,) if several is None and _is_metric(given) else several
+    several = (given,) if _is_metric(given) else _elements(given)
     if several is None or not all(isinstance(item, str) or _is_metric(item) for item in several):
         raise OptionError(
             f"{name}={given!r} must be a name, a metric object (name, family, partial, combine), or a list of these"
@@ -208,8 +184,7 @@ def _metrics(name: str, given: Any) -> tuple[Any, ...]:
     _refuse_empty(name, several)
     unique: list[Any] = []
     for item in several:
-        item = str(item) if isinstance(item, str) else item
-        unique += [] if item in unique else [item]
+        unique += [] if item in unique else [str(item) if isinstance(item, str) else item]
     return tuple(unique)
 
 
@@ -228,12 +203,12 @@ def _is_number(given: Any) -> TypeGuard[float]:
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
-def _several(given: Any) -> Sequence[Any] | None:
-    """The elements of a list, a tuple or an array; a string or a number as one element; otherwise None."""
+def _elements(given: Any) -> Sequence[Any] | None:
+    """The elements of a list, a tuple or an array; a string or a number as one, None as none; otherwise None."""
     import numpy as np
 
-    if isinstance(given, str | bytes | int | float | np.generic):
-        return (given,)
+    if given is None or isinstance(given, str | bytes | int | float | np.generic):
+        return () if given is None else (given,)
     if hasattr(given, "__array__"):
         with suppress(Exception):  # whatever the container raises
             return tuple(np.asarray(given).ravel())
@@ -241,7 +216,7 @@ def _several(given: Any) -> Sequence[Any] | None:
     return given if isinstance(given, Sequence) else None
 
 
-def _column(name: str, given: Any) -> str | None:
+def column(name: str, given: Any) -> str | None:
     """The name of a column; None for an empty string."""
     if given is not None and not isinstance(given, str):
         raise OptionError(f"{name}={given!r} must be the name of a column")
@@ -266,7 +241,7 @@ class Filter:
         return self.text
 
 
-def _filter(name: str, given: Any) -> str | Filter:
+def row_filter(name: str, given: Any) -> str | Filter:
     """A filter of rows: SQL text, or an expression."""
     if isinstance(given, Filter):
         return given
@@ -278,89 +253,57 @@ def _filter(name: str, given: Any) -> str | Filter:
     return Filter(str(given), given) if expression else str(given)
 
 
-def _directory(name: str, given: Any) -> Any:
+def directory(name: str, given: Any) -> Any:
     """The path of a directory."""
     if isinstance(given, str | os.PathLike):
         return given
     raise OptionError(f"{name}={given!r} must be the path of a directory")
 
 
-def _called(name: str, given: Any) -> Any:
+def callback(name: str, given: Any) -> Any:
     """The progress callback."""
     if callable(given):
         return given
     raise OptionError(f"{name}={given!r} must be a function of two numbers")
 
 
-def _level(name: str, given: Any) -> float:
+def level(name: str, given: Any) -> float:
     """The level of an interval."""
-    found = plain(given)
-    if _is_number(found) and 0 < found < 1:
-        return float(found)
-    meant = f"; write {name}={found / 100:g}" if _is_number(found) and 50 <= found < 100 else ""
+    value = plain(given)
+    if _is_number(value) and 0 < value < 1:
+        return float(value)
+    meant = f"; write {name}={value / 100:g}" if _is_number(value) and 50 <= value < 100 else ""
     raise OptionError(f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}")
 
 
-def _bins(name: str, given: Any) -> str:
+def bins(name: str, given: Any) -> str:
     """A number of bins, or ``exact``."""
     text = str(plain(given))
-    if text == "exact":
-        return "exact"
-    if text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16:
-        return str(int(text))
+    if text == "exact" or (text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16):
+        return text if text == "exact" else str(int(text))
     raise OptionError(f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact")
 
 
-def _flag(name: str, given: Any) -> bool:
+def flag(name: str, given: Any) -> bool:
     """A truth value."""
-    found = plain(given)
-    if isinstance(found, int) and found in (0, 1):
-        return bool(found)
+    value = plain(given)
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
     raise OptionError(f"{name}={given!r} must be True or False")
 
 
-def _single(name: str, given: Any) -> Any:
+def single(name: str, given: Any) -> Any:
     """A value of any type but those without a hash, and those that compare element by element, or not at all."""
     value = plain(given)
-    try:
+    with suppress(Exception):  # whatever the type raises
         hash(value)
-        single = (value != value) in (False, True)
-    except Exception:  # whatever the type raises
-        single = False
-    if not single or hasattr(value, "__array__"):
-        raise OptionError(f"{name} is of type {type(given).__name__}; give a single value")
-    return value
+        if (value != value) in (False, True) and not hasattr(value, "__array__"):
+            return value
+    raise OptionError(f"{name} is of type {type(given).__name__}; give a single value")
 
 
-def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
+def one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
+    """One of the allowed words."""
     if isinstance(given, str) and given in allowed:
         return str(given)
     raise OptionError(f"{name}={given!r} must be one of {', '.join(allowed)}")
-
-
-ANY = Kind(_single)
-BINS = Kind(_bins)
-CALLBACK = Kind(_called)
-COLUMN = Kind(_column)
-DIRECTORY = Kind(_directory)
-FILTER = Kind(_filter)
-FLAG = Kind(_flag, bool)
-LEVEL = Kind(_level, float)
-NAMES = Kind(texts, many=True)
-METRICS = Kind(_metrics, many=True)
-NUMBERS = Kind(numbers, float, many=True)
-
-
-def choice(*allowed: str) -> Kind:
-    """One of several words."""
-    return Kind(partial(_one_of, allowed=allowed), choices=allowed)
-
-
-def whole_number(what: str, least: float = -math.inf, most: float = math.inf) -> Kind:
-    """An integer of at least `least` and at most `most`."""
-    return Kind(partial(whole, what=what, least=least, most=most), int)
-
-
-def real_number(what: str, least: float = -math.inf) -> Kind:
-    """A finite number of at least `least`."""
-    return Kind(partial(number, what=what, least=least), float)
