@@ -53,6 +53,7 @@ from streameval.options import honoured, recorded, refuse
 from streameval.saving import make_folder
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
+from streameval.states.protocol import ungrouped
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles, content_of, seal, unseal
 
@@ -267,8 +268,8 @@ class Accumulator:
                 all_labels.check()
             except LabelError as error:
                 raise LabelError(f"the batch, with those before: {error}") from None
-        for spec in dict.fromkeys(spec.ungrouped for spec in plan.specs):
-            if spec.refuses_missing:
+        for spec in dict.fromkeys(ungrouped(spec) for spec in plan.specs):
+            if spec.traits.refuses_missing:
                 for each in ready:
                     if any(_misses(each.columns[name]) for name in spec.columns):
                         hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # raises for refused values

@@ -23,7 +23,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch
+from streameval.states.protocol import Batch, ungrouped
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.blocks import BlockSpec
@@ -177,7 +177,7 @@ class Subject:
     def reads_weights(self) -> bool:
         """Whether the column weight is read: as weights, or to tell which rows have a label."""
         inner = getattr(self.spec, "inner", self.spec)
-        return self.weighted or (isinstance(inner, ClusterSpec) and inner.counts_unlabelled)
+        return self.weighted or (isinstance(inner, ClusterSpec) and inner.unlabelled)
 
     @property
     def another(self) -> Any:
@@ -235,7 +235,7 @@ class Subject:
                 read = {name: part.column(name) for name in self.spec.columns}
                 row = part.column("row").to_numpy() if "row" in part.schema.names else None
                 labelled = None
-                if isinstance(self.spec.ungrouped, ClusterSpec) and self.spec.counts_unlabelled:
+                if isinstance(ungrouped(self.spec), ClusterSpec) and self.spec.traits.unlabelled:
                     labelled = part.column("weight").to_numpy() >= 1
                     label = label * labelled
                 rows = Batch(label, weight, read, partition, kept=row, origin=partition, labelled=labelled)

@@ -26,7 +26,7 @@ from streameval.scan.where import SMALL_ROWS
 from streameval.scan.widen import nearest_floats
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch
+from streameval.states.protocol import Batch, ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class Plan:
     @property
     def associative(self) -> bool:
         """Whether the rows may be divided into tasks in any way without changing a state."""
-        return all(spec.associative for spec in self.specs)
+        return all(spec.traits.associative for spec in self.specs)
 
     def empty(self) -> dict[Any, Any]:
         """The empty states, labels first."""
@@ -287,7 +287,7 @@ def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
     """Pass a batch to all builders; those that need labels get only the rows that have one."""
     labelled = batch.with_labels()
     for spec, builder in builders.items():
-        rows = batch if spec.counts_unlabelled else labelled
+        rows = batch if spec.traits.unlabelled else labelled
         if rows.label.size:
             builder.update(rows)
 
@@ -378,7 +378,7 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     >>> builder_bytes([ScoreSpec("score", "f8")]), builder_bytes([ScoreSpec("score", "f8", weighted=True)])
     (20, 36)
     """
-    states = [spec.ungrouped.empty() for spec in specs]
+    states = [ungrouped(spec).empty() for spec in specs]
     return max(1, sum(2 * row_bytes(state) + 4 for state in states if state.runs()))
 
 

@@ -36,7 +36,7 @@ def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: 
     be many times their stored size, or those of a page; tables of a few megabytes; and the states of the specs that
     have a largest size, with their builders. Tables and bounded states take less for few rows.
     """
-    tables, bounded = _TABLES, int(_BOUNDED * sum(spec.largest or 0 for spec in specs))
+    tables, bounded = _TABLES, int(_BOUNDED * sum(spec.traits.largest or 0 for spec in specs))
     if all(piece.rows >= 0 for piece in pieces):
         rows = sum(piece.rows for piece in pieces)
         tables, bounded = min(tables, _TABLE_ROW * rows), min(bounded, _BOUNDED_ROW * rows)

@@ -256,7 +256,7 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:
-        size = wanted.spec.largest or sys.getsizeof(state)
+        size = wanted.spec.traits.largest or sys.getsizeof(state)
         return StateForecast(wanted.spec.kind, wanted.of, size, 0)
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 
@@ -291,4 +291,4 @@ def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
     if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
         return wanted
     made = LabelledSpec.of(spec)
-    return wanted.remade(made, wanted.metrics) if made.derived in specs else wanted
+    return wanted.remade(made, wanted.metrics) if made.clusters in specs else wanted

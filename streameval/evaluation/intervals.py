@@ -68,7 +68,7 @@ def derived_requests(
 ) -> dict[Spec, MetricRequest]:
     """By the spec of a metric's state, the request whose state holds its rows, so that it is not folded."""
     blocks = block_requests(requests, resampling) if not slicing.keys else []
-    return {w.spec.derived: w for w in (*blocks, *requests) if w.spec.derived is not None}
+    return {d: w for w in (*blocks, *requests) if (d := w.spec.traits.derived) is not None}
 
 
 def folded_specs(

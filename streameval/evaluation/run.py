@@ -113,7 +113,7 @@ def finalize_all(
 def _dropped(labels: LabelCounts, states: Sequence[tuple[MetricRequest, State]]) -> dict[str, int]:
     """Rows left out, by reason."""
     found = {}
-    counted_anyway = labels.spec.nulls == "size" and all(w.spec.counts_unlabelled for w, _ in states)
+    counted_anyway = labels.spec.nulls == "size" and all(w.spec.traits.unlabelled for w, _ in states)
     if labels.spec.column is not None and not counted_anyway:
         found["null label" if labels.spec.nulls == "drop" else "null label (score metrics)"] = labels.null
     if labels.spec.complete:
@@ -168,5 +168,5 @@ def from_one_sweep(engine: Engine, states: Mapping[Any, Any]) -> dict[Any, AllRo
         summary = summarize_table(engine, states[spec])
         sizes = size_table(summary)
         found[spec] = AllRows(states[spec], SummarisedCounts(states[spec], summary))
-        found[spec.derived] = AllRows(replace(states[spec.derived], table=sizes), SizeState(sizes))
+        found[spec.clusters] = AllRows(replace(states[spec.clusters], table=sizes), SizeState(sizes))
     return found

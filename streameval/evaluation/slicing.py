@@ -120,7 +120,7 @@ class Slicing:
     def overall_states(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
-            derived = {spec.derived: state for spec, state in states.items()}
+            derived = {spec.traits.derived: state for spec, state in states.items()}
             return {spec: states[spec] if spec in states else derived[spec].total(budget) for spec in specs}
         for key in self.keys:
             grouped = self.grouped(states, specs[0], key)

@@ -10,16 +10,29 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import drawn_metric
 from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials
 from streameval.results import Scalar
+from streameval.states.scores.counts import ScoreCounts
 from streameval.states.scores.types import halved_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Source
+
+    Job = tuple[Source, list[Metric]]
+
+# What metrics may read of a whole shard, by `Metric.reads`
+_READS: dict[str, Callable[[Any, Interval, Budget | None], Any]] = {
+    "by_block": lambda state, shard, budget: state.by_block(shard, budget),
+    "impure": lambda state, shard, budget: state.impure(shard, budget),
+    "named_parts": lambda state, shard, budget: state.named_parts(shard, budget),
+    "rows_of": lambda state, shard, budget: state.rows_of(shard, budget),
+}
 
 
 def partials(
-    state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
+    state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None = None
 ) -> list[list[Any]]:
     """Partials of one shard: for each metric a list with one partial for each part; equal bases run once.
 
@@ -27,38 +40,44 @@ def partials(
     """
     reads = [metric.reads for metric in metrics]
     if any(reads):
-        return [[m.partial(getattr(state, str(name))(shard, budget))] for m, name in zip(metrics, reads, strict=True)]
+        return [[m.partial(_READS[str(name)](state, shard, budget))] for m, name in zip(metrics, reads, strict=True)]
     columns: list[list[Any]] = [[] for _ in metrics]
-    ranks = all((entry := entry_of(metric.name)) and entry.needs == "ranks" for metric in metrics)
-    parts = getattr(state, "ranked_parts", state.parts) if ranks else state.parts  # scores with weights have others
     places: dict[Any, int] = {}
     bases: list[Any] = []
-    for part in chain.from_iterable(parts(piece, budget) for piece in _needed(state, shard, metrics)):
+    for part in _parts(state, shard, metrics, budget):
         due = [metric.basis(part) for metric in metrics]
         if due != bases:  # hardly ever after the first part; comparing is faster than hashing
             bases, places = due, {basis: i for i, basis in enumerate(dict.fromkeys(due))}
             order = [places[basis] for basis in due]
-        found = [basis.partial(part) for basis in places]
+        each = [basis.partial(part) for basis in places]
         for column, place in zip(columns, order, strict=True):
-            column.append(found[place])
+            column.append(each[place])
     return [metric.joined(column, state) for metric, column in zip(metrics, columns, strict=True)]
 
 
-def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
+def _parts(state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None) -> Iterator[Any]:
+    """The parts of a shard that metrics read; of exact scores perhaps only some buckets, or sums without groups."""
+    if not isinstance(state, ScoreCounts):
+        return state.parts(shard, budget)
+    ranks = all((entry := entry_of(metric.name)) and entry.needs == "ranks" for metric in metrics)
+    parts = state.ranked_parts if ranks else state.parts
+    return chain.from_iterable(parts(piece, budget) for piece in _needed(state, shard, metrics))
+
+
+def _needed(state: ScoreCounts, shard: Interval, metrics: Sequence[Metric]) -> list[Interval]:
     """The parts of a shard that metrics read, without overlap: all of it unless every metric declares its scores."""
     spans = [metric.scores for metric in metrics]
-    due = [state.between(*span) for several in spans for span in several or ()]
-    if not spans or None in spans or None in due:
+    if not spans or None in spans:
         return [shard]
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted(due):
-        a, b = max(start, shard[0], found[-1][1] if found else 0), min(stop, shard[1])
+    needed: list[Interval] = []
+    for start, stop in sorted(state.between(*span) for several in spans for span in several or ()):
+        a, b = max(start, shard[0], needed[-1][1] if needed else 0), min(stop, shard[1])
         if a < b:
-            found.append((a, b))
-    return found
+            needed.append((a, b))
+    return needed
 
 
-def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
+def combine(state: Source, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
     """Results from the partials of all shards, one for each metric; metrics share what they derive from equal partials.
 
     A metric that does not count NaN scores is undefined where the state has NaN scores that count one half. Where
@@ -70,40 +89,40 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
             column += more
     halves = halved_rows(state) > 0
     made: dict[Any, Any] = {}
-    found = [
+    results = [
         Scalar.undefined(metric.name, HALF)
         if halves and not metric.counts_nan
         else metric.combine(Partials(column, made), state)
         for metric, column in zip(metrics, columns, strict=True)
     ]
-    lacking = [isinstance(value, Scalar) and value.reason in LACKS_ROWS for value in found]
+    lacking = [isinstance(value, Scalar) and value.reason in LACKS_ROWS for value in results]
     if not any(lacking) or state.totals().rows:
-        return found
-    return [replace(value, reason=NO_ROWS) if lacks else value for value, lacks in zip(found, lacking, strict=True)]
+        return results
+    return [replace(value, reason=NO_ROWS) if lacks else value for value, lacks in zip(results, lacking, strict=True)]
 
 
-def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
+def ingredients(state: Source, metrics: Sequence[Metric]) -> list[Metric]:
     """Metrics whose values curves need and that share partials with some of these, for states that keep values."""
-    if state.found is None:
+    if not isinstance(state, ScoreCounts):
         return []
     return list(dict.fromkeys(drawn for metric in metrics if (drawn := drawn_metric(metric))))
 
 
-def remember(state: Any, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
+def remember(state: Source, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
     """Keep the values of metrics and their `ingredients` with the state."""
-    if more := ingredients(state, metrics):
-        kept = {*more, *filter(drawn_metric, metrics)}
-        state.found.update((m, value) for m, value in zip(metrics, values, strict=True) if m in kept)
+    if isinstance(state, ScoreCounts) and (more := ingredients(state, metrics)):
+        needed = {*more, *filter(drawn_metric, metrics)}
+        state.drawn.update((m, value) for m, value in zip(metrics, values, strict=True) if m in needed)
 
 
-def recalled(state: Any, metrics: Sequence[Metric]) -> list[Any] | None:
+def recalled(state: Source, metrics: Sequence[Metric]) -> list[Any] | None:
     """The values that the state remembers; None if one is missing."""
-    found = state.found or {}
-    return [found[metric] for metric in metrics] if all(metric in found for metric in metrics) else None
+    values = state.drawn if isinstance(state, ScoreCounts) else {}
+    return [values[metric] for metric in metrics] if all(metric in values for metric in metrics) else None
 
 
 def in_rounds(
-    finalize: Callable[[list[tuple[Any, list[Metric]]]], list[list[Any]]], jobs: Sequence[tuple[Any, Sequence[Metric]]]
+    finalize: Callable[[list[Job]], list[list[Any]]], jobs: Sequence[tuple[Source, Sequence[Metric]]]
 ) -> list[list[Any]]:
     """Values of each job's metrics; a metric whose value is another metric is finalized again with that one.
 
@@ -123,15 +142,15 @@ def in_rounds(
     return results
 
 
-def compute(state: Any, metric: Metric) -> Any:
+def compute(state: Source, metric: Metric) -> Any:
     """One metric of a state in memory."""
     return computed(state, [metric])[0]
 
 
-def computed(state: Any, metrics: Sequence[Metric]) -> list[Any]:
+def computed(state: Source, metrics: Sequence[Metric]) -> list[Any]:
     """Several metrics of a state in memory."""
 
-    def finalize(jobs: list[tuple[Any, list[Metric]]]) -> list[list[Any]]:
+    def finalize(jobs: list[Job]) -> list[list[Any]]:
         return [combine(s, several, [partials(s, shard, several) for shard in s.shards()]) for s, several in jobs]
 
     return in_rounds(finalize, [(state, metrics)])[0]

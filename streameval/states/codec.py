@@ -115,7 +115,7 @@ def _joinable(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
 
 def _schema(spec: StoredSpec) -> pa.Schema:
     """The stored columns."""
-    return spec.packing.schema if spec.packing else spec.schema
+    return spec.traits.packing.schema if spec.traits.packing else spec.schema
 
 
 def dump(state: State, each: Mapper = one_by_one) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -158,7 +158,7 @@ def divided(state: State) -> dict[str, list[State]]:
     Only an additive state is divided.
     """
     runs = state.runs()
-    if not (state.spec.additive and runs):
+    if not (state.spec.traits.additive and runs):
         return {"": [state]}
     rest = {name: counts.range(0, 0) for name, counts in runs.items()}
     return {
@@ -169,7 +169,7 @@ def divided(state: State) -> dict[str, list[State]]:
 
 def stored_batches(state: State, schema: pa.Schema, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
     """The stored batches of a state, or of a part of it, under the schema of the whole."""
-    packing, tables = state.spec.packing, state.to_arrow(budget)
+    packing, tables = state.spec.traits.packing, state.to_arrow(budget)
     for batch in packing.packed(tables) if packing else tables:
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
 
@@ -265,7 +265,7 @@ def _state(metadata: _Metadata, rest: Iterable[pa.RecordBatch], budget: Budget |
 def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
     """Read several states of one spec as their union.
 
-    The tables of an additive spec (`streameval.states.protocol.StoredSpec`) are read as one table, which is faster than
+    The tables of an additive spec (`streameval.states.protocol.Traits`) are read as one table, which is faster than
     merging states. Other states are read and merged in the given order.
 
     Parameters
@@ -292,7 +292,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
         raise FormatError(
             f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in several}))}"
         )
-    if not first.spec.additive:
+    if not first.spec.traits.additive:
         pairs = zip(several, stored, strict=True)
         states = (_state(metadata, metadata.checked(batches), budget) for metadata, (_, batches) in pairs)
         return reduce(lambda one, other: one.merge(other), states)

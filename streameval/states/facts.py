@@ -94,7 +94,7 @@ def check_facts(spec: Any, header: Mapping[str, Any], rows: Any = (0, 0)) -> Non
     for name, due in _empty(spec).items():
         if name != "spec" and name in header and not _fits(header[name], due):
             raise ValueError(f"{name} is {str(header[name])[:60]}")
-    if spec.refuses_missing and any(np.any(header[name]) for name in _MISSING if name in header):
+    if spec.traits.refuses_missing and any(np.any(header[name]) for name in _MISSING if name in header):
         raise ValueError("rows without a value are counted, which the spec refuses")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from streameval.states.contingency.builder import ContingencyBuilder
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.tags import by_label, plain
-from streameval.states.protocol import PlainState
+from streameval.states.protocol import PlainState, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class LabelledSpec(ContingencySpec):
 
     Examples
     --------
-    >>> LabelledSpec("campaign", "cluster").derived
+    >>> LabelledSpec("campaign", "cluster").clusters
     ClusterSpec(column='cluster', type='signed', scope='global', nulls='error', unlabelled=False)
     """
 
@@ -63,9 +63,14 @@ class LabelledSpec(ContingencySpec):
         return ContingencySpec(self.classes, self.cluster, self.class_type, self.cluster_type, self.scope, self.nulls)
 
     @property
-    def derived(self) -> ClusterSpec:
+    def clusters(self) -> ClusterSpec:
         """The spec of the clusters of its rows."""
         return ClusterSpec(self.cluster, self.cluster_type, self.scope, self.nulls)
+
+    @property
+    def traits(self) -> Traits:
+        """Those of the table without labels; the clusters are derived."""
+        return super().traits._replace(derived=self.clusters)
 
     def builder(self, budget: Budget, capacity: int) -> ContingencyBuilder:
         """A builder whose segments hold about `capacity` rows."""
@@ -129,10 +134,10 @@ class LabelledClusters(PlainState):
     @property
     def spec(self) -> ClusterSpec:
         """The spec of the clusters."""
-        return self.cells.spec.derived
+        return self.cells.spec.clusters
 
     @property
-    def holder(self) -> Any:
+    def holder(self) -> LabelledSpec:
         """The spec of the state that holds the rows."""
         return self.cells.spec
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
-from streameval.states.protocol import PlainSpec, Small, Totals, mergeable
+from streameval.states.protocol import Small, Totals, Traits, mergeable
 from streameval.typing import view_numbers
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _plain(label: Any) -> bool | int | float | str:
 
 
 @dataclass(frozen=True)
-class LabelSpec(PlainSpec):
+class LabelSpec:
     """How labels are read.
 
     Attributes
@@ -82,6 +82,11 @@ class LabelSpec(PlainSpec):
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
         return ((self.column,) if self.column else ()) + self.complete
+
+    @property
+    def traits(self) -> Traits:
+        """Those of most states."""
+        return Traits()
 
     @property
     def schema(self) -> pa.Schema:

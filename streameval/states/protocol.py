@@ -9,7 +9,7 @@ identity; a state read back from Arrow is equal to the state written.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -142,22 +142,41 @@ class Totals:
         return self.pos_weight if self.weighted else self.pos
 
 
+class Traits(NamedTuple):
+    """How states of a spec are folded, merged and stored.
+
+    Attributes
+    ----------
+    additive : whether the concatenated tables of several states, with the facts in their headers summed, are the table
+        of the merged state
+    associative : whether the state is the same, to the bit (weights: up to rounding), for any division of the rows into
+        tasks; if not, an engine divides tasks by the data alone, never by the number of threads or workers
+    unlabelled : whether the state counts rows without a label as well
+    refuses_missing : whether a missing score or id is an error
+    largest : bytes of the largest state; None if states grow with the rows, or are all as large as the empty one
+    packing : delta encoding of the table for storage; None if it is stored unchanged
+    derived : the spec of the state that `total` derives without copying rows; None if there is none
+    """
+
+    additive: bool = False
+    associative: bool = True
+    unlabelled: bool = False
+    refuses_missing: bool = False
+    largest: int | None = None
+    packing: Packing | None = None
+    derived: StoredSpec | None = None
+
+
 class StoredSpec(Protocol):
     """Frozen, hashable description of a state, with everything that the codec needs.
 
     Attributes
     ----------
     kind, version : name and version of the stored format; see `streameval.states.codec`
-    additive : whether the concatenated tables of several states, with the facts in their headers summed, are the table
-        of the merged state
-    associative : whether the state is the same, to the bit (weights: up to rounding), for any division of the rows into
-        tasks; if not, an engine divides tasks by the data alone, never by the number of threads or workers
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
-    additive: ClassVar[bool]
-    associative: ClassVar[bool]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -168,97 +187,14 @@ class StoredSpec(Protocol):
         """Columns of the state's table."""
 
     @property
-    def packing(self) -> Packing | None:
-        """Delta encoding of the table for storage; None if it is stored unchanged."""
-
-    @property
-    def ungrouped(self) -> Any:
-        """The spec that a grouped state splits; for any other state, this spec."""
-
-    @property
-    def counts_unlabelled(self) -> bool:
-        """Whether the state counts rows without a label as well."""
-
-    @property
-    def refuses_missing(self) -> bool:
-        """Whether a missing score or id is an error."""
-
-    @property
-    def halves_nan(self) -> bool:
-        """Whether a missing score counts one half in every pair."""
-
-    @property
-    def derived(self) -> Any:
-        """The spec of the state that `total` derives without copying rows; None if there is none."""
-
-    @property
-    def largest(self) -> int | None:
-        """Bytes of the largest state; None if states grow with the rows, or are all as large as the empty one."""
+    def traits(self) -> Traits:
+        """How states are folded, merged and stored."""
 
     def empty(self) -> State:
         """The identity of merge."""
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
         """The state that `State.to_arrow` and `State.header` describe; the batches are packed if there is a packing."""
-
-
-class PlainSpec:
-    """Defaults of a spec: its state is associative and not grouped, and has neither policies nor a size limit."""
-
-    additive: ClassVar[bool] = False
-    associative: ClassVar[bool] = True
-
-    @property
-    def packing(self) -> Packing | None:
-        """None: the table is stored unchanged."""
-        return None
-
-    @property
-    def ungrouped(self) -> Any:
-        """The spec itself."""
-        return self
-
-    @property
-    def counts_unlabelled(self) -> bool:
-        """False: rows without a label are left out."""
-        return False
-
-    @property
-    def refuses_missing(self) -> bool:
-        """False: nothing is refused."""
-        return False
-
-    @property
-    def halves_nan(self) -> bool:
-        """False: missing scores do not count."""
-        return False
-
-    @property
-    def derived(self) -> Any:
-        """None: no state is derived."""
-        return None
-
-    @property
-    def largest(self) -> int | None:
-        """None: there is no limit."""
-        return None
-
-
-class SplitSpec(PlainSpec):
-    """Defaults of a spec that splits the state of an inner spec by a key."""
-
-    inner: Any
-    key: Any
-
-    @property
-    def ungrouped(self) -> Any:
-        """The inner spec."""
-        return self.inner
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read: those of the inner spec, then those of the key."""
-        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
 
 
 class Spec(StoredSpec, Protocol):
@@ -278,19 +214,29 @@ class Builder(Protocol):
         """The state of everything folded; the builder must not be used afterwards."""
 
 
-class State(Protocol):
-    """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without spilled bytes."""
+class SplitSpec:
+    """A spec that splits the state of an inner spec by a key."""
+
+    inner: Any
+    key: Any
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read: those of the inner spec, then those of the key."""
+        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
+
+
+def ungrouped(spec: Spec) -> Spec:
+    """The spec that a grouped state splits; any other spec unchanged."""
+    return spec.inner if isinstance(spec, SplitSpec) else spec
+
+
+class Source(Protocol):
+    """What metrics are computed from: a state, or the result of a sweep over one."""
 
     @property
     def spec(self) -> Any:
-        """The `StoredSpec` of this state."""
-
-    @property
-    def holder(self) -> Any:
-        """The spec of the state that holds the rows: `spec`, unless the state is derived from another one."""
-
-    def merge(self, other: Self, /) -> Self:
-        """The state of all rows of both inputs; raises `IncompatibleStatesError` if the specs differ."""
+        """The `StoredSpec` of the state."""
 
     def totals(self) -> Totals:
         """Rows and weights of both classes."""
@@ -300,6 +246,17 @@ class State(Protocol):
 
     def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[Any]:
         """The parts of a shard, of bounded size, from which metrics compute their partials."""
+
+
+class State(Source, Protocol):
+    """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without spilled bytes."""
+
+    @property
+    def holder(self) -> StoredSpec:
+        """The spec of the state that holds the rows: `spec`, unless the state is derived from another one."""
+
+    def merge(self, other: Self, /) -> Self:
+        """The state of all rows of both inputs; raises `IncompatibleStatesError` if the specs differ."""
 
     def header(self) -> dict[str, Any]:
         """The spec, and small facts stored with the table, as plain JSON values."""
@@ -313,29 +270,17 @@ class State(Protocol):
     def with_runs(self, runs: Mapping[str, KeyedCounts], /) -> Self:
         """The state with other keyed counts under the same names."""
 
-    def __sizeof__(self) -> int:
-        """Bytes in memory; spilled bytes do not count."""
-
 
 class PlainState:
-    """Defaults of a state: it holds its own rows, and cannot locate scores.
+    """Defaults of a state, which holds its own rows."""
 
-    Attributes
-    ----------
-    found : results of metrics from which curves are drawn; None if the state does not keep them
-    """
-
-    found: dict[Any, Any] | None = None
     spec: Any
 
     @property
-    def holder(self) -> Any:
+    def holder(self) -> StoredSpec:
         """The state's own spec."""
-        return self.spec
-
-    def between(self, low: float, high: float) -> tuple[int, int] | None:
-        """The buckets with all scores from `low` to `high`; None if the state cannot tell, so all are needed."""
-        return None
+        spec: StoredSpec = self.spec
+        return spec
 
 
 class Small(PlainState):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from streameval.kernels.contingency.attribution import mark_table, marked, positions
 from streameval.states.keyed.ids import hash_array, id_words, identify, row_nulls
-from streameval.states.protocol import Batch, PlainSpec, Small, Totals
+from streameval.states.protocol import Batch, Small, Totals, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class IdColumn:
 
 
 @dataclass(frozen=True)
-class ValuesSpec(PlainSpec):
+class ValuesSpec:
     """Which values to collect.
 
     Attributes
@@ -70,9 +70,9 @@ class ValuesSpec(PlainSpec):
         return tuple(dict.fromkeys((*(key.name for key in self.keys), self.column)))
 
     @property
-    def counts_unlabelled(self) -> bool:
-        """Whether rows without a label contribute values; not if the label is part of the group."""
-        return not self.by_label
+    def traits(self) -> Traits:
+        """Rows without a label contribute values, unless the label is part of the group."""
+        return Traits(unlabelled=not self.by_label)
 
     @cached_property
     def wanted(self) -> Array:

@@ -66,7 +66,7 @@ def three(
 ) -> tuple[LabelledCounts, ContingencyCounts, ClusterCounts]:
     """The table with labels, and the two states that it replaces."""
     given = batches, capacity, budget, builders
-    return folded(spec, *given), folded(spec.plain, *given), folded(spec.derived, *given)
+    return folded(spec, *given), folded(spec.plain, *given), folded(spec.clusters, *given)
 
 
 def whole(state: Any, budget: Budget) -> SizeTable:

@@ -194,10 +194,10 @@ def test_a_state_has_everything_that_the_protocol_says(subject: Subject) -> None
         assert not difference(state.with_runs(state.runs()), state)
         assert sys.getsizeof(state) >= sum(sys.getsizeof(keyed) for keyed in state.runs().values())
         assert json.loads(json.dumps(state.header())) == state.header()
-        assert state.spec.associative or not state.runs()
+        assert state.spec.traits.associative or not state.runs()
 
     check()
-    assert subject.spec.associative is not (subject.sketch or isinstance(subject.spec, BinsSpec))
+    assert subject.spec.traits.associative is not (subject.sketch or isinstance(subject.spec, BinsSpec))
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=300), min_size=1, max_size=4), st.floats(0, 1))
@@ -315,7 +315,7 @@ def _maximum(one: Any, other: Any) -> Any:
     facts = [state.header() for state in (one, other)]
     header = {name: _larger(facts[0][name], facts[1][name]) for name in facts[0]}
     table = table.sort_by([(key, "ascending") for key in keys]) if keys else table
-    packing = one.spec.packing
+    packing = one.spec.traits.packing
     batches = (packing.pack(batch) if packing else batch for batch in table.combine_chunks().to_batches())
     return one.spec.from_arrow(header, batches, Budget())
 
@@ -427,7 +427,7 @@ def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
         (lambda facts: facts.clear(), "not a streameval state"),
         (lambda facts: facts.update({b"streameval.kind": b"wavelets"}), "kind 'wavelets'.*cluster_counts"),
         (lambda facts: facts.update({b"streameval.version": b"99"}), "version 99 of score_counts.*fold the data again"),
-        (lambda facts: facts.update({b"streameval.version": b"1"}), "version 1 of score_counts.*fold the data again"),
+        (lambda facts: facts.update({b"streameval.version": b"2"}), "version 2 of score_counts.*fold the data again"),
         (lambda facts: facts.pop(b"streameval.version"), "version None of score_counts"),
         (lambda facts: facts.pop(b"streameval.header"), "metadata of the stored score_counts are damaged"),
         (lambda facts: facts.update({b"streameval.header": b"{"}), "metadata of the stored score_counts are damaged"),

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import Spec, State
+    from streameval.states.protocol import State, StoredSpec
     from streameval.states.rounds import FirstRound
 
     T = TypeVar("T")
@@ -80,7 +80,7 @@ class Ranges:
     shards: Mapping[Any, list[list[Interval]]]
     fold: Callable[[], list[Any]]
 
-    def of(self, spec: Spec, number: int) -> Sequence[Interval]:
+    def of(self, spec: StoredSpec, number: int) -> Sequence[Interval]:
         """Shards of a state in a range; none if the state has fewer ranges than others, because its keys are few."""
         shards = self.shards[spec]
         return shards[number] if number < len(shards) else ()
@@ -312,7 +312,7 @@ class ClusterEngine:
         """The stored batches of a state whose rows are on workers."""
         every = list(range(len(ranges.futures)))
         left: list[tuple[str | None, list[int]]] = [(None, every)]
-        if state.spec.additive:
+        if state.spec.traits.additive:
             left = [(run, [number]) for run in state.runs() for number in every][::-1]
         due: list[Any] = []
 

@@ -34,7 +34,7 @@ from streameval.states.keyed.hot import run_lengths, run_starts, run_sums
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, PlainSpec, PlainState, Totals, mergeable, same_table
+from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
 
 
 @dataclass(frozen=True)
-class ClusterSpec(PlainSpec):
+class ClusterSpec:
     """Spec of an exact cluster state.
 
     Attributes
@@ -67,24 +67,13 @@ class ClusterSpec(PlainSpec):
     """
 
     kind: ClassVar[str] = "cluster_counts"
-    version: ClassVar[int] = 2
-    additive: ClassVar[bool] = True
+    version: ClassVar[int] = 1
 
     column: str
     type: str = "signed"
     scope: str = "global"
     nulls: str = "error"
     unlabelled: bool = False
-
-    @property
-    def counts_unlabelled(self) -> bool:
-        """Whether rows without a label count in the sizes of clusters."""
-        return self.unlabelled
-
-    @property
-    def refuses_missing(self) -> bool:
-        """Whether a null id is an error."""
-        return self.nulls == "error"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -110,6 +99,11 @@ class ClusterSpec(PlainSpec):
     def empty(self) -> ClusterCounts:
         """The empty state."""
         return ClusterCounts(self, KeyedCounts(self.layout))
+
+    @property
+    def traits(self) -> Traits:
+        """The tables of several states add up."""
+        return Traits(True, unlabelled=self.unlabelled, refuses_missing=self.nulls == "error", packing=self.packing)
 
     @property
     def packing(self) -> Packing | None:

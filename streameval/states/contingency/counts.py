@@ -26,7 +26,7 @@ from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import PlainSpec, PlainState, Totals, mergeable, same_table
+from streameval.states.protocol import PlainState, Totals, Traits, mergeable, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ContingencySpec(PlainSpec):
+class ContingencySpec:
     """Spec of the state of one class column with one cluster column.
 
     Attributes
@@ -58,7 +58,6 @@ class ContingencySpec(PlainSpec):
 
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = True
     unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
     labelled: ClassVar[bool] = False  # whether first words have the labels of their rows as tags
 
@@ -70,14 +69,9 @@ class ContingencySpec(PlainSpec):
     nulls: str = "error"
 
     @property
-    def counts_unlabelled(self) -> bool:
-        """True: rows need no label."""
-        return True
-
-    @property
-    def refuses_missing(self) -> bool:
-        """Whether a null id is an error."""
-        return self.nulls == "error"
+    def traits(self) -> Traits:
+        """Rows need no label; the tables of several states add up."""
+        return Traits(additive=True, unlabelled=True, refuses_missing=self.nulls == "error")
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import SplitSpec
+    from streameval.states.protocol import SplitSpec, StoredSpec
 
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _NONE = np.empty(0, np.uint64)
@@ -138,9 +138,10 @@ class DerivedClusters(ClusterCounts):
     cells: BlockedClusters
 
     @property
-    def holder(self) -> Any:
+    def holder(self) -> StoredSpec:
         """The spec of the state that holds the rows."""
-        return self.cells.spec
+        spec: StoredSpec = self.cells.spec
+        return spec
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The changes of a shard without each block of clusters; `paired` has those without each block of the unit."""

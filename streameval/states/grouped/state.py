@@ -19,7 +19,7 @@ from streameval.states.grouped.keys import Blocks, By, read_key
 from streameval.states.grouped.table import GroupTable, by_group, inner_facts, inner_header
 from streameval.states.grouped.tagged import TaggedGroups
 from streameval.states.keyed.counts import SLAB
-from streameval.states.protocol import SplitSpec
+from streameval.states.protocol import SplitSpec, Traits
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -104,14 +104,9 @@ class GroupedSpec(SplitSpec):
         return clusters and isinstance(self.key, Blocks) and self.key.count <= 1 << BLOCK_BITS
 
     @property
-    def counts_unlabelled(self) -> bool:
-        """Whether the inner spec counts rows without a label."""
-        return bool(self.inner.counts_unlabelled)
-
-    @property
-    def derived(self) -> Any:
-        """The inner spec, if states are clusters by block."""
-        return self.inner if self._by_cluster else None
+    def traits(self) -> Traits:
+        """Clusters by block derive the inner state."""
+        return Traits(unlabelled=self.inner.traits.unlabelled, derived=self.inner if self._by_cluster else None)
 
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.types import MissingScores, float_limit
 
@@ -48,7 +48,6 @@ class BinsSpec(MissingScores):
 
     kind: ClassVar[str] = "sampled_bins"
     version: ClassVar[int] = 1
-    associative: ClassVar[bool] = False
 
     column: str
     type: str = "f4"
@@ -64,6 +63,11 @@ class BinsSpec(MissingScores):
         object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
         if any(not a < b for a, b in pairwise(self.edges)):
             raise OptionError(f"edges={self.edges!r} do not ascend")
+
+    @property
+    def traits(self) -> Traits:
+        """States that depend on how rows are divided into tasks."""
+        return Traits(associative=False, refuses_missing=self.nan == "error")
 
     @property
     def schema(self) -> pa.Schema:

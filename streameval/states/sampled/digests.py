@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from streameval.kernels.sampling import compress, reduce_sorted
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.centroids import FINE
@@ -76,8 +76,7 @@ class DigestsSpec(MissingScores):
     """
 
     kind: ClassVar[str] = "sampled_digests"
-    version: ClassVar[int] = 2
-    associative: ClassVar[bool] = False
+    version: ClassVar[int] = 1
 
     column: str
     type: str = "f4"
@@ -89,6 +88,11 @@ class DigestsSpec(MissingScores):
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
+
+    @property
+    def traits(self) -> Traits:
+        """States that depend on how rows are divided into tasks."""
+        return Traits(associative=False, refuses_missing=self.nan == "error")
 
     @property
     def schema(self) -> pa.Schema:

@@ -23,7 +23,7 @@ from streameval.errors import OptionError
 from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.grouped.keys import Blocks
-from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.types import MissingScores, floats, numbers, refuse_nan
 from streameval.states.scores.weights import unit_of
 from streameval.wording import plural
@@ -88,9 +88,10 @@ class BlockSpec(MissingScores):
         return OptionError(msg, "by")
 
     @property
-    def largest(self) -> int:
-        """Bytes of a state whose bins are all occupied."""
-        return self.bins * self.count * 2 * 8 * (1 + self.weighted)
+    def traits(self) -> Traits:
+        """The largest state is one whose bins are all occupied."""
+        largest = self.bins * self.count * 2 * 8 * (1 + self.weighted)
+        return Traits(refuses_missing=self.nan == "error", largest=largest)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -341,7 +342,7 @@ class BlockCounts(Small):
     def halved_measure(self) -> Array:
         """`measure` of the rows whose missing score counts one half in every pair: an array of shape (n_blocks, 2)."""
         found = self.nan_weights if self.spec.weighted else self.nan_rows
-        return found if self.spec.halves_nan else np.zeros_like(found)
+        return found if self.spec.nan == "half" else np.zeros_like(found)
 
     @property
     def whole_measure(self) -> Array:

@@ -27,7 +27,7 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Batch, PlainState, Totals, mergeable, same_table
+from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
 from streameval.states.scores.parts import Ends, RankedPart, ScorePart
 from streameval.states.scores.types import (
     SIGN,
@@ -66,8 +66,7 @@ class ScoreSpec(MissingScores):
     """
 
     kind: ClassVar[str] = "score_counts"
-    version: ClassVar[int] = 2
-    additive: ClassVar[bool] = True
+    version: ClassVar[int] = 1
 
     column: str
     type: str = "f4"
@@ -94,6 +93,11 @@ class ScoreSpec(MissingScores):
     def empty(self) -> ScoreCounts:
         """The empty state."""
         return ScoreCounts(self, KeyedCounts(self.layout))
+
+    @property
+    def traits(self) -> Traits:
+        """Packed; the tables of several states add up."""
+        return Traits(additive=True, refuses_missing=self.nan == "error", packing=self.packing)
 
     @property
     def packing(self) -> Packing:
@@ -187,7 +191,7 @@ class ScoreCounts(PlainState):
     keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
     nan_weights, nan_errors : float64 arrays of shape (2,), the weight of those rows, and its rounding error
-    found : results of metrics from which curves are drawn, see `streameval.metrics.finalize.ingredients`
+    drawn : values of metrics from which curves are drawn, see `streameval.metrics.finalize.ingredients`
 
     Examples
     --------
@@ -202,7 +206,7 @@ class ScoreCounts(PlainState):
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
     nan_errors: Array = field(default_factory=lambda: np.zeros(2))
-    found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    drawn: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """The keyed counts, which grow with the rows."""

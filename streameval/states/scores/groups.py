@@ -32,7 +32,7 @@ from streameval.states.keyed.grouping import Counts, LabelledWords
 from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
-from streameval.states.protocol import Batch, PlainState, Totals, mergeable, same_table
+from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
 from streameval.states.scores.group_part import GroupPart, GroupRows, GroupTies
 from streameval.states.scores.group_tables import WORD, TableBuilders, bias, is_narrow
 from streameval.states.scores.types import MissingScores, numbers, rank_keys, refuse_nan
@@ -69,13 +69,17 @@ class GroupScoreSpec(MissingScores):
 
     kind: ClassVar[str] = "group_scores"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = True
 
     column: str
     type: str = "f4"
     groups: str = "group"
     group_type: str = "signed"
     nan: str = "error"
+
+    @property
+    def traits(self) -> Traits:
+        """The tables of several states add up."""
+        return Traits(additive=True, refuses_missing=self.nan == "error")
 
     @property
     def columns(self) -> tuple[str, ...]:

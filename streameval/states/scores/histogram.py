@@ -36,7 +36,7 @@ from streameval.kernels.histogram import (
     unpacked,
 )
 from streameval.kernels.jit import read_only
-from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import MissingScores, decode, float_limit, numbers, refuse_nan, split_nulls
 from streameval.states.scores.weights import add_sides, added, in_units, rounded_sides, two_sums, unit_of
@@ -66,7 +66,6 @@ class HistogramSpec(MissingScores):
 
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
-    additive: ClassVar[bool] = True
 
     column: str
     type: str = "f4"
@@ -77,6 +76,11 @@ class HistogramSpec(MissingScores):
     def largest(self) -> int:
         """Bytes of a state whose bins all hold scores."""
         return BINS * (64 if self.weighted else 32)
+
+    @property
+    def traits(self) -> Traits:
+        """States of a limited size, whose tables add up."""
+        return Traits(additive=True, refuses_missing=self.nan == "error", largest=self.largest)
 
     @property
     def schema(self) -> pa.Schema:

@@ -36,7 +36,7 @@ import pyarrow as pa
 from streameval.errors import DataError, OptionError
 from streameval.kernels.sampling import reduce_sorted
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, PlainSpec, Small, Totals, mergeable
+from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.scores.centroids import FINE, Centroids, Distribution, TDigestExchange, joined
 from streameval.states.scores.types import floats, numbers
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class QuantileSpec(PlainSpec):
+class QuantileSpec:
     """A quantile sketch of one column.
 
     Attributes
@@ -71,8 +71,7 @@ class QuantileSpec(PlainSpec):
     """
 
     kind: ClassVar[str] = "quantile_sketch"
-    version: ClassVar[int] = 2
-    associative: ClassVar[bool] = False
+    version: ClassVar[int] = 1
 
     column: str = "value"
     type: str = "f8"
@@ -83,19 +82,14 @@ class QuantileSpec(PlainSpec):
             raise OptionError(f"compression={self.compression!r} is not between 20 and 100000")
 
     @property
-    def counts_unlabelled(self) -> bool:
-        """True: rows need no label."""
-        return True
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
         return (self.column,)
 
     @property
-    def largest(self) -> int:
-        """Bytes of the largest state, in which values repeat."""
-        return 4 * 44 * int(self.compression)
+    def traits(self) -> Traits:
+        """Rows need no label; the largest state is one in which values repeat."""
+        return Traits(associative=False, unlabelled=True, largest=4 * 44 * int(self.compression))
 
     @property
     def schema(self) -> pa.Schema:

@@ -21,7 +21,7 @@ from streameval.errors import NullError, OptionError, SchemaError
 from streameval.kernels.exact import quotients
 from streameval.kernels.keys import decode_floats
 from streameval.states.keyed.ids import row_nulls
-from streameval.states.protocol import Batch, PlainSpec, Totals
+from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.weights import add_sides
 from streameval.typing import view_numbers
 
@@ -241,7 +241,7 @@ def split_nulls(
     return array.drop_null(), label[valid], weight
 
 
-class MissingScores(PlainSpec):
+class MissingScores:
     """Base of specs of a score column with a policy `nan` for missing scores: ``error``, ``drop`` or ``half``."""
 
     column: str
@@ -251,16 +251,6 @@ class MissingScores(PlainSpec):
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
         return (self.column,)
-
-    @property
-    def refuses_missing(self) -> bool:
-        """Whether a missing score is an error."""
-        return self.nan == "error"
-
-    @property
-    def halves_nan(self) -> bool:
-        """Whether a missing score counts one half in every pair."""
-        return self.nan == "half"
 
 
 def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
@@ -273,7 +263,8 @@ def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
 
 def halved_rows(state: Any) -> int:
     """Number of rows whose missing score counts one half in every pair; 0 under any other policy."""
-    return int(state.nan_rows.sum()) if state.spec is not None and state.spec.halves_nan else 0
+    halved = isinstance(state.spec, MissingScores) and state.spec.nan == "half"
+    return int(state.nan_rows.sum()) if halved else 0
 
 
 def halved(state: Any) -> Totals:

@@ -345,7 +345,7 @@ class StateFiles(PublishedFiles):
         about equal numbers of files; the number of parts follows from the size of all files, `nbytes`.
         """
         bounded = isinstance(due, HistogramSpec)
-        if not (bounded or due.packing):
+        if not (bounded or due.traits.packing):
             return each(lambda name: self.read(name, budget, due), names, "state")
         count = max(1, min(PARTS, nbytes // LEAST_BYTES), nbytes // MOST_BYTES, -(-len(names) // TOGETHER))
         count = min(count, -(-len(names) // (FEWEST if bounded else 1)))

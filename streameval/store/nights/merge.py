@@ -257,7 +257,7 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
     """
     by_spec: dict[StoredSpec, list[StoredState]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
-        for stored in (state for entry in entries if spec.associative and (state := entry.state(*column))):
+        for stored in (state for entry in entries if spec.traits.associative and (state := entry.state(*column))):
             by_spec.setdefault(spec_as_kept(spec, stored), []).append(stored)
     return [ColumnFiles(spec, *_files(states)) for spec, states in by_spec.items()]
 

@@ -96,7 +96,7 @@ def histogram_of(groups, cuts, *, weights=None):
     measure = [sums(weights, side, float) for side in (0, 1)] if weights else counts
     none, rows = Totals(0, 0, 0.0, 0.0, total.weighted), sum(counts) if weights else None
     bins = ScorePart(*measure, none, total, known(-np.array(starts, float)), sizes > 1, rows)
-    spec = SimpleNamespace(nan="error", halves_nan=False, weighted=weights is not None)
+    spec = SimpleNamespace(nan="error", weighted=weights is not None)
     return bins, SimpleNamespace(spec=spec, nan_rows=np.zeros(2, int), nan_weights=np.zeros(2), totals=lambda: total)
 
 
@@ -199,7 +199,7 @@ def test_areas_of_four_billion_points_do_not_overflow():
     before, total = Totals(0, 0, 0.0, 0.0), Totals(int(n.sum()), int(p.sum()), float(n.sum()), float(p.sum()))
     part = ScorePart(n, p, before, total, known(np.arange(4.0)))
     state = SimpleNamespace(
-        spec=SimpleNamespace(nan="error", halves_nan=False, weighted=False), nan_rows=np.zeros(2), totals=lambda: total
+        spec=SimpleNamespace(nan="error", weighted=False), nan_rows=np.zeros(2), totals=lambda: total
     )
     found = Agc(0.5).combine([Agc(0.5).partial(part)], state)
     assert found.value == float(area(list(zip(n.tolist(), p.tolist(), strict=True)), 0.5, ratio=False))
