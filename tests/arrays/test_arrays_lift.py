@@ -92,28 +92,10 @@ def test_area_is_that_of_the_steps(clusters: list[list[int]], threshold: int) ->
         assert area == 0
 
 
-@pytest.mark.parametrize("n", [1, 2, 10, 1000])
-def test_no_clustering(n: int) -> None:
-    """Singletons give (n + 1)/2n, whatever their labels."""
-    assert aul_score_from_labels([1] + [0] * (n - 1), range(n)) == (n + 1) / (2 * n)
-
-
-def test_predicate() -> None:
-    """Labels of any kind, with a function that says which are positive."""
-    labels, ids = ["spam", "spam", "ham"], [1, 1, 2]
-    assert LiftCurve.from_labels(labels, ids, lambda label: label == "spam").aul_score() == 1.0
-    assert LiftCurve.from_clusters([["spam", "spam"], ["ham"]], "spam".__eq__).aul_score() == 1.0
-
-
 def test_counts_beyond_64_bits() -> None:
     """Products of counts are exact however large."""
     huge = 10**12
     assert LiftCurve.from_counts([huge, 0], [huge, huge]).aul_score(threshold=huge) == 1.0 - 0.25
-
-
-def test_more_positives_than_points() -> None:
-    """Predicted counts may fall short of the positives; the area then exceeds 1."""
-    assert LiftCurve.from_counts([5], [2]).aul_score() == 2.5
 
 
 @pytest.mark.parametrize(

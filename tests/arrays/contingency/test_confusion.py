@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from streameval.arrays.contingency.confusion import confmat2_type
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency.arithmetic import geometric_mean, harmonic_mean
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "confusion2x2.json").read_text())
@@ -97,40 +96,6 @@ def test_every_method_answers_every_table(matrix: ConfusionMatrix2) -> None:
         matrix.get_score(name)
 
 
-@settings(deadline=None)
-@given(positive, positive, positive, positive)
-def test_squared_correlation_is_informedness_times_markedness(tp: int, fn: int, fp: int, tn: int) -> None:
-    """MCC² = informedness × markedness wherever no margin is zero, at any size."""
-    matrix = ConfusionMatrix2(tp, fn, fp, tn)
-    assert matrix.matthews_corr() ** 2 == pytest.approx(matrix.informedness() * matrix.markedness(), rel=1e-12)
-
-
-@settings(deadline=None)
-@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 50), st.integers(1, 50))
-def test_known_relations(tp: int, fn: int, fp: int, tn: int) -> None:
-    """Kappa is the mean of kappas and adjusted Dice; Q follows from the odds ratio; Jaccard follows from Dice."""
-    m = ConfusionMatrix2(tp, fn, fp, tn)
-    assert m.kappa() == pytest.approx(harmonic_mean(*m.kappas()[:2]), abs=1e-12)
-    assert m.kappa() == pytest.approx(harmonic_mean(*m.adjust_to_null(m.dice_coeff, model="m3")), abs=1e-12)
-    assert m.ochiai_coeff_adj() == pytest.approx(harmonic_mean(*m.adjust_to_null("ochiai_coeff")), abs=1e-12)
-    assert m.yule_q() == pytest.approx((m.DOR() - 1) / (m.DOR() + 1), abs=1e-12)
-    assert m.jaccard_coeff() == pytest.approx(m.dice_coeff() / (2 - m.dice_coeff()), abs=1e-12)
-    assert m.pairwise_hcv()[2] == pytest.approx(geometric_mean(*m.pairwise_hcv()[:2]), abs=1e-12)
-    assert m.informedness() == pytest.approx(m.TPR() - m.FPR(), abs=1e-12)
-    assert m.fscore() == pytest.approx(m.dice_coeff(), rel=1e-12)
-
-
-@settings(deadline=None)
-@given(tables)
-def test_transposing_exchanges_precision_and_recall(matrix: ConfusionMatrix2) -> None:
-    """Swapping truth and prediction swaps the one-sided measures and keeps the symmetric ones."""
-    swapped = ConfusionMatrix2(matrix.TP, matrix.FP, matrix.FN, matrix.TN)
-    np.testing.assert_equal(swapped.precision(), matrix.recall())
-    np.testing.assert_equal(swapped.kappa(), matrix.kappa())
-    np.testing.assert_equal(swapped.markedness(), matrix.informedness())
-    np.testing.assert_equal(swapped.entropy_scores()[::-1][1:], matrix.entropy_scores()[:2])
-
-
 def fisher(matrix: ConfusionMatrix2) -> float:
     """Fisher's exact test in exact integers."""
     tp, fp, tn, fn = map(int, matrix.to_ccw())
@@ -201,14 +166,6 @@ def test_adjusting_warns_when_asked() -> None:
     matrix = ConfusionMatrix2(3, 1, 1, 3)
     with pytest.warns(UserWarning, match="already"):
         matrix.adjust_to_null("kappa", with_warnings=True)
-
-
-def test_discrete_expectations_round_to_a_neighbour() -> None:
-    """Random rounding moves each expected count by less than one, and is repeatable."""
-    matrix = ConfusionMatrix2(3, 9, 4, 1)
-    drawn, means = matrix.expected(discrete=True, random_state=3), matrix.expected()
-    assert np.abs(drawn.to_array() - means.to_array()).max() < 1
-    assert drawn == matrix.expected(discrete=True, random_state=3)
 
 
 def test_a_drawn_null_model_is_near_the_expected_one() -> None:

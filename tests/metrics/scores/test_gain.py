@@ -9,20 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.budget import Budget
-from streameval.errors import LabelError, NullError, OptionError
+from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.protocol import HALF
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.gain_sums import _candidates, kept_points, quotient
 from streameval.metrics.scores.operating_points import parse_at
-from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import limit
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.counts import fold_arrays
@@ -105,19 +102,6 @@ def value_of(metric, bins, state):
     return metric.combine([metric.partial(bins)], state)
 
 
-@settings(max_examples=150, deadline=None)
-@given(groups_of, st.sampled_from(TRUNCATIONS), st.booleans())
-def test_areas_are_the_definition_rounded_once(groups, truncate, ratio):
-    """Counts are integers until one division, so the value is the definition's fraction, correctly rounded."""
-    truth = area(groups, truncate, ratio=ratio)
-    found = compute(fold_arrays(*points(groups)), Agc(truncate, ratio))
-    if truth is None:
-        assert math.isnan(found.value)
-        assert found.reason in {"no positives", "no negatives"}
-    else:
-        assert found.value == float(truth) == found.lower == found.upper
-
-
 @settings(max_examples=100, deadline=None)
 @given(groups_of, st.sampled_from(TRUNCATIONS), st.booleans(), st.randoms(use_true_random=False))
 def test_weighted_areas_cut_by_points(groups, truncate, ratio, random):
@@ -163,15 +147,6 @@ def test_weighted_area_keeps_its_digits_with_one_negative():
     assert compute(state, Agc(0.7)).value == pytest.approx(exact, rel=1e-10, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
-@given(groups_of)
-def test_untruncated_agc_is_twice_the_auc_less_one(groups):
-    """Normalised area and ROC AUC are one number."""
-    state = fold_arrays(*points(groups))
-    auc = compute(state, RocAuc()).value
-    assert compute(state, Agc()).value == pytest.approx(2 * auc - 1, abs=1e-15, nan_ok=True)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_no_split_changes_a_result(weighted):
     """Merged from many pieces and finalized in many shards, unweighted results have the same bits."""
@@ -190,19 +165,6 @@ def test_no_split_changes_a_result(weighted):
     for a, b in zip(expected, combine(split, metrics, shards[::-1]), strict=True):
         assert b.threshold == a.threshold
         assert b.value == pytest.approx(a.value, rel=1e-12 if weighted else 0, abs=0)
-
-
-def test_areas_of_four_billion_points_do_not_overflow():
-    """Sums beyond 64 bits are carried in 128."""
-    n = np.full(4, 10**9)
-    p = np.array([10**9, 10**8, 10**7, 0])
-    before, total = Totals(0, 0, 0.0, 0.0), Totals(int(n.sum()), int(p.sum()), float(n.sum()), float(p.sum()))
-    part = ScorePart(n, p, before, total, known(np.arange(4.0)))
-    state = SimpleNamespace(
-        spec=SimpleNamespace(nan="error", weighted=False), nan_rows=np.zeros(2), totals=lambda: total
-    )
-    found = Agc(0.5).combine([Agc(0.5).partial(part)], state)
-    assert found.value == float(area(list(zip(n.tolist(), p.tolist(), strict=True)), 0.5, ratio=False))
 
 
 @settings(max_examples=400, deadline=None)
@@ -293,56 +255,6 @@ def test_operating_points_are_the_definition(groups, at, cuts):
     assert found.threshold == (math.inf if group is None else -group)
     assert binned.lower <= float(value) <= binned.upper
     assert binned.lower <= binned.value <= binned.upper
-
-
-@settings(max_examples=100, deadline=None)
-@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
-def test_weights_of_two_double_nothing(groups, at, cuts):
-    """Rates of weights that are all equal are rates of counts; a histogram that cannot bound them says why."""
-    label, score = points(groups)
-    point = parse_at(at)
-    counts = compute(fold_arrays(label, score), point)
-    found = compute(fold_arrays(label, score, np.full(label.size, 2.0)), point)
-    assert (found.threshold, found.reason) == (counts.threshold, counts.reason)
-    assert found.value == pytest.approx(counts.value, rel=1e-12, nan_ok=True)
-    bins, state = histogram_of(groups, cuts, weights=[(2.0 * n, 2.0 * p) for n, p in groups])
-    binned = value_of(point, bins, state)
-    if binned.reason is None:
-        assert binned.lower <= counts.value <= binned.upper
-
-
-def test_nan_scores_count_as_halves_in_the_whole_area_only():
-    """Under nan='half' the untruncated agc is 2·AUC − 1; nothing else is defined."""
-    label = np.array([0, 1, 1, 0, 1], np.uint8)
-    state = fold_arrays(label, np.array([0.1, 0.9, np.nan, np.nan, 0.05]), nan="half")
-    assert compute(state, Agc()).value == pytest.approx(2 * compute(state, RocAuc()).value - 1)
-    for metric in (Agc(0.5), Agc(1, ratio=True), parse_at("k=2")):
-        assert compute(state, metric).reason == HALF
-    none = fold_arrays(label, np.full(5, np.nan), nan="half")
-    assert compute(none, Agc()).value == 0.0
-
-
-def test_no_rows_is_no_number():
-    """The empty state has reasons, not numbers."""
-    empty = fold_arrays(np.empty(0, np.uint8), np.empty(0))
-    for metric in (Agc(), Agc(0.1), Agc(1, ratio=True), *(parse_at(at) for at in POINTS)):
-        found = compute(empty, metric)
-        assert math.isnan(found.value)
-        assert found.reason
-    for metric in (Agc(), Agc(0.1), *(parse_at(at) for at in POINTS)):
-        assert compute(HistogramSpec("s").empty(), metric).reason
-
-
-def test_nothing_qualifies_at_an_infinite_threshold():
-    """A first group of negatives leaves no threshold at a false positive rate of zero."""
-    found = compute(fold_arrays(*points([(1, 0), (0, 1)])), parse_at("fpr=0"))
-    assert (found.value, found.threshold) == (0.0, math.inf)
-
-
-def test_names_print_short():
-    """Names are those of the public contract."""
-    names = [Agc().name, Agc(0.01).name, Agc(200, ratio=True).name, *(parse_at(at).name for at in POINTS[1:5:3])]
-    assert names == ["agc", "agc@0.01", "agc_ratio@200", "tpr@fpr=0.1", "precision@recall=0.1"]
 
 
 @pytest.mark.parametrize("at", [0.1 + 0.2, math.nextafter(0.3, 0), 1 / 3, 123456789.12345679, 5e-324])
@@ -462,29 +374,6 @@ def test_sampled_agc_has_the_reference_mean(case):
         assert moments == pytest.approx((expected["mean"], expected["std"]), rel=1e-9, abs=1e-12), key
 
 
-def test_positive_label_is_any_value():
-    """Strings and −1/1 are labels too."""
-    score, weight = [0.1, 0.9, 0.4, 0.4], [1, 2, 3, 4]
-    expected = agc_score([0, 1, 0, 1], score, sample_weight=weight)
-    assert agc_score([-1, 1, -1, 1], score, sample_weight=weight) == expected
-    assert agc_score(["ham", "spam", "ham", "spam"], score, "spam", weight) == expected
-    assert agc_score([1, 0, 1, 0], score, 0, weight) == expected
-
-
-@pytest.mark.parametrize("function", [agc_score, agc_approximate, gain_curve])
-@pytest.mark.parametrize(
-    ("labels", "error"),
-    [
-        ([0, None, 1, 1], NullError), ([0, math.nan, 1, 1], NullError), ([0, pd.NA, 1, 1], NullError),
-        (["ham", "spam", "ham", "ham"], LabelError), ([0, 2, 2, 0], LabelError),
-    ],
-)  # fmt: skip
-def test_labels_that_are_none_are_refused(function, labels, error):
-    """As by every other function of labels and scores: a missing label is not a negative."""
-    with pytest.raises(error, match="y_true"):
-        function(labels, [0.1, 0.2, 0.3, 0.4])
-
-
 def test_degenerate_arrays_have_documented_values():
     """One class, equal scores, infinite scores, nothing positive at the top: a value, and no warning from numpy."""
     assert math.isnan(agc_score([1, 1], [0.1, 0.2]))
@@ -508,13 +397,6 @@ def test_approximation_of_few_points(label, weight):
     found = agc_approximate(label, score, sample_weight=weight, quantiles=500)
     assert found == pytest.approx(exact, rel=1e-12, nan_ok=True)
     assert not agc_approximate(label, score, sample_weight=weight, sample=0.01, random_state=1) <= 0
-
-
-def test_zero_weights_are_points():
-    """A point of weight 0 counts where the curve is cut, and nowhere else."""
-    label, score, weight = [0, 1, 1, 0], [4, 3, 2, 1], [0, 1, 1, 1]
-    assert gain_curve(label, score, 1, weight, truncate=2)[1].tolist() == [0.0, 0.5]
-    assert math.isnan(agc_score(label, score, 1, weight, truncate=0.1))
 
 
 @pytest.mark.parametrize(
