@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = """
-    laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options cut_bins
+    laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options bins
     store_cluster browser ranges s3 evaluate store_s3 catalogue jackknife arrays_ranking notebooks curves gain store
-    store_upkeep sampled workers store_laws memory contingency bad_input quantiles long_words store_add
+    store_upkeep sampled workers store_laws memory contingency bad_input quantiles store_add
 """
 
 MARKED = {  # what a contributor runs in two minutes: pytest -m "laws or api"

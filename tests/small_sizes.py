@@ -25,5 +25,7 @@ def sizes(*, tiny: bool) -> Iterator[None]:
             patch.setattr(runs, "CHUNK", 8)
             patch.setattr(runs, "_DENSE", 4)
             patch.setattr(runs, "SLAB", 16)
+            patch.setattr(runs, "REFINE", 16)
+            patch.setattr(runs, "WEIGHED", 16)
             patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
         yield

@@ -26,7 +26,6 @@ from streameval.errors import (
     NullError,
     OptionError,
     SchemaError,
-    StoreError,
     WeightError,
 )
 from streameval.store.files.published import seal, unseal
@@ -104,19 +103,6 @@ def test_it_travels_and_is_saved(tmp_path: Path) -> None:
         other.update(data.slice(100))
         assert same(other.result(), evaluate(data, **OPTIONS))
     assert first.result().rows == 100
-
-
-@pytest.mark.parametrize("positive", [b"spam", b"\xff\x00"])
-def test_a_positive_label_of_bytes_is_saved(positive: bytes, tmp_path: Path) -> None:
-    """Text or not, it names the same rows when the accumulator is loaded."""
-    data = pa.table({"label": [positive, b"ham", positive], "score": [0.9, 0.2, 0.1]})
-    options: dict[str, Any] = {"score": "score", "pos_label": positive}
-    first = Accumulator(**options)
-    first.update(data)
-    first.save(tmp_path)
-    loaded = Accumulator.load(tmp_path)
-    loaded.update(data)
-    assert same(loaded.result(), evaluate(pa.concat_tables([data, data]), **options))
 
 
 def test_threads_take_turns() -> None:
@@ -210,39 +196,6 @@ def test_a_narrower_batch_is_widened() -> None:
     with pytest.raises(IncompatibleStatesError, match="'score' has type double where the first batch had float"):
         second.merge(first)
     assert first.result().rows == 4
-
-
-def test_a_refused_batch_is_left_out_with_a_unit_too() -> None:
-    """Clusters are then folded by block, and refuse nulls as plain ones do, before a row is taken."""
-    batch = {"label": [0, 1] * 20, "c": [*range(20)] * 2, "u": [*range(40)]}
-    made = Accumulator(label="label", cluster="c", metrics="aul", unit="u")
-    made.update(batch)
-    with pytest.raises(NullError, match="'c' has nulls"):
-        made.update(pa.table(batch | {"c": pa.array([None, *range(39)], pa.int64())}))
-    assert made.result().results == evaluate(pa.table(batch), cluster="c", metrics="aul", unit="u").results
-
-
-def test_a_refused_first_batch_decides_no_types() -> None:
-    """The next one may have others."""
-    found = Accumulator(score="score")
-    with pytest.raises(NullError):
-        found.update({"label": np.array([0, 1]), "score": np.array([np.nan, 0.9])})
-    found.update({"label": np.array([0, 1]), "score": np.array([1, 3])})
-    assert found.result().value("roc_auc") == 1.0
-
-
-def test_a_bad_batch_far_into_the_run_changes_no_bit() -> None:
-    """Of many batches some are refused; the result is that of the others."""
-    data = table(1000)
-    found = Accumulator(**OPTIONS)
-    for i in range(10):
-        part = data.slice(100 * i, 100)
-        if i % 3 == 1:
-            bad = part.set_column(2, "cluster", [pa.array([*part["cluster"].to_pylist()[:-1], None], pa.int64())])
-            with pytest.raises(NullError):
-                found.update(bad)
-        found.update(part)
-    assert same(found.result(), evaluate(data, **OPTIONS))
 
 
 def test_where_the_machine_fails_it_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,28 +343,6 @@ def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
         state.unlink()
     with pytest.raises(FormatError, match=r"no longer exists; save the accumulator again$"):
         Accumulator.load(tmp_path)
-
-
-def test_an_unknown_version_of_a_saved_one_is_refused(tmp_path: Path) -> None:
-    """By its number, although its checksum is right."""
-    Accumulator(score="score").save(tmp_path)
-    index = tmp_path / "accumulator.json"
-    index.write_text(seal(unseal(index.read_bytes()) | {"format": 9}))
-    with pytest.raises(FormatError, match="is of format 9; this version of streameval reads 1: upgrade it"):
-        Accumulator.load(tmp_path)
-
-
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file where the directory should be."""
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(StoreError, match=r"taken: cannot be written \(File exists\); choose another directory"):
-        Accumulator(score="score").save(tmp_path / "taken")
-
-
-def test_an_operating_point_that_is_none_is_refused_at_once() -> None:
-    """Before the first batch."""
-    with pytest.raises(OptionError, match=r"at=precision=1\.2 is not an operating point"):
-        Accumulator(score="score", at="precision=1.2")
 
 
 def test_loading_takes_no_option_that_the_saved_one_decides(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ import pytest
 from click.testing import CliRunner
 from nightly import DATA
 
-from streameval import Store, cli, evaluate, quantile_sketch
+from streameval import Store, quantile_sketch
 from streameval.cli import main
 from streameval.cli import store as store_commands
-from streameval.errors import LabelError, OptionError
+from streameval.errors import LabelError
 from streameval.evaluation.quantile_sketch import sketches_by_label
 from streameval.evaluation.source import suggestion
 from streameval.metrics.catalogue import entries
-from streameval.plots.comparisons import plot_quantiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,15 +70,6 @@ def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> No
             assert (run(*words, "--quiet").stdout, run(*words, "--quiet").stderr) == ("", "")
 
 
-def test_a_metric_that_chooses_a_threshold_has_its_counts(data: Path) -> None:
-    """As an operating point has; the default metrics have none."""
-    words = ["evaluate", data, "--score", "s"]
-    assert "operating point" not in run(*words).stdout
-    found = run(*words, "--metric", "f1_max", "--metric", "max_informedness").stdout
-    rows = found[found.index("operating point") :].splitlines()
-    assert [row.split()[1] for row in rows[1:] if row.strip()] == ["f1_max"]
-
-
 def test_json_is_alone_on_stdout(data: Path, store: str, tmp_path: Path) -> None:
     """With ``-`` there is no table; with a file both are there."""
     for words in (
@@ -124,16 +114,6 @@ def test_every_verb_that_reads_says_what_it_would_read(data: Path, store: str) -
         )
     info = [json.loads(run("info", store, *more, "--plan", "--json", "-").stdout) for more in ((), ("--verify",))]
     assert [each["files"] for each in info] == [0, 4]
-
-
-def test_csv_is_alone_on_stdout(store: str) -> None:
-    """The series as CSV takes the place of the table."""
-    done = run("history", store, "--metric", "aul", "--csv", "-")
-    assert done.stdout.splitlines()[0].startswith("partition,night_rows")
-    assert len(done.stdout.splitlines()) == 3
-    both = run("history", store, "--metric", "aul", "--csv", "-", "--json", "-")
-    assert (both.exit_code, both.stdout) == (2, "")
-    assert "--json - and --csv - cannot both print to stdout" in both.stderr
 
 
 def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> None:
@@ -185,30 +165,6 @@ def test_exit_statuses(data: Path, store: str, monkeypatch: pytest.MonkeyPatch) 
     done = run("show", store)
     assert done.exit_code == 130
     assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
-
-
-def test_a_positive_label_is_named_on_the_command_line(data: Path) -> None:
-    """The other label turns the ROC curve around."""
-    words = ["evaluate", data, "--score", "s", "--metric", "roc_auc", "--json", "-"]
-    one, zero = (json.loads(run(*words, "--pos-label", label).stdout) for label in "10")
-    assert one["results"][0]["value"] == pytest.approx(1 - zero["results"][0]["value"])
-    assert cli.__all__ == ["main"]
-
-
-def test_means_over_groups_tell_the_deciles(data: Path, tmp_path: Path) -> None:
-    """The terminal and both files of JSON have those of Python; results that are no means have none."""
-    words = ["evaluate", str(data), "--score", "s", "--metric", "roc_auc"]
-    values = evaluate(data, score="s", metrics="roc_auc", mean_over="id").group_values("roc_auc")["value"].to_pylist()
-    told = "  ".join(f"{value:.4f}" for value in values)
-    line = f"roc_auc[s] by group, from the least through the deciles to the greatest: {told}"
-    one, other = tmp_path / "one.json", tmp_path / "other.json"
-    assert line in run(*words, "--mean-over", "id", "--json", one, "--out", other).output.splitlines()
-    assert one.read_bytes() == other.read_bytes()
-    [result] = json.loads(one.read_bytes())["results"]
-    assert result["group_deciles"] == values
-    assert len(values) == 11
-    plain = run(*words, "--json", "-").stdout
-    assert "group_deciles" not in plain
 
 
 def test_columns_are_listed_with_a_command_to_copy() -> None:
@@ -313,19 +269,3 @@ def test_labels_that_are_not_two_classes_are_refused(tmp_path: Path) -> None:
     done = run("sketch", str(tmp_path / "a.parquet"), "--column", "s", "--label", "label")
     assert done.exit_code == 2
     assert "--by-label" in done.output
-
-
-def test_a_picture_of_the_distributions(tmp_path: Path) -> None:
-    """One line for all rows and one for each class; refused before anything is read where it cannot be written."""
-    pq.write_table(pa.table({"label": [0, 1, 1], "s": [0.1, 0.2, 0.3]}), tmp_path / "a.parquet")
-    data = str(tmp_path / "a.parquet")
-    done = run("sketch", data, "--column", "s", "--by-label", "--plot", str(tmp_path / "a.svg"))
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "a.svg").stat().st_size > 1000
-    assert run("sketch", data, "--column", "s", "--plot", str(tmp_path / "none" / "a.svg")).exit_code == 1
-    assert run("sketch", data, "--column", "s", "--plot", str(tmp_path / "a.jpg")).exit_code != 0
-    axes = plot_quantiles({"a": ([0, 0.5, 1], [-np.inf, 1.0, 2.0]), "b": ([0.5], [np.nan])})
-    assert len(axes.get_lines()) == 1
-    assert np.asarray(axes.get_lines()[0].get_xdata()).tolist() == [1.0, 2.0]
-    with pytest.raises(OptionError, match="nothing to draw"):
-        plot_quantiles({"a": ([0.5], [np.nan])})

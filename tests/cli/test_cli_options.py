@@ -69,12 +69,6 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
         assert f"{verb} takes no option '{spelling[2:]}'" in done.stderr
 
 
-def test_a_demo_of_no_rows_is_refused() -> None:
-    """Zero is a number, not the lack of one."""
-    done = run("demo", "--rows", "0")
-    assert (done.exit_code, "--rows 0 is out of range" in done.stderr) == (2, True)
-
-
 def test_without_a_command_the_help_is_shown_alone() -> None:
     """Once, as with --help, and not as the text of an error."""
     assert run().output == run("--help").output
@@ -161,23 +155,6 @@ def test_a_bad_config_file_is_refused_by_name(text: str, message: str, data: str
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     done = run("evaluate", data, "--config", str(tmp_path / "none.toml"))
     assert (done.exit_code, "none.toml: cannot be read (No such file" in done.stderr) == (2, True)
-
-
-def test_every_verb_reads_its_config_file(data: str, tmp_path: Path) -> None:
-    """Simulations and stores as well; required options may stand in the file."""
-    config, store = tmp_path / "options.toml", str(tmp_path / "store")
-    config.write_text("rows = 50\npartitions = 2\nquiet = true\n")
-    assert run("simulate", str(tmp_path / "out"), "--config", str(config)).exit_code == 0
-    assert len(list((tmp_path / "out").glob("night=*"))) == 2
-    config.write_text('score = ["s", "t"]\ntruncate = [0.5]\n')
-    assert run("update", store, data, "--config", str(config)).exit_code == 0
-    config.write_text('score = "t"\nmetric = "agc@0.5"\n')
-    shown = json.loads(run("show", store, "--config", str(config), "--json", "-").stdout)
-    assert shown == evaluate(data, score="t", metrics="agc@0.5", truncate=0.5).to_dict()
-    config.write_text('rule = "roc_auc[s] >= 1.1"\n')
-    assert run("check", store, "--config", str(config)).exit_code == 3
-    config.write_text('column = "s"\nquantile = [0.5]\n')
-    assert "0.5" in run("sketch", data, "--config", str(config)).stdout
 
 
 @pytest.mark.parametrize("verb", ["simulate", "history", "sketch"])

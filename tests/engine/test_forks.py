@@ -92,38 +92,6 @@ print(0.3 < time.monotonic() - began < 1.2, os.waitpid(child, 0)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-def test_a_fork_while_another_thread_has_found_a_module() -> None:
-    """The thread holds the lock of the module, which is not yet among those that are being imported."""
-    code = """
-import importlib.util, os, sys, threading
-from streameval import forks
-found, end = threading.Event(), threading.Event()
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self) if name == "dask" else None
-    def create_module(self, spec):
-        if threading.current_thread() is thread:
-            found.set()
-            end.wait()
-    def exec_module(self, module):
-        module.value = 1
-sys.meta_path.insert(0, Finder())
-thread = threading.Thread(target=lambda: __import__("dask"))
-thread.start()
-found.wait()
-child = os.fork()
-if child:
-    os.waitpid(child, 0)
-    end.set()
-import dask
-print(dask.value, flush=True)
-if child == 0:
-    os._exit(0)
-"""
-    assert run(code) == ["1", "1"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_deltalake_is_loaded_again_in_children_of_children_by_any_thread(tmp_path: Path) -> None:
     """Each of three generations writes a table on four threads, after its parent has used deltalake."""
     code = f"""
@@ -209,9 +177,3 @@ print(os.waitpid(child, 0)[1], told)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "0 []\n"
     assert not forks.is_forked()
-
-
-def test_what_has_a_lock_may_live_until_python_ends() -> None:
-    """As the accumulator of a script that a function uses; nothing is said about it."""
-    code = "import streameval; made = streameval.Accumulator(score='s'); use = lambda: made"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True).stderr == b""

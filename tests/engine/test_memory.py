@@ -26,29 +26,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import opened
-from strategies import SUBJECTS, Subject, difference
 
 from streameval import budget as memory
 from streameval import evaluate, scan
 from streameval.budget import Budget, SpillFile, parse_bytes
 from streameval.engine import fold, scratch
-from streameval.engine.threads import CancelledError, Progress, map_tasks, tree
+from streameval.engine.threads import map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.kernels import jit
-from streameval.scan.pieces import Piece, TableSource
-from streameval.states.keyed import counts as runs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
-from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
 from streameval.store.files.published import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-KEYS = 8192
 
 
 def test_what_exceeds_the_budget_is_spilled_and_read_back(tmp_path: Path) -> None:
@@ -65,14 +59,6 @@ def test_what_exceeds_the_budget_is_spilled_and_read_back(tmp_path: Path) -> Non
         np.testing.assert_array_equal(buffer.read(), array)
         np.testing.assert_array_equal(buffer.read(7, 49_999), array[7:49_999])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_arrays_that_died_are_forgotten(tmp_path: Path) -> None:
-    """Arrays nobody holds any more free their share, so that nothing is spilled for them."""
-    budget = Budget(1_000_000, tmp_path)
-    for _ in range(20):
-        budget.hold(np.zeros(100_000))
-    assert budget.spilled == 0
 
 
 def test_a_hold_returns_the_array_it_was_given(tmp_path: Path) -> None:
@@ -217,30 +203,6 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
         assert room == limit - 2 * stored - scratch._TABLES
 
 
-def test_what_tasks_reserve_adds_up(tmp_path: Path) -> None:
-    """Tasks of several threads reserve from one budget; each gives back its own part."""
-    budget = Budget(1_000_000, tmp_path)
-    with budget.reserved(300_000):
-        with budget.reserved(200_000):
-            assert budget.room == 500_000
-        assert budget.room == 700_000
-    assert budget.room == budget.limit
-
-
-def test_the_largest_row_group_is_reserved(tmp_path: Path) -> None:
-    """Not the mean one: of uneven row groups, the largest decides what a thread needs."""
-    table = _table(50_000)
-    with pq.ParquetWriter(tmp_path / "0.parquet", table.schema) as writer:
-        for rows in (100, 49_000, 900):
-            writer.write_table(table.slice(0, rows), row_group_size=rows)
-    footer = pq.read_metadata(tmp_path / "0.parquet")
-    sizes = [
-        sum(footer.row_group(g).column(i).total_compressed_size for i in range(footer.num_columns)) for g in range(3)
-    ]
-    [piece] = scan.plan(tmp_path, table.schema.names).pieces
-    assert scratch.scratch_bytes([piece]) == 2 * max(sizes) + scratch._TABLES
-
-
 def test_texts_are_reserved_as_they_are_decoded(tmp_path: Path) -> None:
     """Not as they are stored: texts that compress well take many times that; those read as codes take no more."""
     texts = [f"{i:0300d}" for i in range(40_000)]
@@ -266,20 +228,6 @@ def test_long_texts_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     sizes = [batch.num_rows for _, _, batch in fold.raw_batches(pieces, table.schema, rows)]
     assert (sum(sizes), max(sizes)) == (400, rows)
     assert evaluate(tmp_path, cluster="long", threads=1).rows == 400
-
-
-@pytest.mark.parametrize("memory", ["16MiB", "32MiB", "64MiB", "4GiB"])
-@pytest.mark.parametrize("length", [3, 36, 200])
-def test_short_texts_are_read_many_rows_at_a_time(length: int, memory: str, tmp_path: Path) -> None:
-    """As many as the budget has room for, up to 4 MiB of texts; each batch takes time, however small it is."""
-    table = pa.table({"label": [0, 1] * 100_000, "id": [f"{i % 1_000:0{length}d}" for i in range(200_000)]})
-    pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False)
-    pieces = scan.plan(tmp_path, table.schema.names).pieces
-    budget = Budget(parse_bytes(memory), threads=1)
-    room = budget.scratch // (fold._ROW_SCRATCH + 2 * fold.row_width(table.schema))
-    due = max(fold.LONG_BATCH_ROWS, min(1 << 19, room, (4 << 20) // (length + 4)))
-    assert 0.95 * due <= fold.batch_rows(table.schema, fold.RUN_ROWS, budget, pieces) <= due
-    assert fold.batch_rows(table.schema, fold.RUN_ROWS, budget) == fold.LONG_BATCH_ROWS
 
 
 @pytest.mark.parametrize(
@@ -322,28 +270,6 @@ def test_a_few_long_texts_among_short_ones_are_said_beforehand(
     [even, [least]] = logged
     assert even == []
     assert 50 <= least <= 150
-
-
-def test_unknown_rows_are_not_added_to_known_ones() -> None:
-    """A stream whose rows are unknown needs full tables, whatever else is read."""
-    pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
-    assert scratch.scratch_bytes(pieces[:1]) == 20 * scratch._TABLE_ROW
-    assert scratch.scratch_bytes(pieces[1:]) == scratch.scratch_bytes(pieces) == scratch._TABLES
-
-
-def test_tables_of_blocks_are_counted_and_said_beforehand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With 65,536 bins they take 208 MiB on a thread, which a warning says; few rows fill few of them."""
-    piece = Piece("", "data", 0, 4_000_000, 0, source=TableSource(_table(0)))
-    fine, usual = (BlockSpec("score", unit="campaign", bins=bins) for bins in (1 << 16, 1 << 11))
-    extra = [scratch.scratch_bytes([piece], [spec]) - scratch.scratch_bytes([piece]) for spec in (fine, usual)]
-    assert [size >> 20 for size in extra] == [208, 6]
-    pq.write_table(_table(200_000), tmp_path / "0.parquet")
-    given = {"score": "score", "metrics": "average_precision", "threads": 1, "ci": 0.95}
-    with caplog.at_level(logging.WARNING, "streameval"):
-        values = [evaluate(tmp_path, **given, memory="128MiB", resample_bins=bins) for bins in (2048, 65536)]
-    [record] = caplog.records
-    assert "is too little for the row groups and tables of 1 thread" in record.getMessage()
-    assert values[0].value("average_precision") == values[1].value("average_precision")
 
 
 def test_a_limit_too_low_for_the_row_groups_is_said_beforehand(
@@ -488,105 +414,6 @@ def test_a_spill_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 # -- heavy buckets ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket of more than 8,192 items is partitioned again; slabs are of 4,096."""
-    monkeypatch.setattr(runs, "REFINE", KEYS)
-    monkeypatch.setattr(runs, "WEIGHED", KEYS)
-    monkeypatch.setattr(runs, "SLAB", KEYS // 2)
-    monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (KEYS // 2,))
-
-
-def _subject(name: str) -> Subject:
-    [found] = [subject for subject in SUBJECTS if subject.name == name]
-    return found
-
-
-def _heavy(subject: Subject, case: str, rows: int = 40_000) -> pa.Table:
-    """Rows of which nearly all fall into one bucket."""
-    random = np.random.default_rng(4)
-    inside = {
-        "distinct": random.permutation(rows),
-        "atoms": np.where(random.random(rows) < 0.5, 7, random.permutation(rows)),
-        "one": np.full(rows, 7),
-        "few": random.integers(0, 5, rows),
-    }[case]
-    values = (1.0 + inside * 2.0**-40) if subject.kind == pa.float64() else 2**62 + inside
-    if subject.kind == pa.float32():
-        values = (1.0 + (inside % 60_000) * 2.0**-23).astype(np.float32)
-    values[::1000] = 3  # and a few elsewhere, before and after
-    values[1::1000] = 0
-    return pa.table(
-        {
-            "column": pa.array(values, subject.kind),
-            "label": random.integers(0, 2, rows).astype(np.uint8),
-            "weight": random.integers(0, 8, rows) / 4,
-            "partition": pa.array(np.where(np.arange(rows) < rows // 3, "a", "b")),
-        }
-    )
-
-
-@pytest.mark.parametrize("case", ["distinct", "atoms", "one", "few"])
-@pytest.mark.parametrize("name", ["double", "double-weighted", "int64", "float", "float-weighted"])
-@pytest.mark.usefixtures("patched")
-def test_a_heavy_bucket_of_scores_is_taken_in_parts(name: str, case: str, tmp_path: Path) -> None:
-    """Scores that share a bucket are counted right, and never more than a slab and a bucket's part at once."""
-    subject = _subject(f"scores-{name}")
-    table = _heavy(subject, case)
-    budget = Budget(100_000, tmp_path)
-    state = subject.fold(table, 5_000, 3_000, budget)
-    with pytest.MonkeyPatch.context() as patch:
-        sizes: list[int] = []
-        gathered = KeyedCounts._gathered
-
-        def watched(self: KeyedCounts, start: int, stop: int) -> Any:
-            sizes.append(int(self._sizes(start, stop).sum()))
-            return gathered(self, start, stop)
-
-        patch.setattr(KeyedCounts, "_gathered", watched)
-        parts = [part for shard in state.shards() for part in state.groups(shard, budget)]
-        if case == "distinct" and name != "float":
-            assert max(sizes, default=0) <= 2 * KEYS
-    values, labels = table.column("column").to_numpy(), table.column("label").to_numpy()
-    keys, index = np.unique(values, return_inverse=True)
-    counts = [np.bincount(index[labels == side], minlength=keys.size)[::-1] for side in (0, 1)]
-    assert [int(k) for p in parts for k in p.keys] == sorted({int(k) for p in parts for k in p.keys})
-    scores = np.concatenate([part.scores for part in state.parts()])
-    np.testing.assert_array_equal(scores, keys[::-1].astype(float))
-    np.testing.assert_array_equal(np.concatenate([p.neg for p in parts]), counts[0])
-    np.testing.assert_array_equal(np.concatenate([p.pos for p in parts]), counts[1])
-    if subject.weighted:
-        weight = np.where(labels == 1, table.column("weight").to_numpy(), 0)
-        expected = np.bincount(index, weight, minlength=keys.size)[::-1]
-        np.testing.assert_allclose(np.concatenate([p.pos_weight for p in parts]), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["int64-global", "int64-partition", "string-global"])
-@pytest.mark.usefixtures("patched")
-def test_a_heavy_bucket_of_clusters_is_taken_in_parts(name: str, tmp_path: Path) -> None:
-    """Ids of one and of two words are partitioned again by the bits in which they differ."""
-    subject = _subject(f"clusters-{name}")
-    random = np.random.default_rng(1)
-    many = np.concatenate([np.zeros(6_000, np.int64), random.integers(1, 4_000, 6_000)])
-    table = pa.table(
-        {
-            "column": pa.array(many if subject.kind == pa.int64() else [f"id {i}" for i in many], subject.kind),
-            "label": random.integers(0, 2, many.size).astype(np.uint8),
-            "weight": np.ones(many.size),
-            "partition": pa.array(np.where(random.random(many.size) < 0.5, "a", "b")),
-        }
-    )
-    plain = subject.fold(table, capacity=1 << 20)
-    spilled = subject.fold(table, 5_000, 1_000, Budget(200_000, tmp_path))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "REFINE", 16)
-        patch.setattr(runs, "WEIGHED", 16)
-        patch.setattr(KeyedCounts.intervals, "__defaults__", (8,))
-        assert not difference(plain, spilled)
-        sizes = [int(size) for shard in spilled.shards()[:50] for part in spilled.parts(shard) for size in part.size]
-        assert max(sizes) > 0
 
 
 @pytest.mark.parametrize("words", [1, 4])
@@ -796,15 +623,6 @@ def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytes
     assert seen < 800_000
 
 
-def test_a_cancelled_run_ends_at_the_next_batch() -> None:
-    """Once cancelled, progress raises in every task, and only then."""
-    progress = Progress()
-    progress(1)
-    progress.cancel()
-    with pytest.raises(CancelledError):
-        progress(1)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_graph_keeps_order_and_passes_errors_on(threads: int) -> None:
     """Results come in the order of the items, a tree merges all of them, and an error is the task's own."""
@@ -822,17 +640,3 @@ def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert memory.spill_directory() == tmp_path
-
-
-def test_the_overhead_of_an_array_counts_as_long_as_it_lives_and_is_never_spilled(tmp_path: Path) -> None:
-    """The codes and starts of a segment stay in memory while its words are spilled."""
-    budget = Budget(1 << 20, tmp_path)
-    held = budget.hold(np.zeros(1 << 16), overhead=1 << 19)
-    assert budget.resident == (1 << 19) + (1 << 19)
-    other = budget.hold(np.zeros(1 << 15))
-    assert not held.resident
-    assert other.resident
-    assert budget.resident == (1 << 19) + (1 << 18)
-    del held
-    budget.hold(np.zeros(1))
-    assert budget.resident == (1 << 18) + 8

@@ -23,10 +23,8 @@ from streameval.cli import main
 from streameval.engine import fold
 from streameval.errors import (
     CorruptFileError,
-    DataError,
     LabelError,
     MissingColumnError,
-    MissingInputError,
     NullError,
     OptionError,
     SchemaError,
@@ -61,40 +59,12 @@ def write(path: Path, columns: dict[str, Any] | None = None, **options: Any) -> 
 # -- what is not there ------------------------------------------------------------------------------------------------
 
 
-def test_missing_inputs_are_named(tmp_path: Path) -> None:
-    """A missing path, an empty glob, an empty directory, and files without rows."""
-    refused(MissingInputError, tmp_path / "absent.parquet", "absent.parquet", "no such file")
-    refused(MissingInputError, str(tmp_path / "*.parquet"), "*.parquet", "matches no file")
-    refused(MissingInputError, tmp_path, str(tmp_path), "no Parquet files")
-    write(tmp_path / "empty.parquet", {"label": pa.array([], pa.int8()), "score": pa.array([], pa.float32())})
-    refused(MissingInputError, tmp_path / "empty.parquet", "empty.parquet", "no rows")
-
-
-def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
-    """The message names the file, suggests the nearest name and lists all."""
-    path = write(tmp_path / "night.parquet")
-    refused(
-        MissingColumnError, path, "night.parquet", "'scroe'", "did you mean 'score'", "label, score, id", score="scroe"
-    )
-    refused(MissingColumnError, path, "'is_spam'", "label, score, id", label="is_spam")
-    refused(MissingColumnError, path, "'weights'", "'weight'", weight="weights")
-    refused(MissingColumnError, path, "'campaign'", cluster="campaign", score=None)
-
-
 def test_nothing_to_evaluate_is_a_usage_error() -> None:
     """Without a score or a cluster column there is nothing to do."""
     refused(OptionError, pa.table(GOOD), "--score", "--cluster", score=None)
 
 
 # -- files that do not fit, or cannot be read -------------------------------------------------------------------------
-
-
-def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
-    """Both files and both types are named; columns nobody asks for may differ."""
-    write(tmp_path / "a.parquet")
-    write(tmp_path / "b.parquet", GOOD | {"id": ["x", "y", "z", "z"]})
-    refused(SchemaError, tmp_path, "b.parquet", "a.parquet", "'id'", "string", "int64", cluster="id")
-    assert evaluate(tmp_path, score="score").rows == 8
 
 
 @pytest.mark.parametrize(
@@ -181,13 +151,6 @@ def test_a_footer_that_promises_other_rows_is_refused(rows: int, places: int, tm
     refused(CorruptFileError, tmp_path, "a.parquet", f"{few:,}", f"{rows:,}")
 
 
-@pytest.mark.parametrize("how", ["footer", "page"])
-def test_nothing_but_damaged_files_is_an_error(how: str, tmp_path: Path) -> None:
-    """When every file was skipped there are no rows, and the first reason is given."""
-    corrupt(tmp_path / "b.parquet", how)
-    refused(MissingInputError, tmp_path / "b.parquet", "no rows", "skipped", on_error="skip")
-
-
 # -- labels -----------------------------------------------------------------------------------------------------------
 
 
@@ -242,13 +205,6 @@ def test_null_labels_name_the_file_and_the_remedy(tmp_path: Path) -> None:
         result = evaluate(path, score="score", cluster="id", unlabelled="drop")
         assert (result.rows, result.dropped) == (3, (("null label", 1),))
         assert {r.rows for r in result.results} == {3}
-
-
-def test_labels_of_nulls_alone_are_one_class() -> None:
-    """When every label is null and dropped, nothing is left and every value says so."""
-    result = evaluate(labelled([None, None], pa.int8()), score="score", unlabelled="drop")
-    assert result.rows == 0
-    assert all(math.isnan(r.value) and r.reason for r in result.results)
 
 
 # -- scores, clusters, weights ----------------------------------------------------------------------------------------
@@ -334,12 +290,6 @@ def test_null_weights_name_the_file(tmp_path: Path) -> None:
     """Every row has a weight."""
     path = write(tmp_path / "a.parquet", GOOD | {"weight": [1, None, 2, 3]})
     refused(WeightError, path, "a.parquet", "'weight'", "nulls", weight="weight")
-
-
-def test_weights_of_zero_alone_are_no_class() -> None:
-    """Without any weight all metrics are undefined, without an error."""
-    result = evaluate(pa.table(GOOD | {"weight": [0.0] * 4}), score="score", weight="weight")
-    assert all(math.isnan(r.value) and r.reason for r in result.results if r.metric in {"roc_auc", "max_informedness"})
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
@@ -428,23 +378,6 @@ def test_what_is_no_number_is_refused_by_name(name: str) -> None:
     for value in given:
         options = {"approx_agc": name in ("quantiles", "sample_seed", "passes", "sample"), name: value}
         refused(OptionError, CLASSES, f"{name}=", **ALL, **options)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--memory lots", "--memory 'lots' is not a positive size; write for instance 2GiB or 500MB"),
-        ("--threads 0", "--threads 0 is not a whole number of at least 1"),
-        ("--truncate 1.5", "--truncate 1.5 is neither a share in (0, 1] nor a whole number of points above 1"),
-        ("--approx-agc --quantiles 0", "--quantiles 0 is not a number of bins from 1 to 1,000,000"),
-    ],
-)
-def test_the_command_line_speaks_of_its_options(arguments: str, message: str, tmp_path: Path) -> None:
-    """As they were typed, not as arguments of Python, with status 2."""
-    write(tmp_path / "a.parquet")
-    done = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--score", "score", *arguments.split()])
-    assert done.exit_code == 2
-    assert done.stderr == f"streameval: error: {message}\n"
 
 
 WITHOUT_CLUSTERS = "would change nothing without clusters: name a cluster column (--cluster)"
@@ -537,16 +470,6 @@ def test_results_that_cannot_be_written_are_one_line(to: str, name: str, tmp_pat
     )
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
-    """A pipe that is closed early ends the command without a word."""
-    command = [sys.executable, "-m", "streameval", "evaluate", str(write(tmp_path / "a.parquet")), "--score", "score"]
-    with subprocess.Popen([*command, "--json", "-", "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        assert run.stderr is not None
-        run.stdout.close()
-        assert run.stderr.read() == b""
-
-
 def test_asking_for_what_was_not_computed_lists_what_was() -> None:
     """Values, intervals and curves that are not there are refused by name."""
     result = evaluate(pa.table(GOOD | {"other": [1, 2, 3, 4]}), score=["score", "other"], metrics="roc_*")
@@ -569,19 +492,6 @@ def test_asking_for_what_was_not_computed_lists_what_was() -> None:
     sampled = evaluate(pa.table(GOOD), score="score", approx_agc=True, metrics="agc_approx")
     with pytest.raises(OptionError, match="no roc curve, since none of its metrics was asked for: add roc_auc"):
         sampled.curve("roc")
-
-
-def test_data_of_an_unknown_kind_is_refused() -> None:
-    """Neither a path nor anything that holds batches."""
-    refused(OptionError, 42, "int", "path")
-
-
-def test_a_reader_can_be_read_once() -> None:
-    """A stream that was read already says so."""
-    reader = pa.table(GOOD).to_reader()
-    assert evaluate(reader, score="score").rows == 4
-    with pytest.raises(StreamevalError, match=r"once|no rows"):
-        evaluate(reader, score="score")
 
 
 def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -625,22 +535,6 @@ def test_a_missing_column_of_labels_says_how_to_name_one(tmp_path: Path) -> None
 def test_a_metric_without_its_input_says_what_to_add(metric: str, given: dict[str, Any], remedy: str) -> None:
     """The metric exists, so that a suggestion of another name would mislead."""
     refused(OptionError, pa.table(GOOD), f"metric {metric!r} needs", remedy, metrics=metric, **given)
-
-
-def test_a_store_is_not_data(tmp_path: Path) -> None:
-    """Its states are Parquet files, but no rows to evaluate."""
-    night = tmp_path / "data" / "night=2026-01-01"
-    night.mkdir(parents=True)
-    write(night / "x.parquet")
-    Store(tmp_path / "store").update(str(tmp_path / "data"), score="score")
-    refused(DataError, str(tmp_path / "store"), "is a store", "streameval show")
-
-
-def test_a_slice_is_a_mapping() -> None:
-    """The message gives one that the results have."""
-    found = evaluate(pa.table(GOOD), score="score", by="id")
-    with pytest.raises(OptionError, match=r"slice='1' must map each slicing column to a value, such as \{'id': 1\}"):
-        found.value("roc_auc", slice="1")
 
 
 @pytest.mark.parametrize(("name", "value"), [("spill", 3), ("progress", 3)])

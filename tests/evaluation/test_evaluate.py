@@ -171,33 +171,6 @@ def test_every_form_of_label_is_read(form: str) -> None:
     assert result.value("roc_auc") == 5.5 / 6
 
 
-@settings(max_examples=20)
-@given(scored(pa.float64()))
-def test_swapped_labels_mirror_the_auc(table: pa.Table) -> None:
-    """With the other class as the positive one, AUC becomes its complement."""
-    one, other = (evaluate(table, score="score", nan="drop", pos_label=label, threads=1) for label in (1, 0))
-    truth = pairs_auc([row for row in rows_of(table, weighted=False) if not is_missing(row[0])])
-    assert agrees(one.value("roc_auc"), truth, exactly=True)
-    assert agrees(other.value("roc_auc"), None if truth is None else 1 - truth, exactly=True)
-
-
-@settings(max_examples=20)
-@given(scored(pa.float32()), st.randoms())
-def test_the_order_of_rows_does_not_matter(table: pa.Table, random: Any) -> None:
-    """Shuffled rows give the same bytes."""
-    order = list(range(table.num_rows))
-    random.shuffle(order)
-    first, second = (evaluate(data, score="score", nan="drop", threads=1) for data in (table, table.take(order)))
-    assert first.to_json() == second.to_json()
-
-
-def test_max_informedness_of_a_backward_score_is_zero_at_no_threshold() -> None:
-    """No threshold rises above the empty prefix, also where 49 times 1/49 is less than one."""
-    table = pa.table({"label": [0] * 49 + [1] * 3, "score": pa.array([float(i) for i in range(52)][::-1])})
-    [result] = evaluate(table, score="score", metrics="max_informedness").results
-    assert (result.value, result.threshold) == (0.0, math.inf)
-
-
 # -- clusters ---------------------------------------------------------------------------------------------------------
 
 
@@ -241,28 +214,6 @@ def test_cluster_metrics_are_their_definitions(kind: pa.DataType) -> None:
     check()
 
 
-@pytest.mark.parametrize("metrics", [None, "aul", "roc_auc_by_size"])
-def test_a_lift_curve_is_of_the_threshold_whatever_metrics_are_asked_for(metrics: str | None) -> None:
-    """Its area is `aul` at the threshold of the call, also where `aul` is not among the metrics."""
-    table = pa.table({"label": [1, 0, 1, 1, 0, 0], "id": [1, 1, 2, 2, 2, 3]})
-    clusters = [(2, 1), (3, 2), (1, 0)]
-    for threshold in (1, 2, 3):
-        curve = evaluate(table, cluster="id", aul_threshold=threshold, metrics=metrics).curve("lift")
-        assert agrees(curve.area, lift_truth(clusters, threshold), exactly=True)
-
-
-def test_ids_belong_to_their_partition_where_asked(tmp_path: Path) -> None:
-    """Under ``partition`` an id that two nights share is two clusters, under ``global`` it is one."""
-    for night in ("a", "b"):
-        (tmp_path / f"night={night}").mkdir()
-        for part in range(2):
-            table = pa.table({"label": [1, 0, part], "id": ["x", "y", "x"]})
-            pq.write_table(table, tmp_path / f"night={night}" / f"{part}.parquet")
-    shared, own = (evaluate(tmp_path, cluster="id", cluster_scope=scope) for scope in ("global", "partition"))
-    assert shared.value("aul") == float(lift_truth([(8, 6), (4, 0)], 1))
-    assert own.value("aul") == float(lift_truth([(4, 3), (2, 0)] * 2, 1))
-
-
 @pytest.mark.parametrize("values", [["", None, "a"], [b"", None, b"a"]], ids=["strings", "binaries"])
 def test_a_null_in_a_dictionary_is_a_null(values: list[Any]) -> None:
     """A dictionary that holds null itself gives null ids, not the empty string."""
@@ -270,30 +221,6 @@ def test_a_null_in_a_dictionary_is_a_null(values: list[Any]) -> None:
     table = pa.table({"label": [1, 0, 1, 0], "id": array})
     result = evaluate(table, cluster="id", nulls="drop")
     assert result.dropped == (("null cluster id", 2),)
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.decimal128(9, 2)], ids=str)
-def test_batches_of_nulls_alone_are_read(kind: pa.DataType) -> None:
-    """Columns without a single value fold like any other."""
-    table = pa.table({"label": [1, 0], "x": pa.nulls(2, kind)})
-    if pa.types.is_decimal(kind):
-        assert math.isnan(evaluate(table, score="x", nan="drop").value("roc_auc"))
-    else:
-        assert evaluate(table, cluster="x", nulls="singleton").value("aul") == 0.75
-
-
-@pytest.mark.parametrize("labels", [[0, 0], [1, 1]], ids=["negative", "positive"])
-@pytest.mark.parametrize("approx", [False, True], ids=["exact", "approx"])
-def test_one_class_is_no_error(labels: list[int], approx: bool) -> None:
-    """With one class AUC is NaN with the reason, null in JSON, and what can be computed is."""
-    table = pa.table({"label": labels, "score": [0.5, 0.25], "id": [1, 1]})
-    result = evaluate(table, score="score", cluster="id", approx=approx)
-    [auc] = [r for r in result.results if r.metric == "roc_auc"]
-    assert math.isnan(auc.value)
-    assert auc.reason == "one class only"
-    assert auc.to_dict()["value"] is None
-    assert '"value": null' in result.to_json()
-    assert math.isnan(result.value("average_precision")) == (labels == [0, 0])
 
 
 def test_curves_of_nothing_say_why() -> None:
@@ -339,13 +266,6 @@ def test_weighted_bins_are_certain_and_never_exact(metric: str) -> None:
     [found] = [r for r in approx.results if r.metric == metric]
     assert not found.exact
     assert found.lower < exact.value(metric) < found.upper
-
-
-def test_sampled_rows_under_half_are_all_rows() -> None:
-    """A result says what it was computed from, NaN scores included where they count."""
-    table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, math.nan, 0.3, 0.4]})
-    result = evaluate(table, score="score", nan="half", approx_agc=True)
-    assert {(r.rows, r.positives) for r in result.results} == {(4, 2)}
 
 
 # -- the same bytes ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import evaluate
-from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.errors import OptionError
 from streameval.metrics.scores import group_means
 from streameval.states.blocks import blocks_of
 from streameval.states.keyed import counts as keyed
@@ -173,15 +172,6 @@ def test_means_are_the_same_bits_however_rows_are_cut(
     check([row for row in rows if row[0] in kept], small, "positives")
 
 
-def test_a_group_has_the_value_of_its_rows_alone(large: tuple[Path, pa.Table]) -> None:
-    """The hot group, by itself, has the value that an evaluation of its rows has."""
-    _, data = large
-    hot = data.filter(pa.compute.equal(data["user"], 77))
-    alone = evaluate(hot, score="score", metrics=NAMES)
-    mean = evaluate(hot, score="score", mean_over="user", metrics=NAMES)
-    assert [r.value for r in mean.results] == pytest.approx([r.value for r in alone.results], abs=1e-15)
-
-
 def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of groups travel between workers by buckets."""
     folder, _ = large
@@ -222,14 +212,6 @@ def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: 
         evaluate(DATA, **{"score": "score", "mean_over": "user"} | options)
 
 
-def test_groups_are_ids() -> None:
-    """A missing column, and one whose values cannot be ids."""
-    with pytest.raises(MissingColumnError, match="user_id"):
-        evaluate(DATA, score="score", mean_over="user_id")
-    with pytest.raises(SchemaError, match="'half' has type double; ids are"):
-        evaluate(DATA, score="score", mean_over="half")
-
-
 def test_results_say_what_they_are_means_of() -> None:
     """JSON, tables and the report have the column of groups, how many there are, and what was left out."""
     found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
@@ -254,23 +236,6 @@ def test_deciles_need_groups() -> None:
     assert len(found.group_values("roc_auc")) == 0
     with pytest.raises(OptionError, match="roc curve"):
         found.curve("roc")
-
-
-def test_deciles_of_other_metrics_come_from_the_states() -> None:
-    """A table of shares and values, as of the results, which have theirs in any process."""
-    every = evaluate(DATA, score="score", mean_over="user")
-    found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
-    for name in ("roc_auc", "average_precision"):
-        assert found.group_values(name).equals(every.group_values(name))
-    assert found.group_values("roc_auc")["share"].to_pylist() == [i / 10 for i in range(11)]
-    assert pickle.loads(pickle.dumps(found)).group_values("roc_auc").equals(found.group_values("roc_auc"))
-
-
-def test_differences_of_means_have_no_deciles() -> None:
-    """They would be of no group."""
-    data = pa.concat_tables([DATA] * 9).append_column("b", pa.array([0.5, 0.1, 0.9] * 9))
-    found = evaluate(data, score=["score", "b"], mean_over="user", baseline="score", metrics="roc_auc")
-    assert [one.group_deciles is None for one in found.results] == [False, False, True]
 
 
 @pytest.mark.parametrize("column", ["user", "name", "far"])

@@ -88,21 +88,6 @@ def spread(replicates: np.ndarray) -> float:
 
 
 SMOOTH = ("roc_auc", "average_precision", "agc", "agc@0.2", "brier_score", "log_loss", "partial_auc@0.2")
-ROUGH = ("max_informedness", "cost_min@fp=1,fn=2")
-
-
-@pytest.mark.parametrize(("bins", "smooth", "rough"), [("exact", 1e-9, 1e-9), ("2048", 0.01, 0.02)])
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_standard_errors_are_those_of_the_rows_that_are_left(weight, bins, smooth, rough):
-    """The standard error of each metric is that of evaluating the rows without each block."""
-    table = clustered(4000, 1500)
-    metrics = SMOOTH + ROUGH if weight is None else ("roc_auc", "average_precision")
-    options = {"metrics": list(metrics), "truncate": () if weight else 0.2, "unit": "unit", "weight": weight}
-    found = evaluate(table, score="v1", resample_bins=bins, **options)
-    for metric in metrics:
-        expected, _ = jackknife(table, metric, "v1", weight=weight)
-        result = next(r for r in found.results if r.metric == metric)
-        assert result.stderr == pytest.approx(expected, rel=smooth if metric in SMOOTH else rough), metric
 
 
 @pytest.mark.parametrize(
@@ -186,20 +171,6 @@ def test_a_sampled_gain_area_alone_has_the_interval_that_it_has_with_all_others(
     assert {state.kind for state in without.states} == {"sampled_digests"}
 
 
-def test_sampled_gain_areas_alone_have_the_differences_that_they_have_with_all_others():
-    """Paired through the replicates of the areas of all rows, on common rows."""
-    table, asked = clustered(), {"score": ["v1", "v2"], "approx_agc": True, "sample": 0.5, "unit": "unit"}
-    both, alone = (
-        evaluate(table, **asked, baseline="v1", metrics=metrics) for metrics in (["agc", "agc_approx"], "agc_approx")
-    )
-    expected, found = (each.difference("agc_approx", "v1", "v2") for each in (both, alone))
-    assert repr(found) == repr(expected)
-    assert found.ci_lower < found.value < found.ci_upper
-    assert alone.results[-1].value == found.value
-    halves = [evaluate(table.slice(at, 1500), **asked, metrics="agc_approx") for at in (0, 1500)]
-    assert [one.stderr > 0 for one in compare(*halves)] == [True, True]
-
-
 def test_where_the_grid_is_too_coarse_there_is_no_interval():
     """Most rows within a millionth of each other, and a broad tail."""
     rng = np.random.default_rng(2)
@@ -271,15 +242,6 @@ def test_a_difference_is_paired_over_the_blocks():
     assert found.difference("roc_auc", "v1", "v2").p_value == pytest.approx(difference.p_value)
     assert found.difference("roc_auc", "v2", "v1").value == -difference.value
     assert found.difference("roc_auc", "v1", "v2", margin=0.5).verdict == "equivalent"
-
-
-def test_a_text_unit_and_blocks_in_any_order_of_rows():
-    """Blocks depend on the ids alone: shuffled rows in several files of memory give the same interval."""
-    table = clustered()
-    order = np.random.default_rng(1).permutation(len(table))
-    one = evaluate(table, score="v1", unit="name", threads=1)
-    two = evaluate([table.take(pa.array(order[:1000])), table.take(pa.array(order[1000:]))], score="v1", unit="name")
-    assert one.ci("roc_auc") == two.ci("roc_auc")
 
 
 def test_a_number_of_points_shrinks_with_the_rows():
@@ -362,14 +324,6 @@ def test_evaluations_of_other_unit_hashes_are_refused_by_name():
     assert "unit_hash" not in evaluate(clustered(200), score="v1", metrics="roc_auc").to_dict()
 
 
-def test_a_constant_unit_has_no_interval_and_says_why():
-    """One unit has no interval, with the reason."""
-    table = clustered(200).append_column("one", pa.array(np.zeros(200, int)))
-    found = evaluate(table, score="v1", unit="one")
-    assert all(math.isnan(end) for end in found.ci("roc_auc"))
-    assert "1.0 effective units" in found.results[0].ci_reason
-
-
 def test_what_has_no_interval_says_why():
     """Calibration errors, values at the end of their range, and thresholds with few units beyond."""
     table = clustered(300, 300)
@@ -402,26 +356,6 @@ def test_an_unknown_unit_and_one_that_is_no_id():
         evaluate(clustered(50), score="v1", unit="unitt")
     with pytest.raises(SchemaError, match="column 'weight' has type double; ids are"):
         evaluate(clustered(50), score="v1", unit="weight")
-
-
-def test_compared_columns_are_compared_on_common_rows():
-    """A baseline leaves out the rows that lack one of the columns."""
-    table = clustered(500)
-    holes = table.column("v2").to_numpy().copy()
-    holes[:20] = np.nan
-    table = table.set_column(2, "v2", pa.array(holes))
-    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc")
-    assert {r.rows for r in found.results} == {480}
-
-
-def test_histograms_and_weights_have_the_same_blocks():
-    """Under approx the value is an interval, and its standard error that of the same blocks."""
-    table = clustered(3000, 1500)
-    for weight in (None, "weight"):
-        options = {"score": "v1", "unit": "unit", "weight": weight, "metrics": ["roc_auc", "average_precision"]}
-        exact, approx = evaluate(table, **options), evaluate(table, approx=True, **options)
-        assert [r.stderr for r in approx.results] == [r.stderr for r in exact.results]
-        assert not any(r.ci_reason for r in approx.results)
 
 
 def test_rows_and_prevalence_have_intervals():

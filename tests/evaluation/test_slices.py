@@ -339,21 +339,6 @@ def test_values_tables_and_json(folder: Path) -> None:
     assert found.slices(["country", "night"]).equals(found.slices("country,night"))
 
 
-def test_an_unknown_slicing_is_told_from_one_spelled_otherwise() -> None:
-    """Columns in another order or nearly right are suggested; a slicing that lacks a column is not."""
-    data = pa.table({"label": [0, 1], "score": [0.1, 0.2], "country": ["DE", "FR"], "n": [1, 2]})
-    found = evaluate(data, score="score", by=["country", "country,n", "n=0,2,5"])
-    there = "there are slices by: country; country,n; n=0,2,5"
-    for asked in ("n,country", ["n", "country"], "contry, N"):
-        with pytest.raises(OptionError, match=f"did you mean 'country,n'[?] {there}$"):
-            found.slices(asked)
-    with pytest.raises(OptionError, match=f"by 'contry'; did you mean 'country'[?] {there}$"):
-        found.slices("contry")
-    for absent in ("n", "country,score", ["country", "score"], []):
-        with pytest.raises(OptionError, match=f"'; {there}$"):
-            found.slices(absent)
-
-
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
@@ -387,17 +372,6 @@ def test_slices_of_equally_many_rows_are_in_the_order_of_their_values(more: dict
     data = pa.table({**columns, "group": values, "odd": list(range(2)) * 20})
     found = evaluate(data, score="score", metrics="roc_auc", **{"by": "group", **more})
     assert [(r.slice or {})["group"] for r in found.results if "group" in (r.slice or {})] == ["a", "b", "c", "d", None]
-
-
-def test_a_slice_of_one_class_has_its_reason() -> None:
-    """The others are unharmed."""
-    data = pa.table({"label": [0, 1, 0], "score": [0.1, 0.2, 0.3], "country": ["DE", "DE", "FR"]})
-    found = evaluate(data, score="score", by="country")
-    [lone] = [r for r in found.results if r.slice == {"country": "FR"} and r.metric == "roc_auc"]
-    assert math.isnan(lone.value)
-    assert "one class" in str(lone.reason) or "positive" in str(lone.reason)
-    assert found.value("roc_auc", slice={"country": "DE"}) == 1.0
-    assert f"in {{country=FR}}: {lone.reason}" in str(found)
 
 
 def test_a_slice_may_have_rows_for_some_metrics_only() -> None:

@@ -1,4 +1,4 @@
-"""The cache of compiled loops: damaged files are made again, processes share it, and bad settings are named."""
+"""Compiled loops: one process compiles each, others load it, damage costs one compilation, and warming takes all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streameval
+from streameval import warm
 from streameval.kernels import jit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 LOOP = """
 from streameval.kernels import jit
@@ -169,3 +171,27 @@ def test_a_process_that_stays_is_not_waited_for(
         assert other.stdout.readline() == f"{word}\n"
         assert results([start(call("21", 0.2 if code == HOLD else 600.0))]) == [["42", "1"]]
         other.communicate("\n")
+
+
+def test_warming_evaluates_slices_intervals_and_spilled_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each subject whole, in slices and under a limit that spills; intervals, means and samples as well."""
+    asked: list[dict[str, Any]] = []
+    for name in ("evaluate", "attribute"):
+        verb = getattr(warm, name)
+
+        def noted(*data: Any, verb: Any = verb, **options: Any) -> Any:
+            asked.append(options)
+            return verb(*data, **options)
+
+        monkeypatch.setattr(warm, name, noted)
+    warm.warm(300)
+    families = ({"score"}, {"score", "weight"}, {"cluster"}, {"cluster", "classes"})
+    for family in families:
+        for more in ({"by"}, {"ci"} if "classes" in family else {"unit"}):
+            assert any(family | more <= set(options) for options in asked), (family, more)
+        if "weight" not in family:
+            assert any(family | {"memory", "by"} <= set(options) for options in asked), family
+    named = set().union(*asked)
+    assert {"approx", "approx_agc", "at", "baseline", "mean_over", "sketch", "truncate"} <= named
+    assert any(options.get("metrics") == "*" for options in asked)
+    assert any("label" in options and "classes" in options for options in asked)

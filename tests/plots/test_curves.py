@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from streameval.arrays.gain import agc_score, plot_gain_curve
 from streameval.arrays.lift import LiftCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
-from streameval.plots.comparisons import plot_series
 from streameval.results import Curve
 
 if TYPE_CHECKING:
@@ -86,40 +84,11 @@ def test_truncation(name: str) -> None:
     assert ax.get_ylim()[1] == pytest.approx(0.5 if name == "gain" else 1)
 
 
-def test_truncation_by_points() -> None:
-    """Above 1, a truncation of gain and lift curves counts points, which are no share of weight."""
-    assert plot_curve(curve("gain"), truncate=10).get_xlim() == (0, 0.1)
-    assert plot_curve(curve("lift"), truncate=1000).get_xlim() == (0, 1)
-    with pytest.raises(OptionError, match="truncate=10"):
-        plot_curve(curve("roc"), truncate=10)
-    for name in ("gain", "lift"):
-        weighted = replace(curve(name), weighted=True)
-        with pytest.raises(OptionError, match=r"truncate=10 is a number of points.* share of weight"):
-            plot_curve(weighted, truncate=10)
-        assert plot_curve(weighted, truncate=0.1).get_xlim() == (0, 0.1)
-
-
 def test_the_normalised_area_of_the_part_shown() -> None:
     """It stands in the legend of a gain curve, and has no place elsewhere."""
     assert entries(plot_curve(curve("gain"), truncate=0.1, agc=0.25))[0] == "score (AGC = 0.2500)"
     with pytest.raises(OptionError, match=r"agc=0\.25 is an area of a gain curve"):
         plot_curve(curve("roc"), agc=0.25)
-
-
-def test_every_line_of_a_series_is_drawn() -> None:
-    """Also where there are more lines than colours."""
-    lines = {str(i): [(0.5, 0.5, 0.5)] for i in range(8)}
-    drawn = plot_series(["night=1"], lines, "roc_auc").get_lines()
-    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(drawn) == 8
-
-
-def test_a_series_names_its_axis_and_what_it_marks() -> None:
-    """The key of the partitions is below, and all that fail share an entry of the legend."""
-    points = {"per night": [(0.9, 0.9, 0.9)] * 3}
-    ax = plot_series(["night=1", "night=2", "night=3"], points, "roc_auc", marked=[0, 2])
-    assert ax.get_xlabel() == "night"
-    assert entries(ax) == ["per night", "failed"]
-    assert plot_series(["a.parquet"], {"per night": points["per night"][:1]}, "roc_auc").get_xlabel() == "partition"
 
 
 def test_curves_share_axes_with_others() -> None:
@@ -157,19 +126,6 @@ def test_several_curves_hide_nothing(size: tuple[float, float], truncate: float 
     figure.draw_without_rendering()
     assert_clear(ax, [*ax.get_lines()[:1], *ax.get_lines()[-2:]])
     assert sum(str(label).startswith("score_") for label in entries(ax)) == 3
-
-
-def test_axes_side_by_side_are_labelled_anew() -> None:
-    """Where a later picture changes the layout, the legends of the earlier ones still cover no curve."""
-    figure = Figure(figsize=(7, 7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 2).ravel()
-    for ax in axes:
-        for quality in (2.5, 0.7):
-            plot_precision_recall_curve(*ranking(quality), of="score", ax=ax)
-    figure.draw_without_rendering()
-    for ax in axes:
-        assert_clear(ax, [ax.get_lines()[0], ax.get_lines()[-1]])
 
 
 def test_pictures_of_arrays(tmp_path: Path) -> None:
@@ -269,12 +225,6 @@ def test_undefined_curves() -> None:
     plot_gain([], [], balance=0.0, truncate=0.5)
     plot_precision_recall([1, 1, 0], [0, 0, 1], [0.1, 0.2], balance=0.0)
     plot_precision_recall([1], [1], [np.inf])
-
-
-def test_curves_are_shown_whole() -> None:
-    """A lift curve above 1, and a gain curve without its origin, which it gets."""
-    assert LiftCurve.from_counts([5], [2]).plot().get_ylim() == (0, 2.5)
-    assert np.asarray(plot_gain([0.5, 1], [0.8, 1]).get_lines()[0].get_xdata()).tolist() == [0, 0.5, 1]
 
 
 def test_long_curves_are_thinned() -> None:

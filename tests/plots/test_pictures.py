@@ -162,23 +162,6 @@ def test_reliability_draws_the_bins() -> None:
     assert plot_reliability(few, log=False).child_axes[0].get_yscale() == "linear"
 
 
-def test_bars_under_approx_are_certain() -> None:
-    """Where a bin of the histogram crosses an edge, the bar has the certain ends of the share."""
-    data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, np.nextafter(0.1, 1), 0.5, 0.05]})
-    curve = evaluate(data, score="score", approx=True).curve("reliability")
-    assert (curve.doubt > 0).any()
-    [bars] = plot_reliability(curve).collections
-    assert len(bars.get_paths()) == curve.x.size
-
-
-def test_weights_are_named() -> None:
-    """Bins hold weight then, and there are no bars."""
-    data = DATA.append_column("weight", [np.full(DATA.num_rows, 0.5)])
-    ax = plot_reliability(evaluate(data, score="score", weight="weight"))
-    assert ax.child_axes[0].get_ylabel() == "Weight"
-    assert not ax.collections[0].get_paths()
-
-
 def test_a_curve_is_drawn_by_its_own_function() -> None:
     """Others say which."""
     for name, own in (("reliability", "plot_reliability"), ("corp", "plot_corp"), ("purity", "plot_purity_by_size")):
@@ -219,15 +202,6 @@ def test_distributions_by_class() -> None:
     assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 2  # densities within a decade
     odd = evaluate(pa.table({"label": [0, 1, 1, 1], "score": [0.5, 0.7, np.inf, -np.inf]}), score="score")
     assert legend(plot_score_distributions(odd)) == ["negative (1)", "positive (1, 2 more infinite)"]
-
-
-def test_one_score_is_seen() -> None:
-    """A line of one point has a marker, and the distribution a readable axis."""
-    one = evaluate(pa.table({"label": [0, 1], "score": [0.5, 0.5]}), score="score")
-    drawn = [*plot_corp(one).get_lines()[1:], *plot_thresholds(one).get_lines()[:3]]
-    assert [line.get_marker() for line in drawn] == ["o"] * 4
-    low, high = plot_score_distributions(one).get_xlim()
-    assert 0.3 < low < 0.46 < 0.54 < high < 0.7
 
 
 def test_thresholds_give_what_a_count_gives() -> None:
@@ -308,15 +282,6 @@ def test_curves_of_many_slices_look_different() -> None:
     assert len(looks) == len(drawn) == 20
     with pytest.raises(OptionError, match="draws one Curve of an evaluation, not list; draw several on one ax"):
         plot_curve(curves)
-
-
-@pytest.mark.parametrize("plot", [plot_curve, plot_reliability, plot_corp, plot_purity_by_size, plot_thresholds])
-def test_what_is_no_curve_is_refused(plot: Any) -> None:
-    """A distribution and a value have some of the attributes of a curve; they raised a raw AttributeError."""
-    found = everything()
-    for thing in (found.distribution("score"), found.results[0], None):
-        with pytest.raises(OptionError, match=type(thing).__name__):
-            plot(thing)
 
 
 def test_slices_with_intervals_and_without_values() -> None:

@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -19,13 +18,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import Scalar, evaluate
+from streameval import evaluate
 from streameval.errors import OptionError, StreamevalError
 from streameval.plots.canvas import DASHES, REFERENCE
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, travelling
 from streameval.report.html import html_of, look
-from streameval.report.notes import differences_said
-from streameval.report.pictures import differences
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"
@@ -158,16 +155,6 @@ def test_a_page_without_curves_or_values_says_so() -> None:
     assert "h2" not in empty.texts
 
 
-def test_a_score_keeps_its_colour_where_another_has_no_curve() -> None:
-    """The second score is drawn as the second, although the first is not a probability."""
-    table = pa.table({"label": [0, 1, 0, 1], "logit": [5.0, 2.0, 3.0, 7.0], "share": [0.2, 0.7, 0.4, 0.6]})
-    text = evaluate(table, score=["logit", "share"], metrics=["roc_auc", "ece"]).to_html()
-    for name in ("reliability", "corp"):
-        figure = text[text.index(f'id="figure-{name}') :].partition("</figure>")[0]
-        drawn = set(re.findall(r"var\(--(s\d)\)", figure))
-        assert ("s1" in drawn, "s2" in drawn) == (False, True), name
-
-
 def test_pages_and_plots_dash_lines_alike() -> None:
     """The style sheet has the dashes of every line of one colour, and those of a reference."""
     style = files("streameval.report").joinpath("templates", "page.css").read_text()
@@ -177,33 +164,6 @@ def test_pages_and_plots_dash_lines_alike() -> None:
     assert found == {name: " ".join(map(str, pattern)) for name, pattern in patterns.items()}
     looks = [look(6 * i, dashed=True) for i in range(len(DASHES) + 1)]
     assert looks == ["s1", *(f"s1 {name}" for name in found if name != "ref"), "s1"]
-
-
-def test_texts_beside_a_picture_have_room() -> None:
-    """Texts right of the axes end within the picture; those that would take more than half of it are cut."""
-    one = Scalar("aul", 0.02, of="v2 − v1", baseline="v1", ci_lower=0.01, ci_upper=0.03, ci_level=0.95, p_value=0.001)
-    named = [replace(one, verdict="better", unit=name) for name in ("campaign_of_the_sender", "cluster")]
-    some = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "s": ["a", "a", "b", "b"]})
-    page = evaluate(some, score="score", by="s", metrics="roc_auc", ci=0.95).to_html()
-    sliced = next(svg for svg in re.findall("<svg.+?</svg>", page, re.DOTALL) if "2 rows, no interval" in svg)
-    for svg in (str(next(differences(named)).svg), sliced):
-        [width] = re.findall(r'viewBox="0 0 (\S+)', svg)
-        beside = re.findall(r'<text style="font-size: 7px[^>]* x="([\d.]+)"[^>]*>([^<]+)<', svg)
-        assert len(beside) == 2
-        for x, text in beside:
-            assert float(x) + 7 * 0.55 * len(text) < float(width), text
-    assert "…" in str(next(differences([replace(one, verdict="better" * 40)])).svg)
-
-
-def test_metrics_that_a_sentence_leaves_out_are_counted() -> None:
-    """Of those in which a column is better, worse, or not shown to differ."""
-    one = Scalar("m", 0.02, of="v2 − v1", baseline="v1", ci_lower=0.01, ci_upper=0.03, ci_level=0.95)
-    several = [replace(one, metric=f"m{i}", verdict=("better", "worse")[i > 4]) for i in range(7)]
-    [said] = differences_said(several)
-    assert [part.rpartition(" and ")[2] for part in said.split("; ")][-2:] == [
-        "2 more",
-        "m6 by 0.0200 (0.0100 to 0.0300).",
-    ]
 
 
 def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:
@@ -226,15 +186,6 @@ def test_slices_are_sorted_by_cost_only_if_an_end_of_the_metric_is_better() -> N
         assert ("Sorted by cost" in text) is claimed
         names = re.findall(r"<bdi>([a-d])</bdi>", text)
         assert claimed or names == ["d", "c", "b", "a"]
-
-
-def test_a_table_stands_below_its_caption_and_hides_nothing() -> None:
-    """A cell's note and mark stand with it."""
-    table = Table(
-        "Numbers", (Head("name"), Head("value", number=True)), (Row(("a",), (Cell("1", "0 to 2", "best", 1),)),)
-    )
-    text = html_of(Page("Page", "", (), (Section("one", "One", (table,)),)))
-    assert '<td class="number best" data-order="1"><bdi>1</bdi><small class="short">0 to 2</small></td>' in text
 
 
 def test_a_reason_stands_once_below_the_table() -> None:
@@ -362,10 +313,3 @@ def test_the_command_of_a_page_can_be_pasted(tmp_path: Path) -> None:
     assert told.split("|")[:2] == ["streameval", "evaluate"]
     assert "s\u202e'x" in told.split("|")
     assert "\u202e" not in command
-
-
-def test_heads_break_after_underscores() -> None:
-    """So that a narrow column is not broken within a word; what is escaped stays escaped."""
-    page = html_of(Page("", "", (), (Section("a", "A", (Table("", (Head("<b>_x", note="a_b"),), ()),)),)))
-    assert "<bdi>&lt;b&gt;_<wbr>x</bdi>" in page
-    assert "<bdi>a_<wbr>b</bdi>" in page

@@ -17,8 +17,6 @@ from test_page import DATA, Reader
 
 from streameval import Store, attribute
 from streameval.cli import main
-from streameval.report.pictures import nights
-from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -58,16 +56,6 @@ def test_a_check_is_written_with_every_judgement(store: Path, tmp_path: Path) ->
     page = Reader(files["html"].read_text())
     assert f"{len(told['failing'])} of 14 nights fail: {told['failing'][0]}," in "".join(page.texts["p"])
     assert page.texts["code"] == [f"streameval check {store} --rule 'roc_auc[score_lr] >= 0.99' --since 2026-01-01"]
-
-
-def test_rules_of_a_page_have_no_empty_column_and_no_decimals_of_counts(store: Path, tmp_path: Path) -> None:
-    """What no rule has to say has no column."""
-    words, files = outs(tmp_path, "html")
-    run("check", store, "--rule", "rows >= 600", *words, status=3)
-    text = files["html"].read_text()
-    assert "<bdi>527</bdi>" in text
-    assert "<bdi>outcome</bdi>" in text
-    assert "<bdi>why</bdi>" not in text
 
 
 def test_a_history_is_written_night_by_night(store: Path, tmp_path: Path) -> None:
@@ -190,17 +178,6 @@ def test_an_attribution_says_everything_once(options: dict[str, Any], title: str
     assert lead in said[2]
 
 
-def test_an_attribution_says_what_joining_would_bring(tmp_path: Path) -> None:
-    """The largest gain of merges and of splits, as the tables have it."""
-    found = attribute(DATA, cluster="cluster_loose", classes="campaign")
-    gain = max(found.splits["gain"].to_pylist()) if found.splits is not None else 0.0
-    assert (
-        f"Joining the pure clusters of class 16 would raise the adjusted Rand index by {gain:.4f}." in found.to_html()
-    )
-    found.save(tmp_path / "tables")
-    assert {path.name for path in (tmp_path / "tables").iterdir()} >= {"merges.parquet", "totals.json"}
-
-
 def test_the_demo_writes_a_page(tmp_path: Path) -> None:
     """Intervals over campaigns, a verdict, and no path of the machine."""
     words, files = outs(tmp_path, "html", "parquet")
@@ -265,26 +242,3 @@ def test_a_store_is_shown_with_a_baseline(compared: Path, tmp_path: Path) -> Non
     run("show", compared / "store", "--baseline", "v1", "--metric", "roc_auc", "--out", tmp_path / "x.html")
     heads = Reader((tmp_path / "x.html").read_text()).texts["span"]
     assert [caption for caption in heads if caption in ("Differences", "Every night")] == ["Differences", "Every night"]
-
-
-@pytest.mark.parametrize("metric", ["brier_score", "aul"])
-@pytest.mark.parametrize("verb", ["evaluate", "show"])
-def test_a_page_of_a_metric_of_some_columns(compared: Path, tmp_path: Path, verb: str, metric: str) -> None:
-    """Columns without a value have their curves all the same."""
-    source = (
-        (compared / "data", "--score", "v1", "--cluster", "cluster") if verb == "evaluate" else (compared / "store",)
-    )
-    run(verb, *source, "--metric", metric, "--out", tmp_path / "x.html")
-    page = Reader((tmp_path / "x.html").read_text())
-    assert {"ROC curve", "Lift curve"} <= set(page.texts["h3"])
-
-
-def test_the_axis_of_nights_is_inside_its_picture() -> None:
-    """Below slanted dates there is room for what they are; the page cuts what lies outside."""
-    dates = [f"night=2026-01-{day:02}" for day in range(1, 15)]
-    [figure] = nights("roc_auc", dates, {"per night": [Scalar.certain("roc_auc", 0.9)] * 14}, [], "history")
-    svg = str(figure.svg)
-    height, axis = (re.search(pattern, svg) for pattern in (r'viewBox="0 0 \S+ (\S+)"', r'y="(\S+)">night<'))
-    assert height is not None
-    assert axis is not None
-    assert float(axis[1]) < float(height[1]) - 2

@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Accumulator, Store, evaluate
-from streameval.evaluation.request import Request
-from streameval.scan.pieces import Piece, StreamSource, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,18 +123,3 @@ def test_a_store_deals_the_rows_of_flat_files_in_each_night(tmp_path: Path) -> N
         found, expected = store.evaluate(metrics="average_precision", baseline="a").results, evaluate(data, **asked)
         assert [one.value for one in found] == [one.value for one in expected.results]
         assert (found == expected.results) == (name == "full")
-
-
-def test_sequences() -> None:
-    """Hive directories, other files, and what follows an input of unknown length are numbered apart."""
-    given = [("", "", -1), ("b9", "b9", 5), ("n=1", "n=1/x", 3), ("b10", "b10", 2)]
-    pieces = [Piece(folder, path, 0, rows, 0, path, source=StreamSource(None, "")) for folder, path, rows in given]
-    assert [(one.origin, one.row) for one in numbered(pieces)] == [("", 7), ("", 0), ("n=1", 0), ("", 5)]
-    lazy = [Piece("", "", 0, -1, 0, f"partition {i}", source=StreamSource(None, "")) for i in (0, 1, 10, 2)]
-    assert [one.origin for one in numbered(lazy)] == ["", "\x001", "\x003", "\x002"]
-
-
-def test_blocks_and_samples_need_the_rows_of_every_file() -> None:
-    """They are not estimated from the sizes of objects, since the rows of the next file are numbered after them."""
-    asked = [{}, {"ci": 0.9}, {"unit": "unit"}, {"approx_agc": True}]
-    assert [Request.checked({"score": "a"} | one).reads_footers for one in asked] == [False, True, True, True]

@@ -261,17 +261,6 @@ def test_small_objects_are_planned_by_their_sizes(server: tuple[Counting, str], 
         assert seen[-1] == (planned.rows, planned.rows)
 
 
-def test_large_objects_are_asked(server: tuple[Counting, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that is more than one piece is planned by its row groups."""
-    monkeypatch.setattr(footers, "GATHER_ROWS", ROWS // 2)
-    app, query = server
-    exact = plan(f"s3://bucket/scores/{query}", ["score"])
-    app.gets = Counter()
-    planned = plan(f"s3://bucket/scores/{query}", ["score"], estimate=True)
-    assert (planned.pieces, planned.estimated) == (exact.pieces, False)
-    assert min(app.gets[f"/bucket/scores/night={i}/part.parquet"] for i in range(FILES)) == 1
-
-
 CASTS = {
     "narrow": {"score": pa.float32(), "cluster": pa.int16()},
     "plain": {},
@@ -331,15 +320,6 @@ def test_types_that_differ_give_the_bytes_of_a_plan_that_knows_them(
         assert evaluate(uri, **where, **asked).to_json() == known
 
 
-def test_what_can_be_read_once_is_read_once_beside_objects(server: tuple[Counting, str], tmp_path: Path) -> None:
-    """No plan is made that another one may have to replace, when the reader has been read."""
-    uri = written(server, tmp_path, ["plain", "narrow"])
-    more = pq.read_table(tmp_path / "part-0.parquet")
-    known = evaluate([more, str(tmp_path), more], score="score", threads=1)
-    found = evaluate([more.to_reader(), uri, more.to_reader()], score="score", threads=1)
-    assert found.to_json() == known.to_json()
-
-
 @pytest.mark.parametrize(
     "kinds", [["plain", "clash"], ["clash", "plain"], ["plain", "missing"], ["missing", "plain"], ["text", "plain"]]
 )
@@ -375,12 +355,6 @@ def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Countin
     found = run(6, on_error="skip")  # three times among others, three times alone
     assert (found.rows, [name for name, _ in found.skipped]) == (5 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
     app.refuse = {}
-
-
-def test_a_bucket_that_is_not_there_is_named(server: tuple[Counting, str]) -> None:
-    """The error has the URI without its options."""
-    with pytest.raises((MissingInputError, CorruptFileError), match=r"^s3://nowhere/x: "):
-        evaluate(f"s3://nowhere/x{server[1]}", score="score", threads=1)
 
 
 @pytest.mark.parametrize("missing", [1, 7, 16, 5000])

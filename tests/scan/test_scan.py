@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -243,14 +242,6 @@ def test_dataset_of_chosen_row_groups(tmp_path: Path) -> None:
     assert rows_of(dataset).equals(expected.combine_chunks())
 
 
-def test_filtered_dataset(tree: Path) -> None:
-    """A dataset with a filter gives the rows that pass it."""
-    dataset = pads.dataset(str(tree), partitioning="hive", exclude_invalid_files=True).filter(pads.field("label") == 1)
-    table = rows_of(dataset)
-    assert table["label"].unique().to_pylist() == [1]
-    assert table.num_rows == in_order(tree)["label"].to_pylist().count(1)
-
-
 def test_datasets_of_other_formats(tmp_path: Path) -> None:
     """Feather and CSV datasets are read by Arrow's scanner, with their partition keys, again on every call."""
     table = sample(10)
@@ -455,14 +446,6 @@ def test_batches_have_the_size_asked_for(tmp_path: Path, batch_rows: int) -> Non
         assert merged["score"].to_pylist() == table["score"].to_pylist()
 
 
-def test_large_chunks_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row groups beyond the limit are read through a buffer, to the same rows."""
-    monkeypatch.setattr(row_groups, "LARGE_CHUNK", 100)
-    monkeypatch.setattr(row_groups, "STREAM_BUFFER", 512)
-    table = sample(5000)
-    assert rows_of(write(tmp_path / "a.parquet", table), batch_rows=999).combine_chunks().equals(table.select(COLUMNS))
-
-
 def test_a_streamed_chunk_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a buffer of it and the page that is decoded, whatever Arrow reads ahead by default."""
     monkeypatch.setattr(row_groups, "LARGE_CHUNK", 1 << 16)
@@ -476,21 +459,6 @@ def test_a_streamed_chunk_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypa
     taken = pa.total_allocated_bytes() - before
     batches.close()
     assert taken < table.nbytes // 4
-
-
-def test_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of one file and of one table can be read from several threads at once."""
-    monkeypatch.setattr(footers, "GATHER_ROWS", 1000)
-    monkeypatch.setattr(memory, "SLICE_ROWS", 1000)
-    table = sample(20_000)
-    path = write(tmp_path / "a.parquet", table, row_group_size=1000)
-    for data in (path, table):
-        scan = plan(data, COLUMNS)
-        assert len(scan.pieces) == 20
-        with ThreadPoolExecutor(2) as pool:
-            read_all = pool.map(lambda piece, schema=scan.schema: list(read(piece, schema)), scan.pieces)
-            batches = list(itertools.chain.from_iterable(read_all))
-        assert pa.Table.from_batches(batches).combine_chunks().equals(table.select(COLUMNS))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
@@ -509,15 +477,6 @@ def test_files_are_closed(tree: Path) -> None:
     assert within() == []
     assert len(list(read(scan.pieces[0], scan.schema))) == 1
     assert within() == []
-
-
-def test_order_repetition_and_extra_columns(tmp_path: Path) -> None:
-    """Columns come once, in the requested order, from files that order them otherwise and have more."""
-    write(tmp_path / "a.parquet", sample(3))
-    write(tmp_path / "b.parquet", sample(3).select(["score", "label"]))
-    scan = plan(tmp_path, ["score", "label", "score"])
-    assert scan.schema == pa.schema({"score": pa.float32(), "label": pa.int8()})
-    assert rows_of(tmp_path).num_rows == 6
 
 
 def test_names_with_dots(tmp_path: Path) -> None:
@@ -684,12 +643,6 @@ def test_dictionaries_stay_dictionaries(tmp_path: Path) -> None:
     table = rows_of(tmp_path, ["c"])
     assert table.schema.field("c").type == pa.dictionary(pa.int32(), pa.string())
     assert table["c"].to_pylist() == ["x", "y", "z", "x"]
-
-
-def test_types_of_a_memory_input_join_the_files(tmp_path: Path) -> None:
-    """Tables and files widen together, like files among themselves."""
-    path = write(tmp_path / "a.parquet", pa.table({"x": pa.array([1], pa.int8())}))
-    assert rows_of([path, pa.table({"x": [2]})], ["x"]) == pa.table({"x": [1, 2]})
 
 
 def test_types_that_clash(tmp_path: Path) -> None:
@@ -945,15 +898,6 @@ def test_permission_denied(tree: Path, monkeypatch: pytest.MonkeyPatch, error: O
     monkeypatch.setattr(pa, "OSFile", refuse)
     with pytest.raises(CorruptFileError, match=r"01/part-0.parquet: permission denied"):
         list(read(scan.pieces[0], scan.schema))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_permission_denied_for_real(tree: Path) -> None:
-    """A directory that may not be listed is named."""
-    (tree / "night=2026-01-02").chmod(0)
-    with pytest.raises(CorruptFileError, match="permission denied"):
-        plan(tree, COLUMNS)
-    (tree / "night=2026-01-02").chmod(0o755)
 
 
 def test_readers_that_fail() -> None:

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Store, attribute, evaluate, scan
-from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
+from streameval.errors import MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, join, prune, row_groups
 from streameval.scan.parquet.footers import _combined
@@ -285,12 +285,6 @@ def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
             evaluate(tmp_path, score="f", where=where)
 
 
-def test_a_name_in_upper_case_is_suggested() -> None:
-    """SQL is often written so; letters of another case are different letters to a measure of similarity."""
-    with pytest.raises(MissingColumnError, match=r"no column 'LABEL'; did you mean 'label'\? It has"):
-        evaluate(table([(1, 2, 0.5, "x", True)]), score="f", where="LABEL = 1")
-
-
 def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
     """As an unknown column does, also where a store folds the file or costs are attributed."""
     pq.write_table(table([(1, 2, 0.5, "x", True)]), tmp_path / "part.parquet")
@@ -321,21 +315,6 @@ def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
         assert planned.filtered.endswith("leaves 1 of 3 files and 2 of 12 row groups to read"), planned.filtered
         assert planned.rows == 20
         assert evaluate(tmp_path, score="score", where=where).rows == 14
-
-
-def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
-    """Statistics of a file that was damaged or replaced since it was planned prune nothing: its reader reports it."""
-    part = tmp_path / "part.parquet"
-    for content in (b"no longer Parquet", None):
-        pq.write_table(pa.table({"score": np.arange(40.0)}), part, row_group_size=10)
-        found = scan.plan(str(tmp_path), ["score"])
-        if content is None:
-            pq.write_table(pa.table({"score": np.zeros(40)}), part, row_group_size=10)
-        else:
-            part.write_bytes(content)
-        left = prune(found, Where.of("score > 25").bound(found.schema))[0]
-        with pytest.raises(CorruptFileError, match=r"part\.parquet"):
-            list(scan.read(left.pieces[0], left.schema))
 
 
 LOOKED_UP: list[tuple[pa.DataType, list[Any], list[str]]] = [
@@ -374,14 +353,6 @@ def test_values_are_looked_up_as_they_are_compared(
     for word, due in (("", among), ("NOT ", ~among & column.is_valid().to_numpy(zero_copy_only=False))):
         for where in (f"x {word}IN ({texts})", f"x {word}IN ({', '.join([texts] * 70)})", f"{word}({equal})"):
             assert rows(where) == due.tolist(), where
-
-
-def test_a_key_of_integers_is_compared_with_numbers_and_texts_in_one_condition(tmp_path: Path) -> None:
-    """Each as it is without the other."""
-    for hour in (5, 10, 12):
-        (tmp_path / f"hour={hour}").mkdir()
-        pq.write_table(pa.table({"label": [0, 1], "score": [0.1, 0.2]}), tmp_path / f"hour={hour}" / "part.parquet")
-    assert evaluate(tmp_path, score="score", where="hour = 5 OR hour = '10' OR hour = 5.5").rows == 4
 
 
 def test_long_conditions_are_no_deeper_than_short_ones(tmp_path: Path) -> None:

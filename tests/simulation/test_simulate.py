@@ -6,7 +6,6 @@ import math
 import resource
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from streameval import simulation
 from streameval.errors import OptionError, StreamevalError
-from streameval.simulation import Model, Simulation, mix64, simulate
+from streameval.simulation import Model, Simulation, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,13 +105,6 @@ def test_seed_changes_everything_drawn(tmp_path: Path) -> None:
     assert np.mean(first["campaign"] == second["campaign"]) < 0.2
 
 
-def test_options_change_only_their_columns(tmp_path: Path) -> None:
-    """Clustering errors and label errors do not change scores and campaigns."""
-    plain, errors = draw(tmp_path / "plain", **PURE), draw(tmp_path / "errors", noise=0.2, join=0.5, label_error=0.1)
-    for name in ("message_id", "score_a", "score_b", "campaign", "weight"):
-        np.testing.assert_array_equal(plain[name], errors[name])
-
-
 def test_report_and_layout(tmp_path: Path) -> None:
     """The report tells what is on the disk: nights, rows, positives, bytes; progress adds up to the rows."""
     seen: list[int] = []
@@ -148,12 +140,6 @@ def test_column_types(tmp_path: Path) -> None:
     assert {group.column(i).compression for i in range(group.num_columns)} == {"SNAPPY"}
 
 
-@pytest.mark.parametrize(("rows", "partitions"), [(1, 1), (3, 5), (65_536, 1), (65_537, 2)])
-def test_few_rows(tmp_path: Path, rows: int, partitions: int) -> None:
-    """Any number of rows is written, also fewer than there are nights."""
-    np.testing.assert_array_equal(draw(tmp_path, rows=rows, partitions=partitions)["message_id"], np.arange(rows))
-
-
 def test_shares(tmp_path: Path) -> None:
     """Singletons, positives (also among singletons) and weights have the shares asked for."""
     data = draw(tmp_path, singletons=0.4, positives=0.3, lone_positives=0.1, mean=5, shape=2)
@@ -164,18 +150,6 @@ def test_shares(tmp_path: Path) -> None:
     assert abs((data["weight"] == 2.5).mean() - 0.25) < 5 * math.sqrt(0.1875 / ROWS)
     assert set(np.unique(data["weight"])) == {1.0, 2.5}
     np.testing.assert_array_equal(data["campaign"][single], -1 - data["message_id"][single])
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-@pytest.mark.parametrize("option", ["positives", "singletons", "split", "join", "noise", "missed", "label_error"])
-def test_extreme_shares(tmp_path: Path, option: str, share: float) -> None:
-    """Shares of 0 and 1 are exact: all or nothing."""
-    data = draw(tmp_path, **{"rows": 10_000, **PURE, option: share})
-    if option == "positives":
-        assert np.all(data["label"] == share)
-    if option == "singletons":
-        assert np.all((data["campaign"] < 0) == share)
-    assert np.all((data["score_a"] > 0) & (data["score_a"] < 1))
 
 
 def test_campaigns_are_of_one_label(tmp_path: Path) -> None:
@@ -227,12 +201,6 @@ def test_label_error(tmp_path: Path) -> None:
     assert auc(stated, data["score_a"]) == pytest.approx(0.5 + 0.45 * gap, abs=0.005)
 
 
-def test_perfect_clustering_is_the_campaigns(tmp_path: Path) -> None:
-    """Without errors classes and clusters are the same partition."""
-    clusters, campaigns = purity(tmp_path)
-    assert clusters.max() == campaigns.max() == 1
-
-
 def test_split_share(tmp_path: Path) -> None:
     """The share asked for is split, each in two to five clusters, none of them shared."""
     clusters, campaigns = purity(tmp_path, split=0.3, mean=100, shape=20)
@@ -248,14 +216,6 @@ def test_join_share(tmp_path: Path) -> None:
     )
     assert joined == pytest.approx(0.3, abs=0.02)
     assert (clusters.max(), campaigns.max()) == (1, 2)
-
-
-def test_missed_share(tmp_path: Path) -> None:
-    """Missed messages are singleton clusters: many more clusters than classes."""
-    data = draw(tmp_path, **{**PURE, "singletons": 0.0, "mean": 100, "missed": 0.69})
-    distinct = len(np.unique(data["cluster"])) / ROWS
-    assert distinct == pytest.approx(0.70, abs=0.01)
-    assert len(np.unique(data["campaign"])) <= ROWS / 100
 
 
 def test_seventy_in_a_hundred_singletons(tmp_path: Path) -> None:
@@ -276,29 +236,10 @@ def test_noise_share(tmp_path: Path) -> None:
     assert 1 - main.sum() / held.sum() == pytest.approx(0.05, abs=0.004)
 
 
-def test_no_giant_component_without_noise(tmp_path: Path) -> None:
-    """Splits, joins and missed messages tie at most two campaigns together."""
-    assert largest_component(draw(tmp_path, noise=0.0, split=0.5, join=0.5, missed=0.3))[0] == 2
-
-
 def test_giant_component_with_noise(tmp_path: Path) -> None:
     """A little noise ties most campaigns into one component."""
     largest, campaigns = largest_component(draw(tmp_path, noise=0.05))
     assert largest > 0.7 * campaigns
-
-
-def test_clusters_spread_over_all_integers(tmp_path: Path) -> None:
-    """Distinct cluster ids are uniform over the 64-bit integers."""
-    ids = np.unique(draw(tmp_path)["cluster"])
-    assert stats.kstest(ids / 2.0**64 + 0.5, "uniform").pvalue > 1e-3
-
-
-def test_mix64_is_a_bijection() -> None:
-    """No two words meet, and one flipped bit flips half of the others."""
-    words = np.arange(-50_000, 50_000)
-    mixed = mix64(words, key=7)
-    assert len(np.unique(mixed)) == len(words)
-    assert np.bitwise_count(mixed ^ mix64(words ^ 1, key=7)).mean() == pytest.approx(32, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -368,15 +309,6 @@ def test_overwrite_spares_what_it_did_not_write(tmp_path: Path, name: str) -> No
     assert digest(tmp_path) == before
 
 
-def test_file_in_the_way(tmp_path: Path) -> None:
-    """A file where the directory should be, or above it, is refused in one line."""
-    (tmp_path / "file").touch()
-    with pytest.raises(OptionError, match="is a file; name a directory"):
-        simulate(tmp_path / "file", rows=10)
-    with pytest.raises(StreamevalError, match=r"^cannot write .*: Not a directory; "):
-        simulate(tmp_path / "file" / "below", rows=10)
-
-
 def test_full_disk(tmp_path: Path) -> None:
     """A disk that takes no more bytes gives one clear error and leaves no file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -404,14 +336,6 @@ def test_interrupt_leaves_nothing(tmp_path: Path, error: type[BaseException]) ->
         simulate(tmp_path / "data", rows=2_000_000, partitions=20, threads=2, progress=progress)
     assert list((tmp_path / "data").iterdir()) == []
     simulate(tmp_path / "data", rows=100, partitions=2)
-
-
-def test_works_outside_the_main_thread(tmp_path: Path) -> None:
-    """A thread of another program may simulate."""
-    thread = threading.Thread(target=simulate, args=(tmp_path,), kwargs={"rows": 100, "partitions": 2})
-    thread.start()
-    thread.join()
-    assert len(digest(tmp_path)) == 2
 
 
 PEAK = """

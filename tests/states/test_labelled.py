@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.errors import NullError
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.contingency import cells, pass_by_cluster
+from streameval.states.contingency import pass_by_cluster
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
 from streameval.states.contingency.size_counts import Sizes
@@ -142,23 +141,6 @@ def rows_of(count: int, seed: int = 0) -> list[Batch]:
     ]
 
 
-@pytest.mark.parametrize("items", [12, 300])
-def test_buckets_too_large_for_memory_give_the_same(items: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a giant bucket are distributed without their labels, and its positives are counted before."""
-    monkeypatch.setattr(cells, "ITEMS", (items, items))
-    monkeypatch.setattr(pass_by_cluster, "_SMALL", 64)
-    budget = Budget(1 << 30)
-    check_same(three(spec_of(("int64", "int64")), rows_of(9000), 1000, budget), budget)
-
-
-def test_spilled_rows_give_the_same() -> None:
-    """A budget far below the size of the states."""
-    budget = Budget(1 << 17)
-    states = three(spec_of(("int64", "int64")), rows_of(30_000), 4096, budget, builders=2)
-    budget.relieve()
-    check_same(states, budget)
-
-
 def test_ranges_give_the_same() -> None:
     """Workers hold ranges of clusters; their summaries add up, and each has the clusters of its range."""
     budget = Budget(1 << 30)
@@ -197,18 +179,3 @@ def test_watchers_and_the_matching_see_plain_cells() -> None:
         (_, found), (_, known) = (each.impure(shard, budget) for each in (derived, clusters))
         keys = [np.sort(np.concatenate([part.keys for part in parts])) for parts in (found, known)]
         assert np.array_equal(*keys)
-
-
-def test_null_ids_are_refused() -> None:
-    """Rows without an id are in one of the two states only, or alone in both."""
-    builder = spec_of(("int64", "int64")).builder(Budget(), 8)
-    with pytest.raises(NullError, match="class column 'k' has nulls"):
-        builder.update(Batch(np.zeros(1, np.uint8), None, {"k": pa.nulls(1, pa.int64()), "c": pa.array([1])}))
-
-
-def test_tables_with_labels_are_not_those_without() -> None:
-    """States are looked up by spec, so the two specs differ, even if all their options are equal."""
-    spec = spec_of(("int64", "int64"))
-    assert spec != spec.plain
-    assert LabelledSpec.of(spec.plain) == spec
-    assert summarize_state(spec.empty(), Budget()).positives.count == 0

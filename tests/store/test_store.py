@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import date
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -55,30 +53,6 @@ def test_all_nights_together_are_the_raw_files_to_the_last_bit(whole):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "nights"),
-    [
-        ({"last": 3}, NIGHTS[-3:]),
-        ({"since": "2026-01-08"}, NIGHTS[7:]),
-        ({"since": "2026-01-03", "until": "2026-01-05"}, NIGHTS[2:5]),
-        ({"since": date(2026, 1, 3), "until": date(2026, 1, 5)}, NIGHTS[2:5]),
-        ({"until": "2026-01"}, NIGHTS),
-        ({"partition": NIGHTS[4]}, NIGHTS[4:5]),
-        ({"partition": [NIGHTS[9], NIGHTS[1]]}, [NIGHTS[1], NIGHTS[9]]),
-    ],
-)
-def test_any_nights_together_are_their_raw_files(whole, chosen, nights):
-    """Spans, the last few and single nights are what an evaluation of those directories gives."""
-    expected = evaluate([DATA / name for name in nights], **OPTIONS)
-    assert whole.evaluate(**chosen).to_json() == expected.to_json()
-
-
-def test_metrics_are_chosen_when_looking(whole):
-    """States do not depend on metrics: truncations, operating points and globs can be asked for later."""
-    asked = {"metrics": ["agc*", "bcubed_*"], "truncate": 0.1, "at": "fpr=0.01", "aul_threshold": 3}
-    assert whole.evaluate(**asked).to_json() == evaluate(DATA, **OPTIONS, **asked).to_json()
-
-
-@pytest.mark.parametrize(
     "options",
     [
         {"score": SCORES, "approx": True},
@@ -96,46 +70,11 @@ def test_every_policy_is_that_of_an_evaluation(tmp_path, options):
     assert store.evaluate().to_json() == expected.to_json()
 
 
-def test_weighted_numbers_agree_closely(tmp_path):
-    """Sums of weights may differ in the last bits, no more."""
-    store = Store(tmp_path / "store")
-    store.update(DATA, score=SCORES, weight="weight")
-    for one, other in zip(store.evaluate().results, evaluate(DATA, score=SCORES, weight="weight").results, strict=True):
-        assert one.value == pytest.approx(other.value, rel=1e-12)
-
-
 def test_curves_and_tables_are_drawn_from_the_states(whole):
     """An evaluation of a store has its curves and its table at a threshold."""
     found, expected = whole.evaluate(), evaluate(DATA, **OPTIONS)
     assert found.curve("roc", of="score_lr").area == expected.curve("roc", of="score_lr").area
     assert repr(found.confusion(0.5, "score_nb")) == repr(expected.confusion(0.5, "score_nb"))
-
-
-def test_numbers_of_numpy_are_those_of_python(data, tmp_path):
-    """A store keeps them as numbers, and counts its last nights by them."""
-    store = Store(tmp_path / "store")
-    given = {"truncate": np.float32(0.1), "aul_threshold": np.int64(3), "approx": np.False_, "pos_label": np.int64(1)}
-    plain = {"truncate": 0.1, "aul_threshold": 3, "approx": False, "pos_label": 1}
-    store.update(data, **FEW, **given)
-    store.update(data, **FEW, **plain)
-    assert store.evaluate(last=np.int8(3)).to_json() == evaluate(data, **FEW, **plain).to_json()
-    assert store.evaluate(truncate=np.array([0.5, 2])).to_json() == store.evaluate(truncate=[0.5, 2]).to_json()
-    for last in ("2", 2.0, True, 0):
-        with pytest.raises(OptionError, match=r"last=.* is not a whole number of at least 1"):
-            store.evaluate(last=last)
-    with pytest.raises(OptionError, match=r"truncate='0.1' must be a number or a list of numbers"):
-        store.evaluate(truncate="0.1")
-
-
-def test_a_lift_curve_is_of_the_threshold_looked_for(data, tmp_path):
-    """In memory, looked at for the first time and remembered, also where `aul` is not among the metrics."""
-    asked = {"metrics": "roc_auc_by_size", "aul_threshold": 50}
-    expected = evaluate(data, **FEW, aul_threshold=50).value("aul")
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW, **asked)
-    assert expected != evaluate(data, **FEW).value("aul")
-    assert evaluate(data, **FEW, **asked).curve("lift").area == expected
-    assert [store.evaluate().curve("lift").area for _ in range(2)] == [expected] * 2
 
 
 # -- what an update folds ---------------------------------------------------------------------------------------------
@@ -216,27 +155,6 @@ def test_verify_finds_what_size_and_time_hide(tmp_path):
     assert store.update(data, verify=True).unchanged == 2
 
 
-def test_partitions_that_are_gone_are_told_and_kept(data, tmp_path):
-    """Raw data may be deleted after a while; what was folded still counts."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    expected = store.evaluate().to_json()
-    shutil.rmtree(data / NIGHTS[0])
-    assert store.update(data).gone == (NIGHTS[0],)
-    assert store.evaluate().to_json() == expected
-
-
-def test_a_night_without_rows_counts_for_nothing(tmp_path):
-    """An empty night among others is a partition of no rows."""
-    store = Store(tmp_path / "store")
-    some = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.3])}
-    night(tmp_path / "data", "night=1", **some)
-    night(tmp_path / "data", "night=2", **{name: column[:0] for name, column in some.items()})
-    store.update(tmp_path / "data", score="score")
-    assert [entry.rows for entry in store.partitions()] == [3, 0]
-    assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
-
-
 # -- corrections ------------------------------------------------------------------------------------------------------
 
 
@@ -267,27 +185,6 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
             store.evaluate(as_of=as_of)
 
 
-def test_versions_keep_their_numbers_while_others_commit(data, tmp_path):
-    """A version that was read before another commit keeps its number, its nights and its time."""
-    store = Store(tmp_path / "store")
-    store.update(data / NIGHTS[0], **FEW)
-    [first] = store.versions()
-    store.update(data / NIGHTS[1])
-    assert [fact["version"] for fact in store.versions()] == [1, 0]
-    assert store.versions()[-1] == first
-    assert [entry.partition for entry in store.partitions(as_of=0)] == [NIGHTS[0]]
-
-
-def test_all_nights_can_be_removed_and_come_back(data, tmp_path):
-    """An empty store keeps its configuration."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    store.remove(NIGHTS[:3])
-    with pytest.raises(MissingInputError, match="no partitions"):
-        store.evaluate()
-    assert store.update(data).new == tuple(NIGHTS[:3])
-
-
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -300,16 +197,6 @@ def test_options_that_contradict_the_store_are_refused(data, tmp_path):
         store.update(data, score="score_nb")
     with pytest.raises(OptionError, match="takes no option 'passes'"):
         store.update(data, passes=1)
-
-
-def test_a_damaged_file_refuses_its_night_alone(data, tmp_path):
-    """The update ends with an error that names it, once the other nights count."""
-    store = Store(tmp_path / "store")
-    store.update(data / NIGHTS[0], **FEW)
-    (data / NIGHTS[2] / "part-0.parquet").write_bytes(b"PAR1 is not enough PAR1")
-    with pytest.raises(DataError, match=rf"{NIGHTS[2]}/part-0.parquet"):
-        store.update(data)
-    assert [entry.partition for entry in store.partitions()] == NIGHTS[:2]
 
 
 def test_two_places_of_one_name_are_refused(data, tmp_path):
@@ -340,17 +227,6 @@ def test_labels_of_all_nights_must_be_two_classes(tmp_path):
     night(tmp_path / "data", "night=1", label=pa.array([0, 2], pa.int8()), score=pa.array([0.5, 0.25]))
     assert store.replace(tmp_path / "data" / "night=1").changed == ("night=1",)
     assert store.update(tmp_path / "data").new == ("night=2",)
-
-
-def test_labels_of_one_sign_ask_for_the_positive_one_of_a_new_store(tmp_path):
-    """Of this one if nothing is folded; of another if other nights were, which fixes the options of the store."""
-    for name, labels in (("night=1", [1, 2]), ("night=2", [0, 1])):
-        night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
-    store = Store(tmp_path / "store")
-    with pytest.raises(LabelError, match=r"night=1: .* has the values 1 and 2; name the positive one with pos_label"):
-        store.update(tmp_path / "data" / "night=1", score="score")
-    with pytest.raises(LabelError, match=r"night=1: .* has the values 1, 2, .* partitions, 0, 1; .* another store"):
-        store.update(tmp_path / "data", score="score")
 
 
 def test_a_narrower_type_is_widened_and_a_wider_one_refused(tmp_path):
@@ -437,16 +313,3 @@ def test_the_date_of_a_night_is_that_of_its_key(tmp_path):
     for refused in (lambda: store.evaluate(since="2026-01-01"), lambda: store.vacuum(keep="30d", dry_run=True)):
         with pytest.raises(OptionError, match=r"dt=2026-01-03/run=20260201: .* two dates \(2026-01-03 and 2026-02-01"):
             refused()
-
-
-def test_groups_of_nights_without_rows_have_the_metrics_that_are_asked_for(data, tmp_path):
-    """Results of an empty night were cached for one metric, and a raw KeyError followed for others."""
-    empty = tmp_path / "data" / "night=2026-01-04" / "part-0.parquet"
-    empty.parent.mkdir()
-    pq.write_table(pq.read_table(DATA / NIGHTS[0] / "part-0.parquet").slice(0, 0), empty)
-    store = Store(tmp_path / "store")
-    store.update(data, score="score_q")
-    store.evaluate(by="night", metrics="roc_auc")
-    store.attribute(score="score_q", by="night", metric="roc_auc")
-    found = [r.metric for r in store.evaluate(by="night", truncate=0.3).results if not r.rows]
-    assert {"roc_auc", "average_precision", "agc@0.3"} <= set(found)

@@ -61,17 +61,6 @@ def test_a_new_column_is_folded_alone_where_the_files_are(data, tmp_path):
     assert store.add(score="score_nb").changed == ()
 
 
-def test_an_earlier_version_knows_no_later_column(data, tmp_path):
-    """It has the columns of its time, and not null ones."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    expected = evaluate(data, **FEW).to_json()
-    store.add(score="score_nb")
-    store.remove(NIGHTS[0])
-    assert store.evaluate(as_of=0).to_json() == expected
-    assert {result.of for result in store.evaluate(as_of=1).results} == {"score_lr", "score_nb", "cluster_loose"}
-
-
 def test_a_column_that_came_later_is_null_before(data, tmp_path):
     """Files without the column are passed over; `since` leaves nights out; clusters bring their classes."""
     store = Store(tmp_path / "store")
@@ -97,16 +86,6 @@ def test_what_cannot_join_is_refused(data, tmp_path):
     correct(NIGHTS[0], data)
     with pytest.raises(DataError, match="changed since it was folded"):
         store.add(score="score_nb")
-
-
-def test_files_that_moved_are_named(data, tmp_path):
-    """The data may be elsewhere by now."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    data.rename(tmp_path / "moved")
-    with pytest.raises(MissingColumnError, match="no night at hand"):
-        store.add(score="score_q")
-    assert store.add(score="score_q", data=tmp_path / "moved").changed == tuple(NIGHTS[:6])
 
 
 # -- files that nothing needs, nights that are merged -----------------------------------------------------------------
@@ -188,19 +167,6 @@ def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
     assert store.evaluate().to_json() == evaluate(rest, **options).to_json()
 
 
-def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch):
-    """Histograms of old nights are in separate files."""
-    monkeypatch.setattr(compaction, "FAN", 2)
-    store = Store(tmp_path / "store")
-    store.update(data, score="score_lr")
-    expected = evaluate([data / name for name in NIGHTS[:4]], score="score_lr", approx=True).results
-    assert store.vacuum(keep="2d").bounded == tuple(NIGHTS[:4])
-    assert levels(tmp_path / "store") == [2, 2, 4]
-    for path in (tmp_path / "store" / "states").glob("*.parquet"):
-        path.unlink()
-    assert store.evaluate(NIGHTS[:4]).results == expected
-
-
 @pytest.mark.parametrize("damage", [lambda run: run.write_bytes(b"damaged"), Path.unlink])
 def test_a_run_that_cannot_be_made_or_read_is_no_failure(tmp_path, monkeypatch, damage):
     """Of an update: its numbers are those of the nights, and it makes the run again."""
@@ -222,21 +188,6 @@ def test_a_run_that_cannot_be_made_or_read_is_no_failure(tmp_path, monkeypatch, 
     store.update(land(NIGHTS[4], data))
     assert levels(tmp_path / "store") == [2, 2, 4]
     assert store.evaluate().to_json() == evaluate(data, **options).to_json()
-
-
-def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
-    """Two nights with the same rows have the same state file, and count twice, merged or not."""
-    columns = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.05])}
-    for name in ("night=1", "night=2"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        pq.write_table(pa.table(columns), tmp_path / "data" / name / "part-0.parquet")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", score="score")
-    assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
-    assert [point.partition for point in store.history("roc_auc").points] == ["night=1", "night=2"]
-    monkeypatch.setattr(compaction, "LENGTH", 2)
-    assert store.vacuum().merged == 1
-    assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()
 
 
 def test_evaluations_are_cached_until_the_ledger_changes(data, tmp_path):
@@ -340,19 +291,3 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     done = CliRunner().invoke(main, call)
     assert f"{told} files deleted" in done.stderr
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("begun", "joins"),
-    [
-        ({"score": "score_lr", "weight": "weight", "nan": "drop", "truncate": 0.1}, {"cluster": "cluster_loose"}),
-        ({"score": "score_lr", "approx": True}, {"cluster": "cluster_loose"}),
-        ({"cluster": "cluster_loose", "aul_threshold": 3, "cluster_scope": "partition"}, {"score": "score_lr"}),
-    ],
-)
-def test_a_column_joins_a_store_with_options_of_other_columns(data, tmp_path, begun, joins):
-    """Weights and policies of scores say nothing of a cluster column that joins, nor the other way round."""
-    store = Store(tmp_path / "store")
-    store.update(data, **begun)
-    store.add(**joins)
-    assert store.evaluate().to_json() == evaluate(data, **begun, **joins).to_json()

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,16 +205,6 @@ def test_rows_that_the_limit_of_workers_does_not_cover_are_said_beforehand(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("passes", [1, 2])
-def test_weighted_samples_add_up_in_one_order(client: Any, simulated: Path, passes: int) -> None:
-    """Sums of weights have the bits of threads: also of several tasks, which end in any order."""
-    options: dict[str, Any] = {"score": ["score_a", "score_b"], "weight": "score_b", "truncate": 0.01, "passes": passes}
-    options |= {"approx_agc": True, "sample": 0.5, "metrics": "agc_approx*"}
-    expected = evaluate(simulated, threads=2, **options).to_json()
-    assert evaluate(simulated, client=client, **options).to_json() == expected
-    assert evaluate(simulated, threads=1, **options).to_json() == expected
-
-
 def test_a_sketch_is_that_of_threads(client: Any, simulated: Path) -> None:
     """Files and Dask frames; errors name the worker's file, and progress counts all rows."""
     import dask.dataframe as dd
@@ -250,13 +239,6 @@ def test_an_attribution_is_that_of_threads(
     assert there.merges.num_rows == 10
 
 
-def test_a_lift_curve_is_of_the_threshold(client: Any) -> None:
-    """As on threads, also where `aul` is not among the metrics."""
-    asked: dict[str, Any] = {"cluster": "cluster_loose", "aul_threshold": 50}
-    found = evaluate(str(REAL), client=client, metrics="roc_auc_by_size", **asked)
-    assert found.curve("lift").area == evaluate(str(REAL), threads=2, **asked).value("aul")
-
-
 def test_many_ranges_give_the_bytes_of_threads(
     client: Any, simulated: Path, options: dict[str, Any], expected: str
 ) -> None:
@@ -273,35 +255,6 @@ def test_many_ranges_give_the_bytes_of_threads(
         assert one.area == other.area
     assert there.confusion(0.5, "score_a") == here.confusion(0.5, "score_a")
     assert pickle.loads(pickle.dumps(there)).to_json() == expected
-
-
-def test_states_of_different_numbers_of_ranges(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A score of few values has one range, one of many values has more: each state gets its own partials."""
-    monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 6)
-    monkeypatch.setattr(ranges, "SLAB", 200)
-    rng = np.random.default_rng(1)
-    soft = rng.random(3000)
-    data = pa.table({"label": soft + rng.random(3000) > 1, "hard": soft > 0.5, "soft": soft, "one": np.zeros(3000)})
-    there, here = (evaluate(data, score=["hard", "soft", "one"], **on) for on in ({"client": client}, {"threads": 1}))
-    assert there.to_json() == here.to_json()
-
-
-def test_tables_in_memory_are_sent_without_a_warning(client: Any) -> None:
-    """Dask warns of graphs of 10 MB; the rows are part of the graph on purpose."""
-    rng = np.random.default_rng(0)
-    table = pa.table({"label": rng.integers(0, 2, ROWS), "score": rng.random(ROWS)})
-    assert table.nbytes > 20 << 20
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = evaluate(table, score="score", metrics="roc_auc", client=client)
-    assert found.results == evaluate(table, score="score", metrics="roc_auc", threads=1).results
-
-
-def test_tables_of_classes_stay_on_the_workers(client: Any, simulated: Path) -> None:
-    """Both passes over a contingency table, in ranges of clusters and of classes: the bytes of threads."""
-    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "nulls": "singleton"}
-    there = evaluate(simulated, client=client, **asked)
-    assert there.to_json() == evaluate(simulated, threads=2, **asked).to_json()
 
 
 @pytest.mark.parametrize("matched", [True, False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,21 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.calibration import calibration_curve
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import drift_counts, moments
 from streameval.metrics.catalogue import CATALOGUE
-from streameval.metrics.finalize import combine, compute, computed, partials
+from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
 from streameval.metrics.scores.best_thresholds import FbetaMax
-from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration, scoring
+from streameval.metrics.scores.calibration import logit_table, scoring
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
-from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.states.scores.counts import fold_arrays
 
@@ -98,58 +94,6 @@ def test_a_fit_to_the_table_is_that_to_the_groups(seed: int, slope: float, rows:
             assert one.value == pytest.approx(other.value, rel=1e-7 if abs(one.value) > 100 else 1e-9, abs=1e-9)
 
 
-def test_what_follows_from_the_same_partials_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table for log loss and the fits, one joint fit for slope and intercept, one isotonic fit, the same values."""
-    table = drawn(rows=MANY)
-    state = fold_arrays(table["label"].to_numpy(), table["score"].to_numpy())
-    metrics = [entry.metric for entry in CATALOGUE if entry.name in NAMES]
-    alone = [compute(state, metric) for metric in metrics]
-    calls: dict[str, int] = {}
-
-    def count(module: Any, name: str) -> None:
-        function, key = getattr(module, name), f"{module.__name__.rpartition('.')[2]}.{name}"
-
-        def counted(*given: Any, **more: Any) -> Any:
-            calls[key] = calls.get(key, 0) + 1
-            return function(*given, **more)
-
-        monkeypatch.setattr(module, name, counted)
-
-    for module, name in ((logit_table, "BinnedLogits"), (recalibration, "_fitted"), (isotonic, "joined")):
-        count(module, name)
-    assert computed(state, metrics) == alone
-    assert calls == {"logit_table.BinnedLogits": 1, "recalibration._fitted": 2, "isotonic.joined": 1}
-
-
-@pytest.mark.parametrize("count", [1, 1 << 10, 1 << 19])
-def test_a_bin_of_the_logit_holds_many_groups_and_large_counts(count: int) -> None:
-    """More groups than are summed at a time, and counts whose sums leave a word: the moments by their definition."""
-    score = np.linspace(0.3001, 0.3, 10_000)
-    n, p = np.full(score.size, count), np.arange(score.size) % 5 * count
-    table = logit_table.joined([logit_table.binned(n, p, score)], int((n + p).sum()))
-    assert (table.n.tolist(), table.p.tolist()) == ([n.sum()], [p.sum()])
-    d = np.log(score / (1 - score)) - table.centre[0]
-    expected = [((n + p) * d**k).sum() for k in range(1, 6)]
-    assert table.moments[:, 0] == pytest.approx(expected, rel=1e-9)
-    assert table.hits[0] == pytest.approx((p * d).sum(), rel=1e-9)
-
-
-@pytest.mark.parametrize("spread", [5.0, 8.0, 20.0])
-def test_scores_that_are_far_too_extreme_need_no_step_on_the_groups(
-    spread: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Newton's first step is far too long there; halved on the table, it leads to the fit of the groups."""
-    random = np.random.default_rng(4)
-    x = random.normal(0, spread, 20_000).clip(-16, 16)
-    score = 1 / (1 + np.exp(-x))
-    state = fold_arrays((random.random(x.size) < 0.05 + 0.85 * score).astype(np.uint8), score)
-    whole = [compute(state, Recalibration(FITS[0], slope=flag, fit=LogisticFit())).value for flag in (True, False)]
-    monkeypatch.setattr(LogisticFit, "partial", None)
-    found = [compute(state, Recalibration(FITS[0], slope=flag)).value for flag in (True, False)]
-    assert found == pytest.approx(whole, rel=1e-12)
-    assert found[0] < 0.5
-
-
 @pytest.mark.parametrize(("most", "slope", "near"), [(20, 6135, True), (50, 10_001, True), (400, 12_270, False)])
 def test_a_slope_that_is_too_steep_has_no_value_whatever_the_way(most: int, slope: float, near: bool) -> None:
     """Two scores near a half, right `most` times to 1; the fit to the table may lie on the limit's other side."""
@@ -161,16 +105,6 @@ def test_a_slope_that_is_too_steep_has_no_value_whatever_the_way(most: int, slop
         assert found.reason if slope > 1e4 else found.value == pytest.approx(slope)
     [started] = combine(state, [metric], [partials(state, shard, [metric]) for shard in state.shards()])
     assert started.fit.near is near
-
-
-def test_bins_are_those_of_scikit_learn() -> None:
-    """Scores at an edge belong to the bin below it."""
-    label = np.array([0, 1, 1, 0, 1, 1, 0], np.uint8)
-    score = np.array([0.0, 0.1, 0.2, 0.2, 0.25, 0.9, 1.0])
-    cells = compute(fold_arrays(label, score), ReliabilityBins(5))
-    share, mean = calibration_curve(label, score, n_bins=5)
-    np.testing.assert_allclose([cell.p / cell.size for cell in cells.values()], share)
-    np.testing.assert_allclose([cell.score / 2**62 / cell.size for cell in cells.values()], mean)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -303,76 +237,11 @@ def test_a_value_out_of_range_is_refused(name: str) -> None:
         FbetaMax(1e7)
 
 
-def test_an_unreachable_point_names_the_nearest() -> None:
-    """Null, with the highest precision that there is."""
-    data = pa.table({"score": [0.9, 0.8, 0.1], "label": [0, 1, 0]})
-    [found] = evaluate(data, score="score", metrics="recall@precision=0.9").results
-    assert found.reason == "no threshold has a precision of 0.9; the highest is 0.5, at threshold 0.8"
-
-
 def test_points_are_found_under_any_spelling() -> None:
     """``1e-2`` is ``0.01``."""
     found = evaluate(drawn(), score="score", metrics=["tpr@fpr=1e-2", "lift@1e-2"])
     assert found.value("tpr@fpr=0.01") == found.value("tpr@fpr=1e-2")
     assert found.value("lift@.01") == found.value("lift@0.01") > 1
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 100, 1 << 34])
-def test_cumulative_sums_of_many_groups(most: int) -> None:
-    """The extremes are those of all running sums, in integers of any size."""
-    random = np.random.default_rng(most)
-    for groups in (0, 1, 63, 64, 129, 1000):
-        score = np.sort(random.beta(0.3, 0.3, groups))[::-1].copy()
-        size = random.integers(1, most, groups, endpoint=True)
-        for chance in (score, 1.0 - score, np.full(groups, 0.5), np.ones(groups), np.zeros(groups)):
-            pos = random.binomial(size, chance)
-            at, sums = 0, [0]
-            for n, p, s in zip((size - pos).tolist(), pos.tolist(), score.tolist(), strict=True):
-                at += (p << 62) - (n + p) * round(s * 2**62)
-                sums.append(at)
-            rows = drift_counts(size - pos, pos, score).tolist()
-            found = [((high << 64) | low) - (high >> 63 << 128) for high, low in rows]
-            assert found == [at, min(sums), max(sums)]
-
-
-@pytest.mark.parametrize("most", [1, 1000, 1 << 22])
-def test_moments_of_bins_are_rounded_to_even_and_added_up(most: int) -> None:
-    """For any number of groups in a bin, also more rows than words are held for; as Python rounds them."""
-    random = np.random.default_rng(most)
-    for way, groups in itertools.product((1.0, -1.0), (1, 7, 500)):
-        centre, scale = 0.2, 1024.0
-        score = np.sort(centre * (1.0 + random.uniform(-3e-4, 3e-4, groups)))[::-1]
-        score = score if way < 0 else 1.0 - score
-        neg, pos = random.integers(0, most, (2, groups), endpoint=True)
-        found = np.zeros(10, np.int64)
-        moments(neg, pos, score, way, centre, scale, found)
-        odds = centre / (1.0 - centre)
-        t = ((1.0 - score if way > 0 else score) - centre) * (1.0 / centre)
-        further = (odds**2 - 1.0) / 2 + t * ((1.0 + odds**3) / 3 + t * ((odds**4 - 1.0) / 4))
-        d = -way * scale * t * (1.0 + odds + t * further)
-        square = d * d
-        words = [round(x) for x in (d * 2**40).tolist()]
-        sums = [
-            (measure * np.array([round(x) for x in (power * 2**30).tolist()], object)).sum()
-            for measure, power in ((neg + pos, p) for p in (square, square * d, square * square, square * square * d))
-        ]
-        every, hits = ((measure.astype(object) * np.array(words, object)).sum() for measure in (neg + pos, pos))
-        assert found[:2].tolist() == [neg.sum(), pos.sum()]
-        assert [(int(found[i]) << 20) + int(found[i + 1]) for i in (2, 4)] == [every, hits]
-        assert found[6:].tolist() == sums
-
-
-def test_with_the_slope_fixed_only_the_sums_of_the_intercept_are_taken() -> None:
-    """To the last bit those of the joint fit."""
-    random = np.random.default_rng(8)
-    score = random.beta(0.6, 1.4, 3000)
-    [part] = fold_arrays((random.random(3000) < score).astype(np.uint8), score).parts()
-    table = logit_table.joined([logit_table.binned(part.n, part.p, part.scores)], 3000)
-    of_a, of_b, aa, ab, bb = table.derivatives(0.1, 1.0)
-    assert table.derivatives(0.1, 1.0, joint=False) == (of_a, 0.0, aa, 0.0, 0.0)
-    assert of_b
-    assert ab
-    assert bb
 
 
 @pytest.mark.parametrize("approx", [False, True])

@@ -14,7 +14,6 @@ from sklearn.isotonic import IsotonicRegression
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import pool_counts
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.isotonic import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
@@ -169,14 +168,6 @@ def test_curves_that_are_not_defined_say_why() -> None:
             logits.distribution(bins=bins)
 
 
-def test_a_histogram_of_single_scores_has_an_isotonic_fit() -> None:
-    """Where every bin holds one score, no order is hidden."""
-    data = pa.table({"label": [0, 1, 0, 1, 1], "score": [0.1, 0.4, 0.6, 0.6, 0.9]})
-    exact, approx = found(data), found(data, approx=True)
-    np.testing.assert_array_equal(exact.curve("corp").y, approx.curve("corp").y)
-    assert approx.value("corp.mcb") == exact.value("corp.mcb")
-
-
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("bins", [1, 7, 100])
 def test_a_distribution_is_numpys_histogram(bins: int, weight: str | None) -> None:
@@ -233,31 +224,3 @@ def test_no_split_changes_a_curve() -> None:
         else:
             np.testing.assert_array_equal(one.p, other.p)
             np.testing.assert_array_equal(one.low, other.low)
-
-
-@pytest.mark.parametrize(("most", "power"), [(1, 1), (1, 0), (40, 1), (3, 2)])
-def test_the_blocks_of_many_groups(most: int, power: int) -> None:
-    """Rows one by one, no trend, many blocks, a curve."""
-    random = np.random.default_rng(most + power)
-    share = np.sort(random.random(5000))[::-1] ** power * 0.7
-    size = random.integers(1, most, 5000, endpoint=True)
-    pos = random.binomial(size, share)
-    blocks: list[list[int]] = []
-    for i in range(5000):
-        blocks.append([int(size[i] - pos[i]), int(pos[i]), i])
-        while len(blocks) > 1 and blocks[-1][1] * sum(blocks[-2][:2]) >= blocks[-2][1] * sum(blocks[-1][:2]):
-            n, p, last = blocks.pop()
-            blocks[-1] = [blocks[-1][0] + n, blocks[-1][1] + p, last]
-    assert np.stack(pool_counts(size - pos, pos), axis=1).tolist() == blocks
-
-
-@pytest.mark.parametrize("nan", ["drop", "half"])
-def test_curves_of_what_was_found_already(nan: str) -> None:
-    """The curves are the same whether a metric found their bins and blocks on its way or they are read anew."""
-    data = drawn(300)
-    data = pa.concat_tables([data, pa.table({"label": [True], "score": [np.nan], "weight": [1.0]})])
-    before = evaluate(data, score="score", metrics=["ece", "mce", "corp.mcb"], nan=nan)
-    anew = evaluate(data, score="score", metrics=["roc_auc"], nan=nan)
-    for name in ("reliability", "corp"):
-        for one, other in zip(vars(before.curve(name)).values(), vars(anew.curve(name)).values(), strict=True):
-            np.testing.assert_array_equal(one, other)

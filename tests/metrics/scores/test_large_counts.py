@@ -18,13 +18,11 @@ from truth import curve_truth, groups_auc
 
 from streameval.budget import Budget
 from streameval.kernels.histogram import edges
-from streameval.kernels.ranking import delong_counts
 from streameval.metrics.catalogue import entries
-from streameval.metrics.clusters.lift import Aul, RocAucBySize, aul, size_roc_auc
+from streameval.metrics.clusters.lift import aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import deepest
-from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
@@ -94,11 +92,6 @@ def test_a_precision_of_any_number_of_digits_is_compared_exactly(
     assert {*map(type, counts)} == {int}
 
 
-def test_the_product_of_huge_counts_does_not_wrap() -> None:
-    """40 cells of 10¹² positives and negatives have 1.6·10²⁷ pairs, and an AUC of one half."""
-    assert compute(scores([(HUGE, HUGE)] * 40), RocAuc()).value == 0.5
-
-
 @settings(max_examples=20)
 @given(st.lists(st.tuples(COUNTS, COUNTS).filter(any), min_size=1, max_size=40))
 def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
@@ -155,20 +148,6 @@ def test_huge_clusters_are_exact(rows: list[tuple[int, int, float]], cut: int) -
     assert aul(SizeTable.union(parts)) == aul(table)
 
 
-def test_a_stored_state_of_huge_clusters_is_exact() -> None:
-    """Counts of 10¹² a cluster go through the state itself: buckets, shards, tables of sizes."""
-    spec = ClusterSpec("id")
-    keys = np.arange(1, 2001, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    order = np.argsort(keys)
-    pos, neg = np.full(2000, HUGE), np.arange(2000) * HUGE // 2000
-    batch = pa.RecordBatch.from_arrays([pa.array(c[order]) for c in (keys, neg, pos)], schema=spec.schema)
-    state = spec.from_arrow({"single_rows": [0, 0], "dropped_rows": [0, 0]}, [spec.packing.pack(batch)], Budget())
-    table = SizeTable.of(neg + pos, pos)
-    assert compute(state, Aul()).value == aul(table)
-    assert compute(state, RocAucBySize()).value == size_roc_auc(table)
-    assert state.totals().pos == 2000 * HUGE
-
-
 @settings(max_examples=30)
 @given(cells=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(any), min_size=1, max_size=30))
 def test_calibration_of_many_times_the_rows(cells: list[tuple[int, int]]) -> None:
@@ -178,19 +157,3 @@ def test_calibration_of_many_times_the_rows(cells: list[tuple[int, int]]) -> Non
     for name in ("brier_score", "log_loss", "ece", "mce", "ecce_mad", "ecce_range", "corp.mcb", "corp.dsc"):
         [metric] = [entry.metric for entry in entries(name)]
         assert compute(many, metric).value == compute(few, metric).value, name
-
-
-@pytest.mark.parametrize("most", [2, 1 << 20, 1 << 40])
-def test_sums_of_delong_are_exact_whether_counts_fit_into_32_bits(most: int) -> None:
-    """Groups are summed some hundred at a time: small ones, large ones, and large ones among small ones."""
-    rng = np.random.default_rng(most)
-    neg, pos = np.where(rng.random((2, 1500)) < 0.99, rng.integers(0, 2, (2, 1500)), rng.integers(0, most, (2, 1500)))
-    above, total = (5, 7), (int(neg.sum()) + 5, int(pos.sum()) + 7)
-    drops = [max(0, (2 * size).bit_length() - 32) for size in total]
-    expected, false, true = [0, 0, 0, 0], above[0], total[1] - above[1]
-    for n, p in zip(neg.tolist(), pos.tolist(), strict=True):
-        a, b = (2 * false + n) >> drops[0], (2 * true - p) >> drops[1]
-        expected = [x + y for x, y in zip(expected, (p * a, p * a * a, n * b, n * b * b), strict=True)]
-        false, true = false + n, true - p
-    words = delong_counts(neg, pos, *above, total[1], *drops).tolist()
-    assert [high << 64 | low for high, low in zip(words[::2], words[1::2], strict=True)] == expected

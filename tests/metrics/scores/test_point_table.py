@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
 from streameval import evaluate
-from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.kernels.thresholds import best_counts, stride_levels
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
-from streameval.metrics.scores.threshold_tables import TablesAt
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.parts import ScorePart, known
@@ -133,18 +130,6 @@ def test_a_threshold_within_a_bin_has_no_counts() -> None:
     assert row["lower"] < row["upper"]
 
 
-def test_double_scores_in_bins_are_compared_as_float32() -> None:
-    """A threshold that was found is an edge; rows are those whose score rounds to it or above."""
-    data = drawn(20_000)
-    score = data["score"].to_numpy()
-    for row in rows_of(data, approx=True):
-        if row["tp"] is not None:
-            near = np.spacing(np.float32(row["threshold"]))
-            least, most = ((score >= row["threshold"] + side * near).sum() for side in (1, -1))
-            assert least <= row["flagged"] <= most
-            assert row["flagged"] == row["tp"] + row["fp"]
-
-
 def test_points_that_cannot_be_reached_say_what_can() -> None:
     """Null with the nearest that is reachable; nothing flagged has no precision; with halves there are none."""
     data = pa.table({"label": [1, 0, 0, 0], "score": [0.5, 0.9, 0.8, 0.1]})
@@ -196,21 +181,6 @@ def test_weights_far_from_one_keep_their_unit() -> None:
     assert (table.TP, table.FN, table.FP, table.TN) == (4e60, 0, 2e60, 1e60)
     [row] = found.operating_points().to_pylist()
     assert (row["tp"], row["fn"], row["fp"], row["tn"]) == (4e60, 0, 2e60, 1e60)
-
-
-def test_no_split_changes_a_table() -> None:
-    """Finalized in one shard or in many."""
-    data = drawn()
-    state = fold_arrays(data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy())
-    kind = TablesAt((0.5, 0.1, math.inf, -math.inf, 0.5))
-    whole, split = (
-        combine(state, [kind], [partials(state, shard, [kind]) for shard in shards])[0]
-        for shards in (state.shards(), state.keyed.intervals(200)[::-1])
-    )
-    assert whole == split
-    assert isinstance(whole, list)
-    assert whole[0] == whole[4]
-    assert (whole[2].flagged, whole[3].flagged) == (0, 2000)
 
 
 class Cut:
@@ -308,39 +278,6 @@ def test_weighted_groups_may_be_cut_anywhere(rows: list[tuple[int, bool, int]], 
         assert value.value == pytest.approx(best_vertex(point, vertices, state.totals()), rel=1e-12, nan_ok=True), point
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 60), max_size=8))
-def test_sums_of_weights_may_be_rounded_at_any_cut(seed: int, cuts: list[int]) -> None:
-    """Weights that are no binary fractions: values agree to what their sums are rounded by."""
-    random = np.random.default_rng(seed)
-    score = random.integers(0, 60, 200) / 60
-    label, weight = (random.random(200) < score).astype(np.uint8), random.integers(0, 30, 200) / 10
-    state = fold_arrays(label, score, weight)
-    [part] = state.parts()
-    points = operating_points(WEIGHED)
-    split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
-    for one, other in zip(
-        combine(split, points, [partials(split, (0, 0), points)]), [compute(state, p) for p in points], strict=True
-    ):
-        assert one.value == pytest.approx(other.value, rel=1e-12, nan_ok=True), one.metric
-
-
-def test_the_command_prints_them(tmp_path: Any) -> None:
-    """Below the results, with the reasons, and those that metrics choose; not where none was asked for."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(drawn(), tmp_path / "a.parquet")
-    base = ["evaluate", str(tmp_path / "a.parquet"), "--score", "score", "--metric", "f1_max"]
-    done = CliRunner().invoke(main, [*base, "--at", "fpr=1e-2", "--at", "precision=1"])
-    assert done.exit_code == 0, done.output
-    assert "operating point" in done.stdout
-    assert "fpr=0.01" in done.stdout
-    [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["f1_max"] and "@" in line]
-    assert line.split()[2] == "@"
-    assert "operating point" in CliRunner().invoke(main, base).stdout
-    assert "operating point" not in CliRunner().invoke(main, [*base[:-1], "roc_auc"]).stdout
-
-
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("size", [1, 64, 65, 700])
 @pytest.mark.parametrize("most", [2, 1 << 40])
@@ -364,15 +301,6 @@ def test_the_best_of_many_groups(size: int, most: int, later: bool) -> None:
                     best = max(values)
                     at = size - 1 - values[::-1].index(best) if later else values.index(best)
                     assert found == ((at, *cells[at]) if best > 0 else (-1, 0, 0))
-
-
-def test_rows_of_a_precision_of_many_digits_are_counts() -> None:
-    """A precision just above a thousandth is not reached by two rows of two thousand; what it flags is an integer."""
-    data = pa.table({"label": [1] + [0] * 998 + [1] + [0] * 1000, "score": [0.9] * 999 + [0.1] * 1001})
-    for at, flagged in (("precision=0.001", 2000), ("precision=0.0010000000000000002", 999)):
-        [row] = evaluate(data, score="score", metrics=f"recall@{at}").operating_points().to_pylist()
-        assert (row["flagged"], row["tp"]) == (flagged, flagged // 999)
-        assert isinstance(row["flagged"], int)
 
 
 @pytest.mark.parametrize("approx", [False, True])

@@ -331,41 +331,6 @@ def test_a_delta_table_with_metadata_of_other_formats(tmp_path: Path, marker: st
     assert remote.marks == remote.formats([tmp_path.name, f"{tmp_path.name}/t"]) == {f"{tmp_path.name}/t": DELTA}
 
 
-def test_a_file_named_metadata_hides_no_delta_log(tmp_path: Path) -> None:
-    """In the table or above it; its partition is named, as in object storage."""
-    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
-    for place in (table, tmp_path):
-        (place / "metadata").write_text("notes")
-    assert plan(table / "night=x", ["score"]).rows == 3
-    remote = Tree(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
-    assert remote.formats(["", "t", "t/night=x"]) == {"t": DELTA}
-
-
-LOOKALIKES = ["metadata/scores.metadata.json", "metadata/2026.metadata.json", ".hoodie/notes", "metadata/v1.json"]
-
-
-@pytest.mark.parametrize("name", LOOKALIKES)
-def test_folders_named_like_those_of_other_formats(tmp_path: Path, name: str) -> None:
-    """Anyone may have a folder of metadata."""
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text("{}")
-    pq.write_table(NEW, tmp_path / "a.parquet")
-    for data in (tmp_path, tmp_path / "a.parquet", f"{tmp_path}/*.parquet"):
-        assert plan(data, ["score"]).rows == 6
-    remote = Tree(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
-    assert remote.formats([""]) == {}
-
-
-def test_tables_named_like_the_parts_of_a_store(tmp_path: Path) -> None:
-    """A ledger of money and a table of states are data, also for the command line."""
-    write(tmp_path / "ledger", OLD)
-    (tmp_path / "states").mkdir()
-    pq.write_table(NEW, tmp_path / "states" / "part-0.parquet")
-    assert plan(tmp_path, ["score"]).rows == 26
-    done = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--score", "score", "--metric", "roc_auc"])
-    assert (done.exit_code, done.stdout.partition(",")[0]) == (0, "26 rows"), done.output
-
-
 def test_an_empty_table_is_named_with_another_version(tmp_path: Path) -> None:
     """The path is right; a version with rows can be named, and rows written."""
     table = tmp_path / "t"
@@ -413,20 +378,3 @@ def test_every_verb_takes_a_version(tmp_path: Path) -> None:
         words = [] if version is None else ["--delta-version", str(version)]
         told = CliRunner().invoke(main, [*command, *words]).stdout
         assert json.loads(told)["results"] == found.to_dict()["results"]
-
-
-def test_a_store_folds_the_version_it_is_given(tmp_path: Path) -> None:
-    """Each update, replacement and addition says which; without, it is the current one."""
-    table, store = write(tmp_path / "t", OLD, NEW, partition_by=["night"]), Store(tmp_path / "store", threads=1)
-    store.update(table, score="score", delta_version=0)
-    assert store.evaluate().rows == 20
-    assert store.update(table, delta_version=0).unchanged == 2
-    with pytest.raises(DataError, match="its files changed since it was folded"):
-        store.add(sketch="score", delta_version=1)
-    assert "contradicts" not in str(store.update(table))
-    assert store.evaluate().rows == 6
-    store.replace(table, delta_version=0)
-    assert store.evaluate().rows == 20
-    pq.write_table(OLD, tmp_path / "plain.parquet")
-    with pytest.raises(OptionError, match="delta_version=3 would change nothing: no input is a Delta table"):
-        Store(tmp_path / "plain").update(tmp_path / "plain.parquet", score="score", delta_version=3)

@@ -12,15 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from footers import COLUMN_ORDERS, CREATED_BY, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
+from footers import COLUMN_ORDERS, DEPRECATED_MAX, DEPRECATED_MIN, MAX, MIN, STATISTICS, chunks, edit_footer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import scan
 from streameval.errors import MissingInputError
 from streameval.scan import Where, prune
-from streameval.scan.parquet import statistics
-from streameval.scan.parquet.statistics import orders_columns, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,45 +148,6 @@ def test_row_groups_are_pruned_by_bounds_of_every_type(tmp_path: Path, kind: pa.
         assert left(path, where) == ([0, 1], [0, 1], 1), where
     assert left(path, "x IS NULL") == ([4, 5], [4, 5], 1)
     assert left(path, "x IS NOT NULL")[2] == 2
-
-
-def test_deprecated_ends_of_signed_types_still_prune(tmp_path: Path) -> None:
-    """The format allows them for integers, floats and booleans."""
-    path = tmp_path / "part.parquet"
-    for kind in (pa.int32(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms")):
-        low, high = min(VALUES[kind][:4]), max(VALUES[kind][:4])
-        pq.write_table(table(kind, [low, high]), path, row_group_size=1)
-        edit_footer(path, lambda footer: make_legacy(footer, wrong=False))
-        assert left(path, f"x = {literal(kind, high)}") == ([1], [1], 1)
-
-
-@pytest.mark.parametrize("columns", [1, 13, 14, 15, 200])
-def test_column_orders_are_told(tmp_path: Path, columns: int) -> None:
-    """Whatever the number of columns; also where the name of the writer ends like the orders."""
-    path = tmp_path / "part.parquet"
-    pq.write_table(pa.table({f"x{i}": [1] for i in range(columns)}), path)
-    assert orders_columns(pq.read_metadata(path))
-    for name in (None, b"a writer", b"\x19" + bytes([columns << 4 | 12 if columns < 15 else 0xFC])):
-
-        def change(footer: dict[int, Any], name: bytes | None = name) -> None:
-            footer.pop(COLUMN_ORDERS, None)
-            footer |= {CREATED_BY: (8, name)} if name else {}
-
-        edit_footer(path, change)
-        assert not orders_columns(pq.read_metadata(path))
-
-
-def test_the_order_of_the_columns_of_a_file_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For all columns that need it, since it takes time in proportion to the footer: in a survey, and for a filter."""
-    asked: list[Any] = []
-    monkeypatch.setattr(statistics, "orders_columns", lambda footer: asked.append(footer) or orders_columns(footer))
-    path = tmp_path / "part.parquet"
-    pq.write_table(pa.table({f"x{i}": ["a", "b"] for i in range(50)}), path, row_group_size=1)
-    assert {(one.low, one.high) for one in survey([str(path)])} == {("a", "b")}
-    assert len(asked) == 1
-    found = scan.plan(str(path), ["x0", "x1"])
-    assert prune(found, Where.of("x0 = 'b' AND x1 = 'b'").bound(found.schema))[1].groups == 1
-    assert len(asked) == 2
 
 
 def test_a_decimal_ordered_by_signed_bytes_is_not_pruned(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +18,9 @@ from small_sizes import sizes
 from strategies import GROUPED, Subject, by_name, difference
 
 from streameval.budget import Budget
-from streameval.engine.fold import Plan, fold
-from streameval.errors import FormatError, NullError, OptionError, SchemaError
+from streameval.errors import OptionError, SchemaError
 from streameval.kernels.keyed.sizes import LARGEST
 from streameval.kernels.keys import hash_bytes, unmix
-from streameval.scan import plan as scan_plan
 from streameval.states import codec
 from streameval.states.blocks import SizeChanges
 from streameval.states.clusters.counts import ClusterSpec
@@ -31,14 +28,11 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import tag_words
 from streameval.states.grouped.builder import TaggedBuilder
-from streameval.states.grouped.cluster_sweep import ClusterSweep, sweep_groups
-from streameval.states.grouped.group_sweep import GroupSweep
+from streameval.states.grouped.cluster_sweep import ClusterSweep
 from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.grouped.tagged import TaggedGroups
-from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
-from streameval.states.rounds import one_by_one
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
@@ -311,26 +305,6 @@ def test_states_of_more_groups_together_than_words_tell_apart(monkeypatch: pytes
     assert merged.total() == _folded_scores(inner, batches) == swapped.total()
 
 
-def test_states_merge_whatever_codes_their_tasks_gave() -> None:
-    """Each task numbers its groups itself; a merge gives both inputs the codes of one."""
-    spec = GroupedSpec(ScoreSpec("score"), By(("country",)))
-
-    def folded(countries: list[str]) -> Any:
-        builder = spec.builder(Budget(), 8)
-        columns = {"score": pa.array([0.5] * len(countries), pa.float32()), "country": pa.array(countries)}
-        builder.update(Batch(np.ones(len(countries), np.uint8), None, columns))
-        return builder.state()
-
-    one, other, third = folded(["DE", "FR"]), folded(["FR", "IT"]), folded(["IT", "DE"])
-    merged = one.merge(other).merge(pickle.loads(pickle.dumps(third)))
-    assert {group: merged.only(group).totals().rows for group in merged.groups()} == {
-        ("DE",): 2,
-        ("FR",): 2,
-        ("IT",): 2,
-    }
-    assert merged.several(merged.groups()) == list(map(merged.only, merged.groups()))
-
-
 def _sliced_clusters(rows: int, groups: int, kind: pa.DataType) -> tuple[np.ndarray, dict[str, Any]]:
     """Labels and columns of clusters of about three rows, and a hot one, that groups cut."""
     rng = np.random.default_rng(groups)
@@ -367,62 +341,6 @@ def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_pa
     inner = total.spec.builder(Budget(), 1 << 12)
     inner.update(Batch(label, None, columns))
     assert total == inner.state()
-
-
-@pytest.mark.parametrize("of", ["score", "cluster"])
-def test_what_slices_take_on_their_own_is_counted_and_spilled(of: str, tmp_path: Path) -> None:
-    """However short the pieces of a slice are."""
-    label, columns = _sliced_clusters(60_000, 20, pa.int64())
-    columns["score"] = pa.array(np.random.default_rng(1).random(label.size, np.float32))
-    inner = ScoreSpec("score", "f4") if of == "score" else ClusterSpec("id", "signed")
-    states = []
-    for rows in np.array_split(np.random.default_rng(2).permutation(label.size), 4):
-        builder = GroupedSpec(inner, By(("g",))).builder(Budget(), 1 << 12)
-        builder.update(
-            Batch(label[rows], None, {name: column.take(pa.array(rows)) for name, column in columns.items()})
-        )
-        states.append(builder.state())
-    state, budget = reduce(lambda one, other: one.merge(other), states), Budget(1 << 16, tmp_path)
-    found = state.several(state.groups(), budget)
-    segments = [segment for one in found for segment in one.keyed.segments]
-    buffers = [buffer for each in segments for buffer in (each.words, each.counts) if buffer]
-    pieces = sum(segment.piece_bytes for segment in segments)
-    assert pieces + sum(buffer.nbytes for buffer in buffers) == budget.resident + budget.spilled
-    assert budget.resident == pieces + sum(buffer.nbytes for buffer in buffers if buffer.resident)
-    assert found == [state.only(group) for group in state.groups()]
-
-
-def test_a_group_sweep_has_shorter_shards_under_a_small_budget() -> None:
-    """Its parts are of as many rows as a thread has room for, and their sums are the same."""
-    rng, rows = np.random.default_rng(3), 400_000
-    columns = {"score": pa.array(rng.random(rows, np.float32)), "g": pa.array(rng.integers(0, 5, rows))}
-    builder = GroupedSpec(ScoreSpec("score", "f4"), By(("g",))).builder(Budget(), rows)
-    builder.update(Batch(rng.integers(0, 2, rows).astype(np.uint8), None, columns))
-    state, found = builder.state(), []
-    for limit in (1 << 30, 1 << 20):
-        budget = Budget(limit)
-        group_sweep = sweep_groups(state, one_by_one, budget)
-        parts = [part for shard in group_sweep.shards(budget) for part in group_sweep.parts(shard, budget)]
-        assert isinstance(group_sweep, GroupSweep)
-        sizes = np.diff(group_sweep.before[:, :, 0].sum(axis=1))
-        found.append((sizes.max(), sum(part.areas for part in parts), sum(part.precisions for part in parts)))
-    (most, *sums), (least, *others) = found
-    assert least < 1 << 17 < most
-    digits = [1 << 32 * i for i in range(4)]
-    for one, other in zip(sums, others, strict=True):
-        assert [sum(map(int.__mul__, column, digits)) for column in one.T.tolist()] == [
-            sum(map(int.__mul__, column, digits)) for column in other.T.tolist()
-        ]
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-def test_a_cluster_of_many_rows_is_counted_by_slice(kind: pa.DataType) -> None:
-    """Its rows take a count for each slice, also where neighbouring ones are of other slices."""
-    rows = 40_000
-    columns = {"id": pa.array(np.full(rows, 7)).cast(kind), "g": pa.array(np.arange(rows) % 200)}
-    [state] = _folded_clusters((np.arange(rows) % 3 == 0).astype(np.uint8), columns, Budget(), 1, rows)
-    assert state.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
-    assert [one.totals().rows for one in state.several(state.groups())] == [rows // 200] * 200
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
@@ -474,18 +392,6 @@ def _by_country(groups: list[str | None]) -> Any:
     return builder.state()
 
 
-def test_policies_hold() -> None:
-    """A null that the inner spec refuses is refused by its message."""
-    columns = {"column": pa.array([0.5, None], pa.float32()), "id": pa.array([None, 1]), "group": pa.array([1, 2])}
-    for inner, message in (
-        (ScoreSpec("column"), "score column 'column' has NaN or null scores"),
-        (ClusterSpec("id"), "cluster column 'id' has nulls"),
-    ):
-        builder = GroupedSpec(inner, By(("group",))).builder(Budget(), 8)
-        with pytest.raises(NullError, match=message):
-            builder.update(Batch(np.zeros(2, np.uint8), None, columns))
-
-
 def test_what_cannot_be_split_is_refused() -> None:
     """Specs without laws 6 and 7, foreign keys, no columns, no blocks, nested values."""
     for inner, key in ((QuantileSpec("c"), By(("c",))), (ScoreSpec("c"), "country"), (ScoreSpec("c"), ("c",))):
@@ -501,35 +407,6 @@ def test_what_cannot_be_split_is_refused() -> None:
         _split(By(("c",)), c=nested)
     with pytest.raises(SchemaError, match=r"column 'c' has type double.*cast it"):
         _split(Blocks("c"), c=pa.array([0.5]))
-
-
-def test_a_stored_group_of_another_version_is_refused() -> None:
-    """The inner version is checked by name."""
-    state = _by_country(["DE"])
-    schema, batches = codec.dump(state)
-    header = schema.metadata[b"streameval.header"].replace(b'"version": 2', b'"version": 1')
-    facts = dict(schema.metadata) | {b"streameval.header": header}
-    with pytest.raises(FormatError, match="groups of cluster_counts in version 1; fold the data again"):
-        codec.load([batch.replace_schema_metadata(facts) for batch in batches])
-
-
-def test_keys_and_specs_are_hashable() -> None:
-    """Equal specs share a state."""
-    one, other = (GroupedSpec(ScoreSpec("s"), By(("a", "b"))) for _ in range(2))
-    assert one == other
-    assert len({one, other, GroupedSpec(ScoreSpec("s"), Blocks("a"))}) == 2
-
-
-def test_the_engine_folds_grouped_specs(tmp_path: Path) -> None:
-    """A grouped spec is folded together with others, from files, and reads the columns of its key."""
-    table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "country": ["DE", None, "DE", "FR"]})
-    pq.write_table(table, tmp_path / "a.parquet")
-    inner = ScoreSpec("score", "f8")
-    specs = inner, GroupedSpec(inner, By(("country",))), GroupedSpec(inner, Blocks())
-    found = scan_plan(tmp_path, ["label", *dict.fromkeys(name for spec in specs for name in spec.columns)])
-    folded = fold(found.pieces, Plan(found.schema, LabelSpec("label"), None, specs), Budget(), 8, lambda _: None)
-    assert folded.states[specs[1]].groups() == (("DE",), ("FR",), (None,))
-    assert all(folded.states[spec].total() == folded.states[inner] for spec in specs[1:])
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import astuple
 from functools import reduce
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -88,59 +86,6 @@ def test_pieces_follow_from_the_rows_alone(wide):
     scores = np.random.default_rng(1).beta(2, 4, 20_000).round(3)
     scores = scores if wide else scores.astype(np.float32)
     assert stored(folded(scores)).equals(stored(folded(scores, parts=7)))
-
-
-def test_pieces_do_not_depend_on_memory():
-    """A bucket that little memory groups in parts is packed as one that is grouped at once."""
-    scores = np.random.default_rng(1).uniform(0.5, 0.503, 100_000)  # of one bucket
-    found = []
-    for limit in (1 << 20, 1 << 30):
-        builder = ScoreSpec("score", "f8").builder(Budget(limit), 1 << 14)
-        builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"score": pa.array(scores)}))
-        found.append(stored(builder.state()))
-    assert found[0].equals(found[1])
-
-
-def test_a_table_of_rows_without_a_budget_is_made_within_the_given_one():
-    """Rows that were sent to a worker belong to no budget; the worker's limits how many keys it groups at a time."""
-    state = pickle.loads(pickle.dumps(folded(np.random.default_rng(1).uniform(0.5, 0.503, 100_000))))  # of one bucket
-    sizes = [[len(batch) for batch in state.to_arrow(budget)] for budget in (None, Budget(1 << 20))]
-    assert (len(sizes[0]), sum(sizes[1])) == (1, 100_000)
-    assert max(sizes[1]) < 1 << 15
-
-
-@given(st.lists(st.integers(0, 2**22), min_size=1, max_size=60, unique=True), st.sets(st.integers(1, 59)))
-def test_pieces_do_not_depend_on_batches(keys, cuts):
-    """Buckets of up to 60 keys, of which 5 are packed at a time, in batches that end anywhere."""
-    spec = ScoreSpec("score", "u8")
-    columns = np.sort(np.array(keys, np.uint64)), np.arange(len(keys)) + 1, np.zeros(len(keys), np.int64)
-    table = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=spec.schema)
-    bounds = [0, *sorted(at for at in cuts if at < len(keys)), len(keys)]
-    parts = [table.slice(a, b - a) for a, b in pairwise([0, *bounds])]  # the first one is empty
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "KEYS", 5)
-        patch.setattr(packing, "ITEMS", 2)
-        whole, divided = (pa.Table.from_batches(spec.packing.packed(each)) for each in ([table], parts))
-    assert whole.equals(divided)
-    assert sum(whole["items"].to_pylist()) == len(keys)
-
-
-def test_parts_of_a_bounded_number_of_items_are_packed_at_a_time(monkeypatch):
-    """A part of more items, such as a large bucket, is packed batch by batch; the pieces are the same."""
-    rng = np.random.default_rng(1)
-    state = folded(np.concatenate([rng.uniform(0.5, 0.503, 9000), rng.random(9000)]))
-    expected, seen = stored(state), []
-
-    def each(function, items, _):
-        seen.append([int(part.keyed.items.sum()) for part in items])
-        return [function(part) for part in items]
-
-    monkeypatch.setattr(codec, "buckets", lambda part: part.keyed.intervals(1000))
-    monkeypatch.setattr(codec, "_TOGETHER", 4000)
-    schema, batches = codec.dump(state, each)
-    assert pa.Table.from_batches(batches, schema).combine_chunks().to_batches() == [expected]
-    assert max(map(len, seen)) > 1
-    assert max(map(sum, seen)) < 6000
 
 
 def test_exact_states_are_small():
@@ -229,14 +174,3 @@ def test_small_stored_states_are_decoded_together(monkeypatch):
     monkeypatch.setattr(codec, "_SMALL", 1)
     assert codec.load_together([codec.dump(state) for state in states]) == expected
     assert len(seen) == 1 + 20
-
-
-def test_a_damaged_batch_is_refused_among_others():
-    """Batches are checked for their columns one by one, and for nulls and impossible counts together."""
-    schema, batches = codec.dump(folded(np.random.default_rng(1).random(50)))
-    [sound] = batches
-    null = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names)], schema)
-    negative = sound.set_column(1, "rows", pa.array([-1] * sound.num_rows))
-    for damaged, why in ((null, "nulls"), (negative, "at least 0"), (sound.drop_columns(["width"]), "columns")):
-        with pytest.raises(FormatError, match=why):
-            codec.load_together([(schema, [sound]), (schema, [sound, damaged]), (schema, [sound])])

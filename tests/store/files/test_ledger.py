@@ -1,25 +1,37 @@
-"""The ledger alone: any sequence of commits, its versions, their cost, and what is forgotten."""
+"""The ledger and its log: every version as it was committed, in logarithmic space, whatever was cut."""
 
 from __future__ import annotations
 
+import errno
 import math
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import deltalake
+import numpy as np
+import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.budget import Budget
 from streameval.errors import StoreError
 from streameval.scan import natural
-from streameval.store.files.delta import LOG, commit_numbers
+from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.histogram import to_histogram
+from streameval.store.files import delta
+from streameval.store.files import published as module
+from streameval.store.files.delta import FORGET, KEEP, LOG, RowTable, commit_numbers
 from streameval.store.files.entries import Entry, Labels
 from streameval.store.files.ledger import FAN, Ledger
 from streameval.store.files.location import Location
-from streameval.store.files.published import seal
+from streameval.store.files.published import FEWEST, LEAST_BYTES, MOST_BYTES, PARTS, StateFiles
+from streameval.store.nights.results import ResultCache
 
 KEEPS = {"options": {"label": "spam"}, "types": {}}
 changes = st.dictionaries(st.integers(1, 30), st.one_of(st.none(), st.integers(0, 9)), max_size=4)
@@ -106,23 +118,189 @@ def test_forgotten_commits_are_not_needed_after_a_power_cut(tmp_path):
     assert ledger.commit(ledger.read(), KEEPS, [], "next").version == vacuumed.version
 
 
-def test_an_update_that_is_refused_leaves_no_run(tmp_path):
-    """Another update was committed before."""
-    ledger = Ledger(Location.of(tmp_path).child("ledger"))
-    first = ledger.commit(ledger.read(), KEEPS, [], "update")
-    ledger.commit(first, KEEPS, [], "update")
-    runs = {*tmp_path.glob("ledger/*.parquet")}
-    with pytest.raises(StoreError, match="run it again"):
-        ledger.commit(first, KEEPS, [], "update")
-    assert {*tmp_path.glob("ledger/*.parquet")} == runs
+SCHEMA = pa.schema({"a": pa.int64()})
 
 
-@pytest.mark.parametrize("change", [{"format": 0}, {"when": None}, {"runs": ["a", 1]}])
-def test_a_ledger_of_an_earlier_format_is_refused_by_name(tmp_path, monkeypatch, change):
-    """It is not damaged, and an upgrade does not help; the number may also be that of a format before the release."""
-    ledger = Ledger(Location.of(tmp_path).child("ledger"))
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    """The directory of a table."""
+    return Location.of(tmp_path).child("table")
+
+
+def append(location: Location, commits: int, versions: dict[str, str] = FORGET) -> None:
+    """Append a row in each of some commits."""
+    for _ in range(commits):
+        base = delta.open_table(location)
+        table = RowTable(location, SCHEMA, versions)
+        table.commit(base, table.publish(pa.table({"a": [0]}, SCHEMA)), {})
+
+
+def log_of(location: Location, ending: str) -> list[Path]:
+    """The files of the log with an ending, by version."""
+    return sorted(Path(location.path, LOG).glob(f"*{ending}"))
+
+
+@pytest.mark.parametrize("commits", [10, 11, 20])
+def test_the_newest_commit_of_a_log_that_begins_later_can_be_passed_over(location, commits):
+    """Also the one that was written with a checkpoint; the next takes its number."""
+    append(location, commits)
+    assert delta.commit_numbers(location)[0] > 0
+    log_of(location, ".json")[-1].write_bytes(b"{")
+    assert delta.open_table(location).version() == commits - 2
+    append(location, 1)
+    table = delta.open_table(location)
+    assert (table.version(), len(delta.data_files(table))) == (commits - 1, commits)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_log_without_a_whole_commit_is_refused_if_there_were_others(location, gone):
+    """It is not taken for no table: that would open the gate."""
+    append(location, 10)
+    for path in log_of(location, ".json"):
+        path.unlink() if gone else path.write_bytes(b"")
+    with pytest.raises(StoreError, match=r"no commit in _delta_log is whole.*; restore it from a copy"):
+        delta.open_table(location)
+
+
+def test_a_commit_with_a_block_of_zeros_is_cut(location):
+    """Blocks are not written in order; a line that is damaged otherwise is no cut."""
+    append(location, 2)
+    newest = log_of(location, ".json")[-1]
+    whole = newest.read_bytes()
+    newest.write_bytes(bytes(100) + whole[100:])
+    assert delta.open_table(location).version() == 0
+    newest.write_bytes(b"{" * 100 + whole[100:])
+    with pytest.raises(StoreError, match="restore it from a copy"):
+        delta.open_table(location)
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_kept(location, monkeypatch):
+    """A disk or a network that fails for a moment is no damage."""
+    append(location, 11, KEEP)
+    files, read = log_of(location, ""), Location.read
+
+    def fail(this: Location) -> bytes:
+        if ".checkpoint." in this.path:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(this)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DeltaError("timed out")
+
     with monkeypatch.context() as patch:
-        patch.setattr("streameval.store.files.ledger.seal", lambda record: seal(record | change))
-        ledger.commit(ledger.read(), KEEPS, [], "update")
-    with pytest.raises(StoreError, match=r"is of an earlier format, .* reads format 1: create a new store with update"):
-        ledger.read()
+        patch.setattr(deltalake, "DeltaTable", refuse)
+        with pytest.raises(StoreError, match="timed out"):
+            delta.open_table(location)
+        patch.setattr(Location, "read", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            delta.open_table(location)
+    assert log_of(location, "") == files
+    assert delta.open_table(location).version() == 10
+
+
+def test_commits_are_kept_while_their_checkpoint_is_not_on_the_disk(location, monkeypatch, caplog):
+    """A checkpoint that is written, but not confirmed, may be lost."""
+    append(location, 9)
+    sync = delta.sync
+
+    def fail(path: Any) -> None:
+        if ".checkpoint." in str(path):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "sync", fail)
+        append(location, 1)
+        delta.forget_commits(location, 5)
+    assert "was committed, but not its checkpoint: " in caplog.text
+    assert delta.commit_numbers(location) == [*range(10)]
+    delta.forget_commits(location, 5)
+    assert delta.commit_numbers(location) == [*range(5, 10)]
+
+
+def test_a_commit_counts_once_its_base_is_on_the_disk(location, monkeypatch):
+    """The process that committed the base may still wait for the disk."""
+    append(location, 2)
+    synced, sync = list[str](), delta.sync
+
+    def watch(path: Any) -> None:
+        synced.append(str(path))
+        sync(path)
+
+    monkeypatch.setattr(delta, "sync", watch)
+    append(location, 1)
+    assert {str(path) for path in log_of(location, ".json")[1:]} <= {*synced}
+
+
+def test_a_table_is_read_while_others_shorten_its_log(location, monkeypatch):
+    """The commits that were listed are gone when they are read."""
+    append(location, 9)
+    listed = delta.commit_numbers
+
+    def race(this: Location) -> list[int]:
+        numbers = listed(this)
+        if numbers[-1] == 8:
+            monkeypatch.setattr(delta, "commit_numbers", listed)
+            append(this, 2)
+            log_of(this, f"{8:020}.json")[0].unlink()
+            monkeypatch.setattr(delta, "commit_numbers", race)
+        return numbers
+
+    monkeypatch.setattr(delta, "commit_numbers", race)
+    assert delta.open_table(location).version() == 10
+
+
+def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
+    """A full disk is no damage; a log that is damaged is begun anew, also to append."""
+    ResultCache(location).write(0, set())
+    [first] = log_of(location, ".json")
+    whole = first.read_bytes()
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = ResultCache(location)
+    assert cache.appendable(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(RowTable, "_write", fill)
+        cache.append(1)
+    assert first.read_bytes() == whole
+    first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")
+    cache.append(1)
+    assert ResultCache(location).appendable(1)
+
+
+FILES = 32
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "most", "bounded", "expected"),
+    [
+        (FILES * 25_000, 512, False, 1),  # a month of small nights is not worth threads
+        (4 * LEAST_BYTES, 512, False, 4),
+        (PARTS * LEAST_BYTES, 512, False, PARTS),
+        (PARTS * MOST_BYTES, 512, False, PARTS),
+        (24 * MOST_BYTES, 512, False, 24),  # not all are open at once
+        (FILES * MOST_BYTES * 2, 512, False, FILES),
+        (0, 5, False, 7),
+        (FILES * MOST_BYTES, 512, True, FILES // FEWEST),
+    ],
+)
+def test_the_parts_that_are_read_follow_from_the_size_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int, most: int, bounded: bool, expected: int
+) -> None:
+    """Parts are of at least a mebibyte, as far as that leaves few large ones, and hold every file once."""
+    monkeypatch.setattr(module, "TOGETHER", most)
+    files, rng = StateFiles(Location.of(tmp_path)), np.random.default_rng(1)
+    states = [fold_arrays(np.ones(3, np.uint8), rng.random(3, np.float32)) for _ in range(FILES)]
+    made = [to_histogram(state) if bounded else state for state in states]
+    names = [files.write(state)[0] for state in made]
+    parts: list[object] = []
+
+    def each(function, items, _):
+        parts.extend(items)
+        return [function(item) for item in items]
+
+    found = files.read_all(names, nbytes, Budget(), made[0].spec, each)
+    assert len(parts) == len(found) == expected
+    assert sum(state.totals().pos for state in found) == 3 * FILES

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from streameval import Accumulator, Store, saving
-from streameval.errors import OptionError, StoreError
+from streameval.errors import OptionError
 from streameval.store.files import delta
 from streameval.store.files.delta import LOG, RowTable, commit_numbers
 
@@ -79,18 +79,6 @@ def test_a_newest_commit_that_is_cut_is_named_and_passed_over(store, data, tmp_p
     assert DeltaTable(str(log.parent)).version() == 2
 
 
-def test_commits_that_are_all_cut_are_no_store(tmp_path, data):
-    """The first update was never acknowledged, and is run again."""
-    store = Store(tmp_path / "store", threads=1)
-    store.update(data / NAMES[0], score="a")
-    [first] = (tmp_path / "store" / "ledger" / LOG).glob("*.json")
-    first.write_bytes(b"")
-    with pytest.raises(StoreError, match="there is no store; create it with update"):
-        store.evaluate()
-    store.update(data / NAMES[1], score="a")
-    assert nights(store) == NAMES[1:2]
-
-
 def test_judgements_whose_newest_commit_is_cut_are_read_up_to_it(store, tmp_path, caplog):
     """So that `info` and the next check work."""
     last = max((tmp_path / "store" / "checks" / LOG).glob("*.json"))
@@ -99,19 +87,6 @@ def test_judgements_whose_newest_commit_is_cut_are_read_up_to_it(store, tmp_path
     assert f"{last}: is empty or cut off" in caplog.text
     assert store.check("rows > 0").passed
     assert len(commit_numbers(store._context.location.child("checks"))) == 2
-
-
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), Path.unlink], ids=["empty", "missing"])
-def test_a_checkpoint_that_is_cut_is_deleted(tmp_path, data, damage):
-    """Commits hold what it held."""
-    store = Store(tmp_path / "store", threads=1)
-    for name in NAMES[:10]:
-        store.update(data / name, score="a")
-    [checkpoint] = (tmp_path / "store" / "ledger" / LOG).glob("*.checkpoint.parquet")
-    damage(checkpoint)
-    store.update(data / NAMES[10])
-    assert nights(store) == NAMES
-    assert not checkpoint.exists()
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_no_commit(tmp_path, data, monkeypatch, caplog):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from nightly import FEW, NIGHTS, forge, land
@@ -90,26 +88,6 @@ def test_killed_at_any_time_the_store_is_as_before_or_after(shim, tmp_path):
 # -- two at once ------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, monkeypatch):
-    """Both read version 0; the second to commit is refused, folds again, and nothing counts twice."""
-    data = tmp_path / "data"
-    land(NIGHTS[0], data)
-    first, second = Store(tmp_path / "store"), Store(tmp_path / "store")
-    first.update(data, **FEW)
-    land(NIGHTS[1], data)
-    land(NIGHTS[2], data)
-    stale = second._context.ledger.read()
-    first.update(data / NIGHTS[1])
-    with monkeypatch.context() as patch:
-        patch.setattr(second._context.ledger, "read", lambda *_: stale)
-        with pytest.raises(StoreError, match="another update was committed meanwhile"):
-            second.update(data)
-        with pytest.raises(StoreError, match="run it again"):
-            second.remove(NIGHTS[0])
-    assert second.update(data).new == (NIGHTS[2],)
-    assert second.evaluate().to_json() == evaluate(data, **FEW).to_json()
-
-
 def test_of_two_first_updates_one_begins_the_store(tmp_path, monkeypatch):
     """The other is refused, whatever its columns."""
     one, other = Store(tmp_path / "store"), Store(tmp_path / "store")
@@ -152,17 +130,6 @@ def stored(tmp_path, monkeypatch):
     return store, [tmp_path / "store" / "states" / kept.file for kept in store.partitions()[1].states]
 
 
-def test_every_damaged_byte_is_found(stored):
-    """A state file with one flipped bit is refused by name; the other night is untouched."""
-    store, [path, *_] = stored
-    expected, whole = store.evaluate(NIGHTS[0]).to_json(), path.read_bytes()
-    for at in range(0, len(whole), max(1, len(whole) // 40)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(FormatError, match=rf"night=.*{path.name}.*replace"):
-            store.evaluate()
-    assert store.evaluate(NIGHTS[0]).to_json() == expected
-
-
 def test_cut_off_missing_and_exchanged_files_are_refused(stored, tmp_path):
     """By name, with the remedy; folding the night again mends the store."""
     store, [one, other] = stored
@@ -176,32 +143,6 @@ def test_cut_off_missing_and_exchanged_files_are_refused(stored, tmp_path):
         store.evaluate()
     store.replace(tmp_path / "data" / NIGHTS[1])
     assert store.evaluate().to_json() == expected
-
-
-def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) -> None:
-    """Put a state file with other metadata, under the name that its bytes deserve, in a night's first place."""
-    table = pq.read_table(path)
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
-    name = hashlib.sha256(path.read_bytes()).hexdigest() + f"-{0:016}.parquet"
-    path.rename(path.with_name(name))
-    forge(store, lambda e: {"states": (replace(e.states[0], file=name), *e.states[1:])}, NIGHTS[night])
-
-
-@pytest.mark.parametrize(
-    ("metadata", "reason"),
-    [
-        ({b"streameval.version": b"99"}, "cannot read version 99 of score_counts"),
-        ({b"streameval.kind": b"horoscope"}, "state of kind 'horoscope'"),
-        ({b"streameval.rows": b"[1, 1]"}, "incomplete or damaged"),
-    ],
-)
-def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, metadata, reason):
-    """By name and reason, although their bytes are as they were written."""
-    store, [path, *_] = stored
-    planted(store, path, 1, metadata)
-    with pytest.raises(FormatError, match=reason):
-        store.evaluate()
-    assert store.evaluate(NIGHTS[0]).rows
 
 
 def test_a_state_of_another_column_is_not_taken_for_it(stored):

@@ -133,18 +133,6 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
         store.add(scor="x")
 
 
-def test_a_night_that_is_incomplete_gets_the_column_of_the_files_that_can_be_read(data, tmp_path):
-    """The file that was left out still is."""
-    (data / NIGHTS[1] / "part-1.parquet").write_bytes(b"no parquet")
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW, on_error="skip")
-    assert store.add(score="score_nb").changed == tuple(NIGHTS[:3])
-    assert [entry.incomplete for entry in store.partitions()] == [False, True, False]
-    (data / NIGHTS[1] / "part-1.parquet").unlink()
-    expected = evaluate(data, score=["score_lr", "score_nb"], cluster="cluster_loose")
-    assert store.evaluate().value("roc_auc", "score_nb") == expected.value("roc_auc", "score_nb")
-
-
 def test_the_command_line_adds_and_takes_out(data, tmp_path):
     """With the data path, and a usage error where nothing is named."""
     store = str(tmp_path / "store")
@@ -196,30 +184,6 @@ def test_policies_that_join_need_no_file(data, tmp_path):
     assert other.info(verify=True).damaged == ()
     with pytest.raises(OptionError, match="score_lr keeps its policy"):
         other.add(nan={"score_lr": "half"})
-
-
-@pytest.mark.parametrize("policy", [{"nan": {"score_rl": "drop"}}, {"aul_threshold": {"cluster_lose": 5}}], ids=str)
-def test_a_policy_for_a_column_that_is_not_kept_is_refused(policy, data, tmp_path):
-    """It would be forgotten without a word, and nothing is written."""
-    with pytest.raises(OptionError, match=r"no column '\w+'; did you mean '(score_lr|cluster_loose)'"):
-        Store(tmp_path / "none").update(data, score="score_lr", cluster="cluster_loose", **policy)
-    assert not (tmp_path / "none").exists()
-    store = Store(tmp_path / "store")
-    store.update(data, score="score_lr", cluster="cluster_loose")
-    with pytest.raises(OptionError, match="no column"):
-        store.add(**policy)
-    assert store.update(data).version == 0
-
-
-def test_policies_wait_for_their_columns(data, tmp_path):
-    """The store's own policies may be for columns that are added later, one after the other, or never."""
-    store = Store(tmp_path / "store")
-    thresholds = {"cluster_loose": 3, "cluster_tight": 2, "never": 9}
-    store.update(data, score="score_lr", aul_threshold=thresholds)
-    for column in ("cluster_loose", "cluster_tight"):
-        store.add(cluster=column)
-        expected = evaluate(data, cluster=column, aul_threshold=thresholds[column])
-        assert store.evaluate().value("aul", column) == expected.value("aul", column)
 
 
 @pytest.mark.parametrize(

@@ -103,12 +103,6 @@ def test_what_states_cannot_give_is_refused(store: Store, options: dict[str, Any
         store.attribute(**options)
 
 
-def test_data_that_lack_a_night_are_refused(nights: Path, store: Store) -> None:
-    """Examples of some nights would look like examples of all."""
-    with pytest.raises(OptionError, match="night=2026-01-02: the data named after the store"):
-        store.attribute(cluster="cluster", data=nights / "night=2026-01-01", examples="text")
-
-
 def changed(nights: Path, folder: Path, change: Any) -> Path:
     """A copy of the nights, the first of them changed."""
     shutil.copytree(nights, folder / "data")
@@ -131,20 +125,6 @@ def test_data_without_the_ids_are_refused(nights: Path, store: Store, tmp_path: 
     data = changed(nights, tmp_path, lambda table: table.set_column(2, "cluster", pa.repeat("other", 900)))
     with pytest.raises(OptionError, match="hold no row of some value of cluster that was counted"):
         store.attribute(partition="night=2026-01-01", cluster="cluster", data=data)
-
-
-def test_data_of_a_narrower_type_are_refused(tmp_path: Path) -> None:
-    """Where it does not hold an id that was counted, no row can have it."""
-    folder = tmp_path / "data" / "night=2026-01-01"
-    folder.mkdir(parents=True)
-    for kind, high in (("int64", 1 << 40), ("int8", 1)):
-        ids = pa.array([high, high, 2, 2], kind)
-        columns = {"label": [0, 1, 1, 0], "cluster": ids, "campaign": [1, 2, 1, 2], "text": ["a", "b", "c", "d"]}
-        pq.write_table(pa.table(columns), folder / "a.parquet")
-        if kind == "int64":
-            Store(tmp_path / "store").update(tmp_path / "data", cluster="cluster", classes="campaign")
-    with pytest.raises(OptionError, match="hold no row of some value of cluster that was counted"):
-        Store(tmp_path / "store").attribute(cluster="cluster", data=tmp_path / "data", examples="text")
 
 
 def test_a_store_that_lacks_the_table_says_so(nights: Path, tmp_path: Path) -> None:
@@ -178,25 +158,3 @@ def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
     assert json.loads(output)["results"][0]["value"] == want
     assert run("evaluate", nights, "--score", "score", "--last", 1)[0] == 2
     assert run("evaluate", store.name, nights, "--score", "score")[0] == 2
-
-
-def test_the_policy_of_another_column_is_no_matter(nights: Path, tmp_path: Path) -> None:
-    """A store whose policy for null ids names one cluster column attributes the cost of each."""
-    store, columns = Store(tmp_path / "store"), ("cluster", "campaign")
-    store.update(nights, cluster=columns, nulls={"campaign": "singleton"})
-    for column in columns:
-        found = store.attribute(cluster=column, label="label")
-        assert found.totals == attribute(nights, cluster=column, label="label").totals
-
-
-def test_a_night_without_rows_is_not_missed_in_the_data(tmp_path: Path) -> None:
-    """It was said to be absent from data that have it."""
-    table = pa.table({"label": [0, 1], "cluster": ["a", "a"], "campaign": ["x", "y"]})
-    for night, rows in (("night=2026-01-01", 2), ("night=2026-01-02", 0)):
-        (tmp_path / "data" / night).mkdir(parents=True)
-        pq.write_table(table.slice(0, rows), tmp_path / "data" / night / "a.parquet")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", cluster="cluster", classes="campaign")
-    found = store.attribute(cluster="cluster", data=tmp_path / "data")
-    assert found.merges is not None
-    assert [row["cluster"] for row in found.merges.to_pylist()] == ["a"]

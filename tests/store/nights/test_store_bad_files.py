@@ -6,7 +6,6 @@ import json
 import shutil
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -14,7 +13,7 @@ from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError, MissingInputError, NullError, OptionError
+from streameval.errors import CorruptFileError, DataError, NullError, OptionError
 from streameval.wording import visible
 
 
@@ -48,15 +47,6 @@ def hurt(path, how="footer"):
 def run(*words):
     """Run a command."""
     return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def test_a_first_update_without_rows_names_the_file(tmp_path):
-    """It said that "the File" has none."""
-    night = tmp_path / "night=2026-01-01.parquet"
-    pq.write_table(pa.table({"label": pa.array([], pa.int8()), "a": pa.array([], pa.float64())}), night)
-    with pytest.raises(MissingInputError, match=r"night=2026-01-01\.parquet: no rows"):
-        Store(tmp_path / "store").update(night, score="a")
-    assert not Store(tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("how", ["footer", "page"])
@@ -173,32 +163,6 @@ def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
     land(NIGHTS[2], data)
     store.update(data)
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
-
-
-def test_replacing_skips_as_well(data, tmp_path):
-    """A correction with a damaged file fails, or makes its night incomplete."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    hurt(data / NIGHTS[0] / "part-0.parquet")
-    with pytest.raises(CorruptFileError):
-        store.replace(data / NIGHTS[0])
-    done = run("replace", tmp_path / "store", data / NIGHTS[0], "--on-error", "skip")
-    assert (done.exit_code, "1 incomplete" in done.stderr) == (0, True), done.stderr
-
-
-def test_a_night_with_another_label_stops_no_other(data, tmp_path):
-    """The third label value refuses its night by name."""
-    path = data / NIGHTS[1] / "part-0.parquet"
-    table = pq.read_table(path, partitioning=None)
-    label = table["label"].to_pylist()
-    label[0] = 7
-    table = table.set_column(table.column_names.index("label"), "label", pa.array(label, pa.int8()))
-    pq.write_table(table.filter(pc.not_equal(table["label"], 1)), path)
-    (data / NIGHTS[1] / "part-1.parquet").unlink()
-    store = Store(tmp_path / "store")
-    with pytest.raises(DataError, match=rf"{NIGHTS[1]}: label column 'label' has .* .3 other partitions folded"):
-        store.update(data, **FEW)
-    assert len(store.partitions()) == 3
 
 
 @pytest.mark.parametrize("policy", ["drop", "size"])

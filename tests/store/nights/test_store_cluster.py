@@ -22,7 +22,7 @@ from streameval.cli import main
 from streameval.engine import fold
 from streameval.engine.cluster import engine
 from streameval.engine.fold import TASK_ROWS
-from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
+from streameval.errors import ClusterError, CorruptFileError, OptionError
 from streameval.options import OPTIONS as OPTIONS_TABLE
 from streameval.states.keyed import ranges
 from streameval.store.files.compaction import Compaction
@@ -203,23 +203,6 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     assert there.evaluate(metrics="agc").curve("roc").area == curve
     with pytest.raises(OptionError, match="give one of them"):
         Store(tmp_path / "store", client=client, threads=1).evaluate(metrics="pr_auc")
-
-
-def test_the_command_line_folds_on_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
-    """Verbs that fold take ``--scheduler``; threads contradict it, and one that does not answer is named."""
-    store, address = str(tmp_path / "store"), client.scheduler.address
-    words = ["update", store, str(data / NIGHTS[0]), "--score", "score_lr", "--scheduler", address]
-    done = CliRunner().invoke(main, words)
-    assert (done.exit_code, "1 new" in done.stderr) == (0, True), done.stderr
-    for verb in (["replace", store, str(data / NIGHTS[0])], ["add", store, "--score", "score_nb"]):
-        done = CliRunner().invoke(main, [*verb, "--scheduler", address])
-        assert done.exit_code == 0, done.stderr
-    done = CliRunner().invoke(main, ["replace", store, str(data / NIGHTS[0]), "--scheduler", address, "--threads", "1"])
-    assert (done.exit_code, "give one of them" in done.stderr) == (2, True), done.stderr
-    with pytest.raises(OptionError, match="give one of them"):
-        Store(store, client=client, threads=1).replace(data / NIGHTS[0])
-    with pytest.raises(MissingInputError):
-        Store(store, client=client).update(tmp_path / "nothing")
 
 
 VERBS = (

@@ -170,24 +170,3 @@ def test_the_groups_whose_cost_rose_most_are_named(tmp_path):
     shown = run("diagnose", store.name, "--partition", NIGHTS[4]).stdout
     assert "cost that rose most" in shown
     assert f"cluster_loose {joined} false pairs" in shown
-
-
-def test_usual_nights_without_a_column_take_its_costs_from_no_other(tmp_path):
-    """A column that joined later: the median is that of the nights that have it."""
-    for name in NIGHTS[:5]:
-        land(name, tmp_path / "data")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", cluster="cluster_loose")
-    store.add(cluster="cluster_tight", since=NIGHTS[2].partition("=")[2])
-    [found] = store.diagnose(NIGHTS[4])
-    each = [store.attribute(name, cluster="cluster_tight", top=10**6) for name in NIGHTS[2:4]]
-    known = [{row["cluster"]: row["lost"] for row in night.impure.to_pylist()} for night in each]
-    worst = next(one for one in found.costs if one.what.startswith("cluster_tight "))
-    cluster = int(worst.what.split(" ")[1])
-    assert worst.usual == median(rows.get(cluster, 0.0) for rows in known)
-
-
-def test_the_help_names_what_is_compared() -> None:
-    """Slices as well."""
-    told = " ".join(CliRunner().invoke(main, ["diagnose", "--help"]).output.split())
-    assert "If the store keeps slices, those whose share or metric moved most are listed as well" in told

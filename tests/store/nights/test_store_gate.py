@@ -94,16 +94,6 @@ def test_a_broken_night_in_a_backfill_fails_and_keeps_failing(store, data):
     assert (found.passed, found.judged) == (True, 1)
 
 
-def test_a_removed_night_no_longer_fails(store, data):
-    """It is gone, and so is its failure; if it comes back unchanged it is judged again."""
-    store.update(broken(NIGHTS[8], data))
-    assert not store.check(FLOOR).passed
-    store.remove(NIGHTS[8])
-    assert store.check(FLOOR).passed
-    store.update(data)
-    assert store.check(FLOOR).failing == (NIGHTS[8],)
-
-
 def test_only_recorded_failures_are_accepted(store, data):
     """Of one rule or of all, with a reason; not those of a later fold, and not of a night that is good."""
     other = "roc_auc[score_lr] >= 0.9"
@@ -124,18 +114,6 @@ def test_only_recorded_failures_are_accepted(store, data):
         store.accept(NIGHTS[8], " ")
     store.replace(data / NIGHTS[8])  # as it was: another fold
     assert not store.check([FLOOR, other]).passed
-
-
-def test_a_new_column_leaves_other_judgements_alone(store, data):
-    """An accepted failure stays accepted, and a bounded night is not judged again."""
-    store.update(broken(NIGHTS[8], data))
-    store.check(FLOOR)
-    store.accept(NIGHTS[8], "known")
-    assert not store.check(["roc_auc[score_lr] >= 0"], NIGHTS[0]).judgements[0].reason
-    store.add(score="score_nb")
-    store.vacuum(keep="2d", grace="0s")
-    found = store.check(FLOOR)
-    assert (found.passed, found.judged) == (True, 0)
 
 
 def test_a_new_rule_judges_the_newest_night_and_what_comes_later(store, data):
@@ -254,19 +232,6 @@ def test_a_series_is_daily_and_fresh(data, tmp_path):
     assert found.value == pytest.approx(age / timedelta(hours=1), abs=0.1)
 
 
-def test_what_was_true_of_the_store_does_not_stay_with_a_night(store, data):
-    """A gap that is filled and a night that was late fail no more, wherever failing nights are listed."""
-    store.update(land(NIGHTS[9], data))
-    assert store.check(["missing == 0", "age <= 36h"]).failing == (NIGHTS[9],)
-    assert store.info().failing == {NIGHTS[9]: ("missing == 0", "age <= 36h")}
-    shown = run("check", store.name, "--rule", "age <= 36h").stdout.splitlines()[0]
-    assert shown.endswith(f"{store.check('age <= 36h').judgements[0].value:.6g} h")
-    for name in (NIGHTS[8], NIGHTS[10]):
-        store.update(land(name, data))
-    assert store.check(["missing == 0", FLOOR]).passed
-    assert (store.info().failing, store.diagnose(), store.history("roc_auc").failing) == ({}, (), ())
-
-
 def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
     """A night that ended yesterday waits for its labels; when it is mature it is judged."""
     land(NIGHTS[0], data)
@@ -283,15 +248,6 @@ def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
     assert store.check("age <= 36h").passed
     found = store.check(rules)
     assert [outcomes(found)[today, rule] for rule in rules[:2]] == ["failed"] * 2
-
-
-def test_a_null_value_fails_with_its_reason(store, data):
-    """Such as that of a night without positives."""
-    store.update(rewritten(NIGHTS[8], data, lambda t: t.filter(pc.equal(t["label"], 0))))
-    [one] = store.check(FLOOR).judgements
-    assert one.outcome == "failed"
-    assert one.reason.startswith("roc_auc is null: ")
-    assert one.to_dict()["value"] is None
 
 
 def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, monkeypatch):
@@ -393,23 +349,3 @@ def test_undecided_nights_are_not_called_failing(data, tmp_path):
     for name in NIGHTS[2:5]:
         made.update(land(name, data))
     assert [one.nights for one in made.diagnose(NIGHTS[4])] == [4]  # nothing is wrong with an undecided night
-
-
-def test_a_check_that_finds_what_is_known_writes_nothing(store):
-    """Rules on the store as it is now, and rules that cannot be decided, are kept once and not at every check."""
-    rules = ["missing == 0", "age <= 1000000h", "rows drop <= 1% or undecided", FLOOR]
-    first = store.check(rules)
-    log = store._context.judgements()
-    assert first.judged == 3
-    again = store.check(rules)
-    assert (again.judged, again.passed) == (0, True)
-    assert store._context.judgements()._opened[0].version() == log._opened[0].version()
-
-
-def test_the_newest_of_several_failing_nights_is_explained(store, data):
-    """`check` says which night is unusual, and names all that fail."""
-    for name in NIGHTS[8:10]:
-        store.update(broken(name, data))
-    lines = CliRunner().invoke(main, ["check", store.name, "--rule", FLOOR]).stdout.splitlines()
-    assert lines[-2].startswith(f"2 nights fail ({NIGHTS[8]}, {NIGHTS[9]}): streameval diagnose ")
-    assert lines[-1] == f"next: streameval diagnose {store.name} --partition {NIGHTS[9]}"

@@ -18,8 +18,6 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import OptionError
-from streameval.plots.comparisons import plot_series
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.published import StateFiles
 from streameval.store.nights import results
@@ -184,38 +182,6 @@ def test_the_log_of_the_history_is_short(tmp_path):
     assert [point.partition for point in store.history("roc_auc", cumulative=False).points] == NIGHTS[:12]
 
 
-def test_metrics_that_were_not_kept_are_computed(nights):
-    """A truncation or an operating point is of the states as well."""
-    data, store = nights
-    found = store.history("agc@0.1", cumulative=False)
-    value = evaluate(data / NIGHTS[3], **FEW, truncate=0.1).value("agc@0.1")
-    assert (found.points[3].night.value, found.points[3].cumulative) == (value, None)
-    for metric, of in (("agc@little", None), ("nothing", None), ("roc_auc", "cluster_loose")):
-        with pytest.raises(OptionError, match=r"metric|no roc_auc of"):
-            store.history(metric, of)
-
-
-def test_columns_must_be_named_where_there_are_several(tmp_path):
-    """Two scores have a roc_auc each."""
-    store = Store(tmp_path / "store")
-    store.update(DATA / NIGHTS[0], score=["score_lr", "score_nb"])
-    with pytest.raises(OptionError, match="score_lr, score_nb; say which"):
-        store.history("roc_auc")
-    assert store.history("roc_auc", "score_nb").of == "score_nb"
-
-
-def test_thresholds_that_differ_in_their_last_digit_have_a_history_each(tmp_path):
-    """Of a threshold with 17 digits, such as one taken from a JSON result, the store has a series of its own."""
-    scores = pa.table({"label": [0, 1, 1, 0], "score": [0.3, 0.1 + 0.2, 0.9, 0.1]})
-    (tmp_path / "data" / NIGHTS[0]).mkdir(parents=True)
-    pq.write_table(scores, tmp_path / "data" / NIGHTS[0] / "part-0.parquet")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", score="score")
-    found = {at: store.history(f"precision@threshold={at!r}") for at in (0.3, 0.1 + 0.2)}
-    assert [one.metric for one in found.values()] == ["precision@threshold=0.3", f"precision@threshold={0.1 + 0.2!r}"]
-    assert [one.points[0].night.value for one in found.values()] == [2 / 3, 1]
-
-
 def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
     """Null in JSON, empty in CSV, a gap in the picture."""
     land(NIGHTS[0], tmp_path / "data")
@@ -242,18 +208,6 @@ def test_the_command_line_shows_a_series(nights, tmp_path):
     assert (tmp_path / "h.svg").exists()
 
 
-def test_a_picture_of_an_unknown_format_is_refused_before_anything_is_read(tmp_path):
-    """There is no store here, and the message is about the option."""
-    words = [str(tmp_path / "none"), "--metric", "roc_auc"]
-    done = CliRunner().invoke(main, ["history", *words, "--plot", str(tmp_path / "x.foo")])
-    assert done.exit_code == 2
-    assert done.stderr == (
-        f"streameval: error: --plot '{tmp_path / 'x.foo'}' does not say in which format: end it in .png, .svg or .pdf\n"
-    )
-    with pytest.raises(OptionError, match=r"save_to='x.foo' has no known image format"):
-        plot_series(["night=1"], {"per night": [(0.9, 0.9, 0.9)]}, "roc_auc", save_to="x.foo")
-
-
 def test_history_follows_a_night_that_loses_its_rows(tmp_path):
     """A column that a night lacks is null up to it and after; of a night without rows it is not missed."""
     for i, name in enumerate(("night=1", "night=2", "night=3")):
@@ -272,37 +226,6 @@ def test_history_follows_a_night_that_loses_its_rows(tmp_path):
     store.replace(tmp_path / "data" / "night=2")
     last = store.history("roc_auc", of="b").points[-1].cumulative
     assert last.value == store.evaluate().value("roc_auc", of="b")
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("tpr@fpr=1e-2", "tpr@fpr=0.01"),
-        ("recall@precision=0.950", "recall@precision=0.95"),
-        ("ece@20/equal_count", "ece@20/equal_count"),
-        ("cost_min@fp=1.0,fn=10", "cost_min@fp=1,fn=10"),
-    ],
-)
-def test_metrics_are_followed_and_judged_under_any_spelling_of_their_numbers(nights, written, name):
-    """Histories and rules of a store take the names that an evaluation takes."""
-    _, store = nights
-    found = store.history(written, "score_lr")
-    assert found.metric == name
-    assert found.points[-1].cumulative.value == store.evaluate(metrics=[written]).value(written, "score_lr")
-    both = store.history([written, name], "score_lr")
-    assert [one.metric for one in both.series] == [name]
-    [judged] = store.check([f"{written}[score_lr] >= -1"]).judgements
-    assert (judged.outcome, judged.value) == ("passed", found.points[-1].night.value)
-
-
-@pytest.mark.parametrize("pattern", ["corp.*", "calibration"])
-def test_a_group_or_a_glob_is_followed_as_all_of_its_metrics(nights, pattern):
-    """As `show` takes it."""
-    _, store = nights
-    shown = [result for result in store.evaluate(metrics=[pattern]).results if result.of == "score_lr"]
-    found = store.history([pattern], "score_lr", last=2)
-    assert [one.metric for one in found.series] == [result.metric for result in shown]
-    assert store.plan("history", metric=[pattern], of=["score_lr"]).columns
 
 
 def test_why_nights_have_no_value_is_said_once_below_the_table(tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import pickle
-import re
 import shutil
 
 import numpy as np
@@ -19,7 +17,6 @@ from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.evaluation.result import CachedEstimates
 from streameval.metrics.differences import holm
-from streameval.results import slice_name
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
 
@@ -97,37 +94,6 @@ def test_histories_have_intervals_at_an_asked_level(store, data):
             store.history("roc_auc", "score_lr", ci=level)
 
 
-def test_tables_of_histories_name_level_and_unit(data, store, tmp_path):
-    """The store's own or those that `--ci` asks for; where there are none, why."""
-    shown = CliRunner().invoke(main, ["history", store.name, "--metric", "roc_auc", "--of", "score_lr"]).stdout
-    assert "95 % intervals by campaign" in shown
-    bare = Store(tmp_path / "store", threads=1)
-    bare.update(data, **COLUMNS | {"metrics": ["roc_auc", "average_precision"]})
-    one = ["history", bare.name, "--metric", "roc_auc", "--of", "score_lr", "--nightly"]
-    assert "intervals" not in CliRunner().invoke(main, one).stdout
-    done = CliRunner().invoke(main, [*one, "--ci", "0.9", "--metric", "average_precision"])
-    shown = done.stdout.replace("\n", " ")
-    assert "90 % intervals by row" in shown
-    assert "add their column to the store (add --unit COLUMN)" in shown
-    assert "no interval of average_precision[score_lr] in 3 nights" in shown
-    assert "the store keeps no blocks of units" in shown
-    told = json.loads(CliRunner().invoke(main, [*one, "--json", "-", "--ci"]).stdout)["points"][0]["night"]
-    assert (told["ci_level"], told["unit"]) == (0.95, "row")
-
-
-def test_histories_of_slices_have_intervals(data, tmp_path):
-    """As `evaluate` with the same slices."""
-    made = Store(tmp_path / "store", threads=1)
-    made.update(data, score="score_lr", metrics="roc_auc", unit="campaign", by="source")
-    found = made.history("roc_auc", by="source", ci=0.8)
-    night = made.evaluate(NIGHTS[0], by="source", ci=0.8).results
-    known = {str(one.slice): one for one in night if one.slice}
-    here = [one.points[0].night for one in found.series[1:] if str(one.slice) in known]
-    assert here
-    assert ends(here) == ends([known[str(one.slice)] for one in here])
-    assert any(one.ci_lower is not None for one in here)
-
-
 def test_a_history_of_a_sampled_gain_area_has_the_intervals_of_its_evaluation(data, tmp_path):
     """Cached by the update or computed again, and after a unit has joined."""
     made, columns = Store(tmp_path / "store", threads=1), {"score": "score_lr", "approx_agc": True}
@@ -149,19 +115,6 @@ def test_a_history_of_a_sampled_gain_area_has_the_intervals_of_its_evaluation(da
     assert alone.history("agc_approx").points == points
     by_night = [one for one in alone.evaluate(by="night").results if one.slice]
     assert ends(by_night) == ends([point.night for point in points])
-
-
-def test_the_page_of_a_history_has_a_column_for_each_slice(data, tmp_path):
-    """All rows come first; a slice does not take their place."""
-    made = Store(tmp_path / "store", threads=1)
-    made.update(data, score="score_lr", metrics="roc_auc", by="source")
-    found = made.history("roc_auc", by="source")
-    page = re.sub(r"<[^>]+>", "\n", found.to_html())
-    for one in found.series:
-        assert f"score_lr{slice_name(one.slice)}\n" in page
-    last = found.series[0].points[-1].night.value
-    assert f"roc_auc of score_lr is {last:.4f} in" in page
-    assert "roc_auc of score_lr{source=sms} is " in page
 
 
 def raw_difference(data):
@@ -268,23 +221,6 @@ def test_a_store_says_that_clusterings_are_compared_by_area_in_the_files(data, t
     assert "To compare clusterings by aul, evaluate the files" in told
 
 
-def test_columns_are_compared_on_common_rows_alone(tmp_path):
-    """Where one lacks rows that the other has, the store must have been begun with common rows."""
-    options = {"score": ["score_lr", "score_q"], "metrics": "roc_auc", "nan": "drop", "unit": "campaign"}
-    made = Store(tmp_path / "own", threads=1)
-    made.update(DATA / NIGHTS[0], **options)
-    if any(reason.startswith("NaN") for reason, _ in made.evaluate().dropped):
-        with pytest.raises(OptionError, match="common_rows"):
-            made.evaluate(baseline="score_lr")
-
-
-def test_the_command_line_compares_columns(store):
-    """Below the table, and in JSON."""
-    done = CliRunner().invoke(main, ["show", store.name, "--baseline", "score_nb", "--json", "-"])
-    told = json.loads(done.stdout)["results"][-1]
-    assert (told["baseline"], told["of"], told["unit"]) == ("score_nb", "score_lr − score_nb", "campaign")
-
-
 def test_nights_are_compared_with_earlier_ones(store, data):
     """Paired through the units that both have, as two evaluations of the files are."""
     raw = [evaluate(data / night, **COLUMNS, unit="campaign", threads=1) for night in (NIGHTS[0], NIGHTS[2])]
@@ -311,20 +247,6 @@ def test_evaluations_with_intervals_are_cached(store):
     assert compare(fresh, again)[0].value == 0
     bands = [one.curve("roc", "score_lr").band for one in (fresh, again)]
     assert np.array_equal(bands[0].lower, bands[1].lower, equal_nan=True)
-
-
-def test_diagnose_gives_metrics_their_intervals(store, data, tmp_path):
-    """Where the store keeps blocks of a unit; another store tells of its facts alone."""
-    [found] = store.diagnose(NIGHTS[2])
-    one = next(each for each in found.findings if each.what == "roc_auc[score_lr]")
-    assert (one.ci_lower, one.ci_upper) == store.evaluate(NIGHTS[2]).ci("roc_auc", "score_lr")
-    usual = [store.evaluate(night).value("roc_auc", "score_lr") for night in NIGHTS[:2]]
-    assert one.usual == sum(usual) / 2
-    done = CliRunner().invoke(main, ["diagnose", store.name, "--partition", NIGHTS[2]])
-    assert f"[{one.ci_lower:.4g}, {one.ci_upper:.4g}]" in done.stdout
-    bare = Store(tmp_path / "bare", threads=1)
-    bare.update(data / NIGHTS[2], **COLUMNS)
-    assert not any("roc_auc" in each.what or each.ci_lower for each in bare.diagnose(NIGHTS[2])[0].findings)
 
 
 def test_rules_of_differences_in_a_store_of_scores_and_clusters(tmp_path):

@@ -1,4 +1,4 @@
-"""Buffers: arrays that may be spilled."""
+"""Arrays of a budget: their addresses, and fresh ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ctypes
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
-from streameval.budget import Buffer, SpillFile
+from streameval.budget import Buffer, SpillFile, fresh_array
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,3 +31,14 @@ def test_addresses_of_rows_in_memory_spilled_and_computed(tmp_path: Path) -> Non
     for places in (before, (whole.located(1, 3), part.located(1, 3))):
         assert [at(place, 4) for place in places] == [[2, 3, 4, 5], [6, 7, 8, 9]]
     assert at(Buffer(np.arange(4)).computed(np.negative, np.int64).located(1, 3), 2) == [-1, -2]
+
+
+@pytest.mark.parametrize("shape", [(0,), (5,), (5, 0), ((1 << 18) - 1,), (1 << 18,), (400_001, 2), ((1 << 19) + 9,)])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint64, np.float64])
+def test_fresh_arrays_are_as_asked_for(shape: tuple[int, ...], dtype: type) -> None:
+    """They have the shape and the type, and can be written; with rows, they begin at a cache line or a large page."""
+    array = fresh_array(shape, dtype)
+    assert (array.shape, array.dtype, array.flags.c_contiguous) == (shape, np.dtype(dtype), True)
+    array[...] = 7
+    assert (array == 7).all()
+    assert not array.nbytes or array.ctypes.data % (64 if array.nbytes < 1 << 21 else 1 << 21) == 0

@@ -1,4 +1,4 @@
-"""Texts that were written as codes are read as codes, whatever the writer; batches share a dictionary of long ones."""
+"""Texts: dictionaries are read as codes, and long texts a few rows at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from streameval import attribute, evaluate
+from streameval import evaluate
 from streameval.engine.scratch import scratch_bytes
 from streameval.scan import plan, read
-from streameval.scan.parquet.pages import TEXT_BYTES
+from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary, largest_page
+from streameval.scan.where import Where
 from streameval.states.keyed.ids import row_nulls
 
 if TYPE_CHECKING:
@@ -147,16 +149,6 @@ def test_a_dictionary_of_an_arrow_column_is_held_once(name: str, tmp_path: Path,
     assert pool.max_memory() - held < 4 * TEXT_BYTES
 
 
-def test_batches_of_equal_dictionaries_share_one(tmp_path: Path) -> None:
-    """Those of one row group, and of row groups that the writer gave the same dictionary."""
-    pq.write_table(sample(), tmp_path / "a.parquet", row_group_size=6000)
-    scan = plan(tmp_path, ["c"])
-    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema, 1000)]
-    addresses = {batch.column("c").dictionary.buffers()[2].address for batch in batches}
-    assert (sum(batch.num_rows for batch in batches), len(addresses)) == (ROWS, 1)
-    assert scratch_bytes(scan.pieces) > 2 * batches[0].column("c").dictionary.nbytes  # so a warning counts it
-
-
 def test_small_row_groups_are_combined_while_their_dictionaries_fit(tmp_path: Path, pool: pa.MemoryPool) -> None:
     """Row groups of other texts: neither Arrow nor a batch holds all of their dictionaries together."""
     with pq.ParquetWriter(tmp_path / "a.parquet", sample().schema) as writer:
@@ -185,10 +177,116 @@ def test_nulls_of_a_dictionary_become_nulls_of_rows(pool: pa.MemoryPool) -> None
     assert evaluate(table, cluster="c", nulls="drop", threads=1).results[0].rows == ROWS - ROWS // TEXTS
 
 
-def test_examples_are_decoded_a_few_rows_at_a_time(tmp_path: Path, pool: pa.MemoryPool) -> None:
-    """All rows are of clusters whose examples are shown."""
-    pq.write_table(sample(), tmp_path / "a.parquet", row_group_size=ROWS)
-    held = pool.bytes_allocated()
-    found = attribute(tmp_path, cluster="k", classes="label", examples="c", threads=1)
-    assert "lorem ipsum" in str(found.to_dict())
-    assert pool.max_memory() - held < 5 * TEXT_BYTES
+LONG = "x" * (1 << 20)
+PAGE_ROWS = 200
+USUAL = pa.default_memory_pool()
+POOL = pa.proxy_memory_pool(USUAL)  # counts what is taken while it is set; as long-lived as what was taken
+
+
+def write_with_footer(path: Path, texts: list[str], **options: Any) -> Any:
+    """A file with labels, scores and texts, and its footer."""
+    rows = range(len(texts))
+    table = pa.table({"label": [i % 2 for i in rows], "score": [i % 7 / 7 for i in rows], "text": texts})
+    pq.write_table(table, path, **{"compression": "zstd", **options})
+    return pq.read_metadata(path)
+
+
+def chunk_of(path: Path) -> tuple[Dictionary, int]:
+    """The dictionary of the texts, and its longest."""
+    chunk = pq.read_metadata(path).row_group(0).column(2)
+    with pa.OSFile(str(path)) as handle:
+        found = Dictionary.of(handle, chunk)
+        return found, found.longest(handle, chunk)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "snappy", "gzip", "lz4", "brotli"])
+@pytest.mark.parametrize("checksums", [False, True])
+def test_dictionaries_are_described_by_their_pages(tmp_path: Path, compression: str, checksums: bool) -> None:
+    """Whatever the compression, with checksums or without."""
+    texts = [f"{i % 50:0{10 + i % 50}d}" for i in range(400)]
+    write_with_footer(tmp_path / "a.parquet", texts, compression=compression, write_page_checksum=checksums)
+    found, longest = chunk_of(tmp_path / "a.parquet")
+    assert (found.texts, longest) == (50, 59)
+    assert found.nbytes == sum(4 + len(text) for text in set(texts))
+
+
+def test_chunks_without_a_dictionary_have_none(tmp_path: Path) -> None:
+    """Their first page holds rows."""
+    write_with_footer(tmp_path / "a.parquet", ["a", "b"], use_dictionary=False)
+    assert chunk_of(tmp_path / "a.parquet") == (Dictionary(), 0)
+
+
+def test_a_page_that_cannot_be_read_counts_as_one_text(tmp_path: Path) -> None:
+    """The largest that it can hold, so that few rows are decoded at a time."""
+    footer = write_with_footer(tmp_path / "a.parquet", ["a" * 100, "b"])
+    chunk = footer.row_group(0).column(2)
+    raw = bytearray((tmp_path / "a.parquet").read_bytes())
+    with pa.OSFile(str(tmp_path / "a.parquet")) as handle:
+        found = Dictionary.of(handle, chunk)
+    raw[found.start : found.start + found.stored] = b"?" * found.stored
+    (tmp_path / "a.parquet").write_bytes(raw)
+    assert chunk_of(tmp_path / "a.parquet")[1] == found.nbytes == 109
+
+
+def test_a_long_text_that_is_repeated_is_held_once(tmp_path: Path) -> None:
+    """As codes, where plain texts would take a gigabyte; its dictionary is reserved."""
+    write_with_footer(tmp_path / "a.parquet", [LONG] * PAGE_ROWS)
+    assert (tmp_path / "a.parquet").stat().st_size < 4000
+    scan = plan(tmp_path, ["text"])
+    assert scan.schema.field("text").type == pa.dictionary(pa.int32(), pa.string())
+    [batch] = read(scan.pieces[0], scan.schema)
+    assert (batch.num_rows, len(batch.column("text").dictionary)) == (PAGE_ROWS, 1)
+    assert scratch_bytes(pickle.loads(pickle.dumps(scan.pieces))) >= 2 * len(LONG)
+
+
+@pytest.mark.parametrize("other", [["y"], [f"{i:0200d}" for i in range(PAGE_ROWS)]])
+def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path, other: list[str]) -> None:
+    """Where another file has plain texts, so that all of them are."""
+    write_with_footer(tmp_path / "a.parquet", [LONG] * PAGE_ROWS)
+    write_with_footer(tmp_path / "b.parquet", other, use_dictionary=False)
+    scan = plan(tmp_path, ["text"])
+    assert scan.schema.field("text").type == pa.string()
+    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema)]
+    assert sum(batch.num_rows for batch in batches) == PAGE_ROWS + len(other)
+    assert max(batch.column("text").nbytes for batch in batches) <= TEXT_BYTES + 4 * PAGE_ROWS
+    assert {batch.num_rows for batch in batches} - {TEXT_BYTES // len(LONG), len(other)} == set()
+
+
+@pytest.mark.parametrize("given", [{"cluster": "text"}, {"by": "text"}, {"where": "text LIKE 'x%' AND label < 2"}])
+def test_evaluations_do_not_decode_long_texts_at_once(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Ids, slices and filters: memory that Arrow takes stays far below that of the decoded texts."""
+    write_with_footer(tmp_path / "a.parquet", [LONG] * PAGE_ROWS)
+    score = {} if "cluster" in given else {"score": "score"}
+    pa.set_memory_pool(POOL)
+    try:
+        assert evaluate(tmp_path, **score, **given, threads=1).rows == PAGE_ROWS
+    finally:
+        pa.set_memory_pool(USUAL)
+    assert POOL.max_memory() < 8 * TEXT_BYTES
+
+
+def test_filters_of_codes_are_those_of_texts() -> None:
+    """Null values, nulls of the dictionary, and values that do not occur."""
+    codes = pa.array([0, 1, None, 2, 1, 3], pa.int8())
+    coded = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b", None, "c", "never"]))
+    plain = coded.dictionary_decode()
+    conditions = ["t = 'a'", "t <> 'a'", "t IS NULL", "NOT t IN ('b', 'c')", "t LIKE '%' OR t IS NULL"]
+    for where in (*map(Where.of, conditions), Where.of(pc.field("t") > "a")):
+        one, other = (
+            where.bound(pa.schema({"t": each.type})).kept(pa.record_batch({"t": each})) for each in (coded, plain)
+        )
+        assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_the_largest_page_is_that_of_the_longest_texts(version: str, tmp_path: Path) -> None:
+    """Of pages of both versions, with statistics of long texts; a header that is damaged ends the walk."""
+    ids = [f"{i}{'y' * 3000}" for i in range(5000)] + ["x" * (1 << 22)] + [f"{i}" for i in range(5000)]
+    pq.write_table(pa.table({"ids": ids}), tmp_path / "0", use_dictionary=False, data_page_version=version)
+    chunk = pq.read_metadata(tmp_path / "0").row_group(0).column(0)
+    with pa.OSFile(str(tmp_path / "0")) as handle:
+        assert 1 << 22 < largest_page(handle, chunk) < chunk.total_uncompressed_size
+    content = bytearray((tmp_path / "0").read_bytes())
+    for flipped in range(chunk.data_page_offset, chunk.data_page_offset + 20):
+        damaged = content[:flipped] + bytes([content[flipped] ^ 255]) + content[flipped + 1 :]
+        assert 0 <= largest_page(pa.BufferReader(bytes(damaged)), chunk) < 1 << 31

@@ -1,18 +1,27 @@
-"""Sampling intervals of slices: those of their rows alone, with the differences within each."""
+"""Results of slices: intervals, comparisons, and values of every type."""
 
 from __future__ import annotations
 
-import re
+import datetime as dt
 from dataclasses import replace
-from typing import Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import compare, evaluate
+from streameval import Store, attribute, compare, evaluate
 from streameval.errors import OptionError
+from streameval.report.attribution import listed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 SCORES: dict[str, Any] = {"score": ["v1", "v2"], "metrics": ["roc_auc", "average_precision"]}
 
@@ -67,39 +76,6 @@ def test_a_slice_has_the_intervals_of_its_rows_alone(data: pa.Table, more: dict[
     assert list(map(bare, whole)) == list(map(bare, evaluate(data, **options).results))
     assert any(r.ci_lower is not None for r in found.results if r.slice)
     assert all(r.ci_lower is not None or r.ci_reason for r in found.results)
-
-
-def test_notes_name_the_slices(data: pa.Table) -> None:
-    """Those without an interval, with the reason, and those whose intervals are rough; of many the first three."""
-    few = " ".join(str(evaluate(data, by="country", unit="kind", score="v1", metrics="roc_auc")).split())
-    assert "no value of roc_auc[v1] in {country=IT}: one class only" in few
-    slices = r"3 slices \({country=null}, {country=DE}, {country=FR}\)"
-    assert re.search(f"warning: fewer than 50 effective units in {slices}: rough intervals", few)
-    many = " ".join(str(evaluate(data, by="kind", unit="unit", score="v1", metrics="roc_auc")).split())
-    slices = r"20 slices \({kind=0}, {kind=3}, {kind=6}, …\)"
-    assert re.search(rf"no interval of roc_auc\[v1\] in {slices}: 1.0 to 3.0 effective units of positives", many)
-
-
-def test_differences_within_slices_are_adjusted_together(data: pa.Table) -> None:
-    """By Holm over all slices of a slicing, whose count the smallest p is multiplied with."""
-    found = evaluate(data, by="country", unit="unit", baseline="v1", **SCORES)
-    within = [r for r in found.results if r.slice and r.p_value is not None]
-    smallest = min(within, key=lambda r: r.p_value or 1)
-    own = evaluate(alone(data, (smallest.slice or {})["country"]), unit="unit", **SCORES)
-    p = own.difference(smallest.metric, "v1", "v2").p_value
-    assert p is not None
-    assert smallest.p_value == pytest.approx(min(1, p * len(within)))
-    low, high = found.ci("roc_auc", "v1", slice={"country": "DE"})
-    assert low < found.value("roc_auc", "v1", slice={"country": "DE"}) < high
-
-
-def test_without_slices_there_are_cells_of_clusters(data: pa.Table) -> None:
-    """A difference of areas under lift curves within a slice is null, with the reason."""
-    options: dict[str, Any] = {"cluster": ["cluster", "other"], "metrics": "aul", "unit": "unit", "baseline": "cluster"}
-    found = [r for r in evaluate(data, by="country", **options).results if r.baseline]
-    assert found[0].ci_lower is not None
-    assert {r.ci_lower for r in found[1:]} == {None}
-    assert "without slices" in str(found[1].ci_reason)
 
 
 def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
@@ -213,3 +189,109 @@ def test_what_a_cut_changes_has_no_verdict(data: pa.Table) -> None:
 def _odd(data: pa.Table) -> pa.Table:
     """With every other row in another slice."""
     return data.append_column("odd", pa.array(np.arange(data.num_rows) % 2))
+
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def rows(column: pa.Array, copies: int = 1) -> pa.Table:
+    """Each value with either label, and distinct scores."""
+    twice = pa.concat_arrays([column] * 2 * copies)
+    n = len(twice)
+    return pa.table({"label": np.arange(n) // (n // 2), "score": np.arange(n) / n, "x": twice})
+
+
+def test_integers_beyond_int64_are_written(tmp_path: Path) -> None:
+    """In the table of results, in its files, in the table of a slicing, and among the worst slices."""
+    data = rows(pa.array([7, None, 2**64 - 1], pa.uint64()), 40)
+    found = evaluate(data, score="score", by="x", metrics="roc_auc")
+    assert found.slices("x").schema.field("x").type == pa.uint64()
+    assert found.slices("x")["x"].to_pylist() == [7, 2**64 - 1, None]
+    assert found.to_arrow()["x"].to_pylist() == [None, 7, 2**64 - 1, None]
+    found.save(tmp_path / "found.csv")
+    assert f",{2**64 - 1}" in (tmp_path / "found.csv").read_text()
+    noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
+    worst = attribute(noisy, score="score", by="x").slices
+    assert worst is not None
+    assert 0 < len(worst) < 3
+    assert set(worst["x"].to_pylist()) < {7, 2**64 - 1, None}
+
+
+def test_a_store_filters_by_integers_beyond_int64(tmp_path: Path) -> None:
+    """As the files do, from the slices that it keeps."""
+    data, store = tmp_path / "data", Store(tmp_path / "store")
+    (data / "night=2026-01-01").mkdir(parents=True)
+    pq.write_table(rows(pa.array([7, None, 2**64 - 1], pa.uint64())), data / "night=2026-01-01" / "part.parquet")
+    store.update(data, score="score", by="x", metrics="roc_auc")
+    for where in (f"x = {2**64 - 1}", "x > 7", "x IS NULL", f"x < {2**63}"):
+        assert store.evaluate(where=where).rows == evaluate(data, score="score", where=where).rows == 2, where
+
+
+def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None:
+    """Bytes that are not valid UTF-8 are escaped as in JSON; an empty value is not blank among the worst slices."""
+    data = rows(pa.array([b"\x00\xff", b"", b"ab", None]), 40)
+    found = evaluate(data, score="score", by="x", metrics="roc_auc")
+    found.save(tmp_path / "found.csv")
+    text = (tmp_path / "found.csv").read_text()
+    assert [line.rpartition(",")[2] for line in text.splitlines()[2:]] == ['""', '"\x00\\xff"', '"ab"', ""]
+    sliced = [one["slice"]["x"] for one in found.to_dict()["results"] if "slice" in one]
+    assert sliced == ["", "\x00\\xff", "ab", None]
+    noisy = data.set_column(1, "score", pa.array(np.random.default_rng(1).random(len(data))))
+    worst = attribute(noisy, score="score", by="x")
+    assert worst.slices is not None
+    shown = [row.texts[0] for row in listed(worst.slices, worst, examples=None).rows]
+    assert shown == [str(value) if isinstance(value, bytes) else "null" for value in worst.slices["x"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "other"),
+    [
+        (pa.array([dt.datetime(2026, 1, 1, 23, 30), None]), dt.datetime(2026, 1, 1, 23, 30), dt.datetime(2026, 1, 1)),
+        (
+            pa.array([dt.datetime(2026, 1, 1, 23, 30, tzinfo=dt.UTC), None], pa.timestamp("ms", "Europe/Paris")),
+            dt.datetime(2026, 1, 2, 0, 30, tzinfo=PARIS),
+            dt.datetime(2026, 1, 1, 23, 30),
+        ),
+        (pa.array([1, None], pa.timestamp("ns")), pd.Timestamp(1), pd.Timestamp(2)),
+        (pa.array([10**9 + 1, 10**9], pa.timestamp("ns", "UTC")), pd.Timestamp(10**9 + 1, tz="UTC"), pd.Timestamp(0)),
+        (pa.array([dt.time(1, 2, 3), None]), dt.time(1, 2, 3), dt.time(1, 2, 4)),
+        (pa.array([dt.date(2026, 1, 2), None]), dt.date(2026, 1, 2), dt.datetime(2026, 1, 3)),
+        (pa.array(["no time", None]), "no time", dt.datetime(2026, 1, 2)),
+        (pa.array([7, None]), 7, dt.date(2026, 1, 2)),
+    ],
+)
+def test_a_slice_is_found_by_the_values_of_its_column(column: pa.Array, value: Any, other: Any) -> None:
+    """Dates, and times as `datetime` and pandas have them; a time with a zone by its instant."""
+    found = evaluate(rows(column), score="score", by="x", metrics="roc_auc")
+    assert found.value("roc_auc", slice={"x": value}) == 1
+    with pytest.raises(OptionError, match="there is no slice"):
+        found.value("roc_auc", slice={"x": other})
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal128(38, 2), pa.decimal256(76, 2)])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_edges_cut_decimals(kind: pa.DataType, encoded: bool) -> None:
+    """Exactly, whatever digits the edge has."""
+    values = [Decimal("1.50"), Decimal("1.51"), Decimal("-999.99"), Decimal("999.99"), None]
+    column = pa.array(values, kind)
+    data = rows(column.dictionary_encode() if encoded else column)
+    for edges, expected in (
+        ("1.5", {"<1.5": 2, ">=1.5": 6, None: 2}),
+        ("1.501,999.995", {"<1.501": 4, "[1.501, 999.995)": 4, None: 2}),
+        (f"-1e50,1.50{'0' * 90}1", {"[-1e50, 1.50" + "0" * 90 + "1)": 4, f">=1.50{'0' * 90}1": 4, None: 2}),
+    ):
+        found = evaluate(data, score="score", by=f"x={edges}", metrics="roc_auc")
+        assert {one.slice[f"x={edges}"]: one.rows for one in found.results if one.slice} == expected
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@pytest.mark.parametrize("kind", [pa.decimal32(5, 2), pa.decimal64(9, 2)])
+def test_slices_of_short_decimals_are_those_of_longer_ones(kind: pa.DataType, encoded: bool) -> None:
+    """Arrow cannot hash them."""
+    column = pa.array([Decimal("1.50"), Decimal("2.50"), None, Decimal("1.50")], pa.decimal128(5, 2))
+    short = column.cast(kind)
+    if encoded:
+        short = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), short.slice(0, 3))
+    one, other = (evaluate(rows(each), score="score", by="x", metrics="roc_auc").results for each in (column, short))
+    assert [(each.slice, each.rows) for each in one] == [(each.slice, each.rows) for each in other]
+    assert one[1].slice == {"x": Decimal("1.50")}

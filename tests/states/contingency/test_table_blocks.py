@@ -1,4 +1,4 @@
-"""Summaries without each block of classes equal those of the rows that are left."""
+"""Replicates of contingency tables, and the rows and sizes that they are made of."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from hypothesis import strategies as st
 from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 
 from streameval.budget import Budget
-from streameval.errors import OptionError
 from streameval.kernels.blocks.changes import spread_rows, unit_blocks
-from streameval.metrics.contingency.clustering import clustering_metric
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency import cells
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.rounds import ByCluster, add_up
-from streameval.states.grouped.keys import Blocks
+from streameval.states.contingency.size_counts import Sizes
+from streameval.states.keyed import hot
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import hash_words, identify
-from streameval.states.protocol import Batch
+from streameval.states.keyed.layout import Layout
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
     from streameval.states.contingency.class_blocks import ClassReplicates
     from streameval.states.contingency.counts import ContingencyCounts
+
 
 Rows = list[tuple[Any, Any]]
 
@@ -102,26 +105,6 @@ def test_giant_clusters_and_classes(shape: str, items: int, monkeypatch: pytest.
     check(rows, replicates(state, 3), 3)
 
 
-def test_null_classes_in_a_giant_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows without a class find their blocks where their cluster is streamed."""
-    rows: Rows = [(None if i % 3 == 0 else i % 50, 0 if i % 7 else i) for i in range(2000)]
-    monkeypatch.setattr(cells, "ITEMS", (12, 12))
-    state = fold(spec_of(nulls="singleton"), table_of(*zip(*rows, strict=True)), 500)
-    check(rows, replicates(state, 3, Budget(1 << 20)), 3)
-
-
-@pytest.mark.parametrize("kind", ["int64", "uint64", "int8", "string", "binary", "dictionary"])
-def test_a_class_has_the_block_of_a_unit_column(kind: str) -> None:
-    """Blocks of classes and of a unit column with the same ids line up."""
-    table = table_of(list(range(50)), list(range(50)), None, (kind, kind))
-    column = table.column("k").combine_chunks()
-    split = Blocks("k", 128).split(Batch(np.zeros(50, np.uint8), None, {"k": column}))
-    key = Blocks("k", 128)
-    blocks = [key.group(name) for name in split.names.to_pylist()]
-    words = identify(column, spec_of((kind, kind)).class_type)[0]
-    assert [blocks[code] for code in split.codes] == unit_blocks(words, 128).tolist()
-
-
 def test_blocks_are_permanent() -> None:
     """The definition in the module of keys, computed with Python integers."""
 
@@ -133,13 +116,6 @@ def test_blocks_are_permanent() -> None:
 
     words = [0, 1, 2**64 - 1, hash_words(b"campaign")[0]]
     assert unit_blocks(np.array(words, np.uint64), 128).tolist() == [mixed(w) % 128 for w in words]
-
-
-def test_chi_square_is_refused() -> None:
-    """What a replicate does not know it does not make up."""
-    state = fold(spec_of(), table_of([0, 1, 2, 3], [0, 0, 1, 1]))
-    with pytest.raises(OptionError, match="chi-square needs both sizes"):
-        clustering_metric("chisq_score").compute(replicates(state, 2).without(0))
 
 
 def test_squares_beyond_64_bits() -> None:
@@ -154,3 +130,50 @@ def test_squares_beyond_64_bits() -> None:
     block = int(unit_blocks(words[:1], 2)[0])
     for sums in (watcher.classes.only(block)[1], -watcher.clusters.only(block)[1][-1:]):
         assert (int(sums[0, 1]) << 32) + int(sums[0, 2]) == 2 * large**2
+
+
+def found(keyed: KeyedCounts) -> Counter[tuple[int, ...]]:
+    """Rows of each key."""
+    rows: Counter[tuple[int, ...]] = Counter()
+    for counts in keyed.grouped((0, ID_BUCKETS)):
+        keys = np.column_stack((unmix(counts.keys), counts.rest))
+        rows.update(dict(zip(map(tuple, keys.tolist()), counts.neg.tolist(), strict=True)))
+    return rows
+
+
+@settings(max_examples=40)
+@given(
+    words=st.integers(1, 3),
+    batches=st.lists(st.tuples(st.integers(0, 90), st.floats(0, 1)), max_size=6),
+    capacity=st.integers(1, 200),
+    builders=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_every_row_is_kept_once(
+    words: int, batches: list[tuple[int, float]], capacity: int, builders: int, seed: int
+) -> None:
+    """One to three words a key; some keys hot at first, cold later; one budget for all builders."""
+    rng, budget = np.random.default_rng(seed), Budget()
+    layout = Layout(ID_BUCKETS, 64, words=words)
+    given_rows: Counter[tuple[int, ...]] = Counter()
+    keyed = KeyedCounts(layout)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hot, "LEARN", 40)
+        for _ in range(builders):
+            builder = SegmentBuilder(layout, budget, capacity)
+            for rows, heat in batches:
+                keys = rng.integers(0, 1 << 64, (rows, words), np.uint64)
+                keys[rng.random(rows) < heat] = rng.integers(0, 2, words, np.uint64)
+                builder.add_ids(list(keys.T))
+                given_rows.update(map(tuple, keys.tolist()))
+                keys[:] = 0  # the builder keeps nothing that its caller may change
+            keyed = keyed.merge(KeyedCounts(layout, builder.finish()))
+    assert found(keyed) == given_rows
+
+
+@given(st.dictionaries(st.integers(1, 2**40), st.integers(1, 2**20), max_size=30))
+def test_sums_of_large_sizes_are_exact(sizes: dict[int, int]) -> None:
+    """Sums of sizes and of their squares equal those of Python integers, also beyond 64 bits."""
+    found = Sizes.of(np.array([*sizes], np.int64), np.array([*sizes.values()], np.int64))
+    assert found.total == sum(size * times for size, times in sizes.items())
+    assert found.squares == sum(size * size * times for size, times in sizes.items())

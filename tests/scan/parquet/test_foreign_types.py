@@ -1,11 +1,14 @@
-"""INT96 timestamps: read in a unit that holds them, whatever their year and digits; refused where none does."""
+"""Columns of types that Arrow misreads: INT96 times of any year, and types in a footer that it does not know."""
 
 from __future__ import annotations
 
 import datetime as dt
 import struct
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -17,15 +20,15 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from streameval import Store, evaluate, scan
-from streameval.errors import SchemaError
-from streameval.scan import in_memory
+from streameval.errors import CorruptFileError, SchemaError
+from streameval.scan import plan
 from streameval.scan.parquet import footers, row_groups
-from streameval.scan.parquet.ranges import chunk_ranges
-from streameval.scan.parquet.row_groups import exact_batches
-from streameval.scan.pieces import column_of
+from streameval.scan.parquet.ranges import chunk_ranges, footer_at, footer_of, typed
+from streameval.scan.parquet.statistics import survey
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 SECOND, DAY = 10**9, 86_400 * 10**9  # nanoseconds
 JULIAN = 2_440_588  # the day of 1970-01-01
@@ -145,13 +148,6 @@ def test_the_unit_of_a_remote_file_is_told_by_its_first_rows(tmp_path: Path, mon
     assert fetched == [[0, 1]]
 
 
-def test_rows_that_are_missing_are_an_error() -> None:
-    """Of damage, not the end of an iteration."""
-    short, rows = (pa.record_batch({"x": pa.nulls(count, pa.timestamp("us"))}) for count in (1, 2))
-    with pytest.raises(OSError, match="fewer rows"):
-        list(exact_batches(iter([rows]), iter([short]), iter([rows]), ["x"]))
-
-
 def test_a_file_whose_first_rows_mislead_is_refused(tmp_path: Path) -> None:
     """Spark writes no nanoseconds, so its files are not looked into; a value with some is still not cut."""
     write(tmp_path / "part.parquet", [nanoseconds(NEAR), nanoseconds(NEAR) + 1], spark=True)
@@ -205,22 +201,60 @@ def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
     assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5
 
 
-def test_footers_of_a_filtered_dataset_are_read_for_times_only(spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That are requested or filtered; it may have many files."""
-    asked: list[list[str]] = []
-    monkeypatch.setattr(in_memory, "int96_columns", lambda _, columns: asked.append([*columns]) or [])
-    dataset = pads.dataset(spark, partitioning="hive")
-    scores, times = (dataset.filter(pc.field(name).is_valid()) for name in ("score", "sent"))
-    assert scan.plan(scores, ["label"]).pieces
-    assert not asked
-    for data, column in ((scores, "sent"), (scores, "meta.sent"), (times, "label")):
-        scan.plan(data, [column])
-        assert column in asked.pop()
+ROWS = {"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35], "text": ["a", "b", "a", "c"]}
 
 
-def test_a_field_beside_its_struct_is_read(spark: Path) -> None:
-    """A field of INT96 becomes a column of its own; the other fields stay."""
-    found = scan.plan(str(spark), ["meta.sent", "meta.n"])
-    (batch,) = [batch for piece in found.pieces for batch in scan.read(piece, found.schema)]
-    assert column_of(batch, "meta.n").to_pylist() == [0, 1, 2, 3, 4, 5]
-    assert batch.column(0).to_pylist()[0] == FAR
+def wide(path: Path) -> Path:
+    """A file of polars with integers of 128 bits, and times in a zone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    zone = [datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))] * 4
+    frame = pl.DataFrame(ROWS).with_columns(pl.col("label").cast(pl.Int128).alias("big"), pl.Series("sent", zone))
+    frame.write_parquet(path, row_group_size=2)
+    return path
+
+
+def misnamed(path: Path) -> Path:
+    """A file with an extension type that Arrow knows, whose description is damaged."""
+    described = {"ARROW:extension:name": "arrow.opaque", "ARROW:extension:metadata": "no JSON"}
+    field = pa.field("other", pa.int64(), metadata=described)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table(ROWS | {"other": ROWS["label"]})
+    pq.write_table(table.cast(pa.schema([*table.schema][:-1]).append(field)), path)
+    return path
+
+
+@pytest.mark.parametrize("write", [wide, misnamed])
+def test_other_columns_are_read(tmp_path: Path, write: Any) -> None:
+    """By every reader of a footer: of evaluations, stores, the listing of columns, and objects."""
+    path = write(tmp_path / "data" / "night=1" / "a.parquet")
+    pq.write_table(pa.table(ROWS), tmp_path / "data" / "night=1" / "b.parquet")
+    with pytest.raises((pa.ArrowException, ValueError, TypeError)):
+        pq.read_metadata(path)
+    assert evaluate(path, score="score").value("roc_auc") == 0.875
+    assert evaluate(tmp_path / "data", score="score", by=["text"], where="text != 'd'").rows == 8
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="score", metrics=["roc_auc"])
+    assert store.evaluate().rows == 8
+    assert [file["rows"] for entry in store.partitions() for file in entry.noted["files"]] == [4, 4]
+    assert {"label", "score", "text"} < {one.name for one in survey([str(path)])}
+    with path.open("rb") as raw, pa.PythonFile(raw, mode="r") as handle:
+        assert footer_of(handle).num_rows == 4
+
+
+def test_zones_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    """Parquet itself keeps no zone, and hours would be others; the remedy is to write the file without the column."""
+    path = wide(tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match=r"a\.parquet: the time zone of column 'sent' .* without that column"):
+        evaluate(path, score="score", by=["hour(sent)"])
+    pl.read_parquet(path).drop("big").write_parquet(path)
+    assert typed(footer_at(fs.LocalFileSystem(), str(path)))
+    assert evaluate(path, score="score", by=["hour(sent)"]).rows == 4
+
+
+@pytest.mark.parametrize("cut", [1, 9, 60])
+def test_a_damaged_footer_is_still_refused(tmp_path: Path, cut: int) -> None:
+    """With the message of Arrow, whether or not it has a type that Arrow does not know."""
+    path = wide(tmp_path / "a.parquet")
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(CorruptFileError, match=r"a\.parquet: cannot be read"):
+        plan(path, ["score"])

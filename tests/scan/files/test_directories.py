@@ -1,34 +1,180 @@
-"""What lies in a data directory is read, known as another tool's marker, or named: nothing is left out in silence."""
+"""Directories: links, loops, and which of the files in them are Parquet."""
 
 from __future__ import annotations
 
 import logging
+import os
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import fs
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import CorruptFileError, MissingInputError
+from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
 from streameval.evaluation.quantile_sketch import quantile_sketch
-from streameval.scan import locate, plan
+from streameval.scan import locate, plan, read
+from streameval.scan.faults import unreadable
 from streameval.scan.files import walk
+from streameval.scan.files.uris import PATIENCE, Uri
 
-TABLE = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35]})
+TABLE = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]})
+NIGHTS = {"night=2026-01-01": 2, "night=2026-01-02": 4}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Two nights of two and four rows."""
+    for night, rows in NIGHTS.items():
+        (tmp_path / "data" / night).mkdir(parents=True)
+        pq.write_table(TABLE.slice(0, rows), tmp_path / "data" / night / "a.parquet")
+    return tmp_path / "data"
+
+
+def rows_by_partition(data: Any) -> dict[str, int]:
+    """Rows that a scan reads of each partition."""
+    scan = plan(data, ["score", "night"])
+    return {p.partition: sum(batch.num_rows for batch in read(p, scan.schema)) for p in scan.pieces}
+
+
+@pytest.mark.parametrize("spell", [lambda d: d, lambda d: f"{d}/*", lambda d: f"{d}/**", lambda d: f"{d}/**/*.parquet"])
+def test_a_link_beside_its_target_adds_nothing(tree: Path, spell: Any) -> None:
+    """``latest -> night=2026-01-02`` is that night, whichever of the two sorts first, and so is a link to its file."""
+    (tree / "latest").symlink_to("night=2026-01-02")
+    (tree / "Zlatest").symlink_to("night=2026-01-02")
+    (tree / "z").mkdir()
+    (tree / "z" / "newest.parquet").symlink_to(tree / "night=2026-01-02" / "a.parquet")
+    assert rows_by_partition(spell(tree)) == NIGHTS
+
+
+def test_a_store_counts_a_linked_night_once(tree: Path, tmp_path: Path) -> None:
+    """Also when the link is named later, by itself."""
+    store = Store(tmp_path / "store")
+    (tree / "latest").symlink_to("night=2026-01-02")
+    store.update(tree, score="score")
+    store.update(tree / "latest")
+    assert store.evaluate().rows == 6
+
+
+def test_a_link_is_a_way_to_what_lies_elsewhere(tree: Path, tmp_path: Path) -> None:
+    """A linked directory is read under the link's name; so is a link to a link; a hard link is a separate file."""
+    elsewhere = tmp_path / "disk" / "x"
+    elsewhere.mkdir(parents=True)
+    pq.write_table(TABLE.slice(0, 3), elsewhere / "b.parquet")
+    (tmp_path / "hop").symlink_to(elsewhere)
+    (tree / "night=2026-01-03").symlink_to(tmp_path / "hop")
+    (tree / "night=2026-01-01" / "hard.parquet").hardlink_to(tree / "night=2026-01-02" / "a.parquet")
+    scan = plan(tree, ["score", "night"])
+    assert [(piece.partition, piece.rows) for piece in scan.pieces] == [
+        ("night=2026-01-01", 2),
+        ("night=2026-01-01", 4),
+        ("night=2026-01-02", 4),
+        ("night=2026-01-03", 3),
+    ]
+
+
+@pytest.mark.parametrize("target", [".", "..", "night=2026-01-01/../.."])
+def test_a_loop_is_refused_by_name(tree: Path, target: str) -> None:
+    """A link to a directory above it, in a walk and in a pattern, unless it is not asked for."""
+    (tree / "self").symlink_to(target)
+    for data in (tree, f"{tree}/**", f"{tree}/s*"):
+        with pytest.raises(DataError, match=r"data/self: a symbolic link that leads back to .*; remove it"):
+            plan(data, ["score"])
+    assert plan(f"{tree}/night*", ["score"]).rows == 6
+
+
+def test_loops_of_several_links(tree: Path) -> None:
+    """Two directories that link to each other, and a link to itself."""
+    (tree / "night=2026-01-01" / "next").symlink_to("../night=2026-01-02")
+    (tree / "night=2026-01-02" / "back").symlink_to("../night=2026-01-01")
+    with pytest.raises(DataError, match="leads back"):
+        plan(tree / "night=2026-01-01", ["score"])
+    (tree / "night=2026-01-02" / "back").unlink()
+    (tree / "round").symlink_to("round")
+    with pytest.raises(DataError, match=r"data/round: a symbolic link that leads back to itself"):
+        plan(tree, ["score"])
+
+
+def test_a_link_to_nothing_is_refused(tree: Path) -> None:
+    """Rows that lie behind it are not left out in silence; hidden links, such as an editor's locks, are."""
+    (tree / ".#lock").symlink_to("nobody@nowhere")
+    assert plan(tree, ["score"]).rows == 6
+    (tree / "night=2026-01-03").symlink_to("/nowhere/night")
+    with pytest.raises(
+        MissingInputError, match=r"night=2026-01-03: a symbolic link to /nowhere/night, which does not exist"
+    ):
+        plan(tree, ["score"])
+
+
+def test_what_is_named_twice_is_read_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same path, spelled otherwise, by a pattern, through a link, as a dataset; in the order first named."""
+    monkeypatch.chdir(tree)
+    (tree.parent / "link").symlink_to(tree)
+    night, other = (tree / name for name in NIGHTS)
+    again = [other, f"{tree}/x/../{other.name}", f"{tree}/*/a.parquet", tree.parent / "link", other.as_uri(), "."]
+    again += [pads.dataset(str(other / "a.parquet"))]
+    scan = plan([other, *again, night], ["score"])
+    assert [piece.rows for piece in scan.pieces] == [4, 2]
+    assert evaluate([tree, *again], score="score").rows == 6
+    linked_first = plan([tree.parent / "link", tree], ["score"])
+    assert [piece.name for piece in linked_first.pieces] == [str(folder / "a.parquet") for folder in (night, other)]
+
+
+def dataset_of(fragment: Any) -> pads.Dataset:
+    """A dataset of one fragment."""
+    return pads.FileSystemDataset([fragment], fragment.physical_schema, fragment.format, fragment.filesystem)
+
+
+LEFT_BEHIND = [
+    "_SUCCESS", "_temporary/0/b.parquet", "_committed_123", "_metadata", ".c.parquet", ".a.parquet.crc",
+    "a.parquet.crc",
+    "b.parquet.part", "b.parquet.tmp", "part-0.inprogress", "b.parquet._COPYING_", "b.crdownload", "b.parquet~",
+    "_delta_index/b.parquet", ".ipynb_checkpoints/b.parquet",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a"])
+@pytest.mark.parametrize("pattern", ["", "/*", "/**"])
+def test_what_other_tools_leave_behind_is_not_read(tmp_path: Path, name: str, pattern: str) -> None:
+    """Markers, checksums and unfinished files, whether the data have a suffix or not."""
+    for left in LEFT_BEHIND:
+        (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(TABLE, tmp_path / left)
+    with pytest.raises(MissingInputError):
+        plan(f"{tmp_path}{pattern}", ["score"])
+    pq.write_table(TABLE, tmp_path / name)
+    assert plan(f"{tmp_path}{pattern}", ["score"]).rows == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """By its name, by a pattern and through a link: a reader would wait for a writer, and Ctrl-C would not end it."""
+    pipe, link = tmp_path / "pipe.parquet", tmp_path / "link.parquet"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for data in (pipe, f"{tmp_path}/p*.parquet", link):
+        with pytest.raises(DataError, match=r"\.parquet: is neither a file nor a directory"):
+            plan(data, ["score"])
+
+
+FOUR_ROWS = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35]})
 OTHERS = {"README.txt": b"about these data", "night=2/data.csv": b"label,score\n1,0.5\n", "night=2/000007_0": b""}
 
 
 def write(path: Path) -> Path:
     """Write four rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(TABLE, path)
+    pq.write_table(FOUR_ROWS, path)
     return path
 
 
@@ -111,16 +257,6 @@ def test_the_pattern_that_is_told_excludes_them(tmp_path: Path, suffix: str) -> 
         assert (scan.skipped, [piece.partition for piece in scan.pieces]) == ((), ["night=1", "night=2"])
 
 
-def test_no_pattern_is_told_that_excludes_data(tmp_path: Path) -> None:
-    """Whose names have no suffix, all or some."""
-    put(tmp_path)
-    for _ in range(2):
-        skipped = plan(tmp_path, ["score"]).skipped
-        assert all(why.endswith("; remove such files, or name the files to read") for _, why in skipped)
-        (tmp_path / "night=1" / "part-0.parquet").unlink(missing_ok=True)
-    assert plan([f"{tmp_path}/night=2/000000_0"], ["score"]).skipped == ()
-
-
 def test_names_that_look_like_numbers_are_kinds_of_their_own(tmp_path: Path) -> None:
     """A text c2 is no damaged neighbour of the Parquet file f1; UUIDs and hashes of one writer are one kind."""
     write(tmp_path / "f1")
@@ -130,24 +266,6 @@ def test_names_that_look_like_numbers_are_kinds_of_their_own(tmp_path: Path) -> 
     for form in ("part-{0}-{1}-c000.gz", "{2}_data.{0}", "{2}-{2}_{0}", "{0}_0"):
         names = {form.format(i, uuid4(), uuid4().hex[:16]) for i in range(20)}
         assert len({walk._NUMBERS.sub("#", name) for name in names}) == 1, form
-
-
-def test_many_files_are_told_by_those_that_were_opened(tmp_path: Path) -> None:
-    """The reason says how many, also if nothing else is there."""
-    for i in range(40):
-        (tmp_path / f"log{i}.txt").write_bytes(b"text")
-    with pytest.raises(MissingInputError, match=r"log0\.txt: 40 files of such a name are not Parquet, .* \(14 of them"):
-        plan(tmp_path, ["score"])
-
-
-def test_a_copy_is_not_counted_twice(tmp_path: Path) -> None:
-    """It is named; it is read if it has another name, or if a pattern spells it."""
-    copy = write(put(tmp_path, {}) / "night=1" / "part-0.parquet.bak")
-    scan = plan(tmp_path, ["score"])
-    assert (scan.rows, [name for name, _ in scan.skipped]) == (8, [str(copy)])
-    assert plan(f"{tmp_path}/*/*.bak", ["score"]).rows == 4
-    copy.rename(copy.with_name("part-1"))
-    assert plan(tmp_path, ["score"]).rows == 12
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PARE and more", b"PAR1" + bytes(90), bytes(90)])
@@ -213,3 +331,39 @@ def test_a_night_of_hive_counts_in_a_store(tmp_path: Path) -> None:
     write(data / "night=1" / "000000_0_copy_1")
     assert store.update(data).changed == ("night=1",)
     assert store.evaluate().rows == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("gs://bucket/scores", PATIENCE),
+        ("gs://anonymous@bucket/scores?scheme=http", PATIENCE),
+        ("gcs://bucket/scores?retry_limit_seconds=120", 120),
+    ],
+)
+def test_requests_are_repeated_for_some_seconds(text: str, seconds: int) -> None:
+    """Unless the URI says for how long."""
+    uri = Uri.parse(text)
+    assert uri is not None
+    filesystem, path = fs.FileSystem.from_uri(uri.opening(uri.path))
+    assert filesystem.__reduce__()[1][0]["retry_time_limit"] == timedelta(seconds=seconds)
+    assert path == "bucket/scores"
+
+
+def test_other_storage_is_opened_as_it_is_named() -> None:
+    """Its options are its own."""
+    uri = Uri.parse("s3://bucket/scores?region=eu")
+    assert uri is not None
+    assert uri.opening(uri.path) == "s3://bucket/scores?region=eu"
+
+
+def test_silence_is_told_with_its_cause_and_what_to_do() -> None:
+    """What the client says has a kilobyte, most of it about itself."""
+    said = (
+        "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of PerformWork() - CURL error "
+        "[6]=Could not resolve hostname error_info={reason=, domain=, metadata={gcloud-cpp.retry.on-entry=false}})"
+    )
+    assert str(unreadable("gs://bucket/scores", OSError(said))) == (
+        "gs://bucket/scores: the storage does not answer: PerformWork() - CURL error [6]=Could not resolve hostname; "
+        "check the network and the credentials, or wait longer with ?retry_limit_seconds=120 in the URI"
+    )

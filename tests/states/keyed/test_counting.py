@@ -1,0 +1,412 @@
+"""Rows become counts: hot keys, runs of equal keys and sorted words are counted once each."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.kernels.jit import jit
+from streameval.kernels.keyed import sizes as kernels
+from streameval.kernels.keyed.digits import DIGIT, sort_bucket
+from streameval.kernels.keyed.sorting import sort_words
+from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
+from streameval.kernels.ranking import UNIT, precision_counts
+from streameval.kernels.segments import repetitive, tally_sorted
+from streameval.states.clusters import counts, sizes
+from streameval.states.clusters import counts as clusters
+from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
+from streameval.states.clusters.sizes import SizeTable
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed import hot
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.grouping import compact, group_items
+from streameval.states.keyed.hot import run_starts
+from streameval.states.keyed.ids import id_codes, mixed
+from streameval.states.keyed.layout import NO_WEIGHTS, Layout, stretches
+from streameval.states.protocol import Batch
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([0, 1, 2, 2**63, 2**64 - 1]), st.integers(0, 2), st.integers(0, 1)), max_size=60
+)
+
+
+@given(ROWS, st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.integers(1, 2), st.integers(2, 60))
+def test_rows_are_counted_once(
+    rows: list[tuple[int, int, int]], capacity: int, learn: int, cut: int, words: int, full: int
+) -> None:
+    """With any capacity and from any row on, keys of one word or two have the counts that a Counter finds.
+
+    So they have however often counts are taken out of the table of hot keys.
+    """
+    layout = Layout(ID_BUCKETS, 64, words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hot, "LEARN", learn)
+        patch.setattr(hot, "FULL", full)
+        builder = SegmentBuilder(layout, Budget(), capacity)
+        for label in (0, 1):
+            mine = [row for row in rows if row[2] == label]
+            for part in (mine[:cut], mine[cut:]):
+                ids = np.array([row[0] for row in part], np.uint64)
+                more = np.array([row[1] for row in part], np.uint64).reshape(-1, 1)[:, : words - 1]
+                builder.add_ids((ids, *more.T), label=np.full(ids.size, label, np.uint8))
+        keyed = KeyedCounts.built(builder)
+    found: Counter[tuple[int, ...]] = Counter()
+    for group in keyed.grouped((0, ID_BUCKETS)):
+        for key, rest, *each in zip(group.keys.tolist(), group.rest.tolist(), group.neg, group.pos, strict=True):
+            found.update({(key, *rest, label): int(times) for label, times in enumerate(each) if times})
+    mixed = [row[0] * MIX % 2**64 for row in rows]
+    assert found == Counter((key, *row[1:words], row[2]) for key, row in zip(mixed, rows, strict=True))
+    assert keyed.rows.sum() == len(rows)
+
+
+def test_heavy_tails_take_little_room() -> None:
+    """Of Zipf's law with exponent 1.5, and of a thousand clusters, most rows are never partitioned."""
+    rng = np.random.default_rng(7)
+    for ids, most in ((rng.zipf(1.5, 1 << 18), 0.4), (rng.integers(0, 1000, 1 << 18), 0.1)):
+        builder = ClusterSpec("cluster").builder(Budget(), 1 << 20)
+        label = (ids & 1).astype(np.uint8)
+        for part in np.array_split(np.arange(ids.size), 5):
+            builder.update(Batch(label[part], None, {"cluster": pa.array(ids[part])}))
+        state = builder.state()
+        assert state.keyed.items.sum() < most * ids.size
+        _, inverse = np.unique(ids, return_inverse=True)
+        sizes, positives = np.bincount(inverse), np.bincount(inverse, label).astype(np.int64)
+        tables = SizeTable.union(table for shard in state.shards() for table in state.parts(shard))
+        expected = SizeTable.of(sizes, positives)
+        for name in ("size", "clusters", "positives"):
+            assert np.array_equal(getattr(tables, name), getattr(expected, name))
+
+
+IDS = {
+    "signed": lambda ids: pa.array(ids - 3, pa.int64()),
+    "hash": lambda ids: pa.array([f"id {i}" for i in ids.tolist()]),
+}
+
+
+def sorted_ids(rng, rows, clusters):
+    """Ids in ascending order, in runs of random lengths."""
+    return np.sort(rng.integers(0, clusters, rows))
+
+
+def folded(spec, columns, label, order, labelled=None):
+    """The state of some rows in an order, in two batches."""
+    builder = spec.builder(Budget(), 1 << 14)
+    for part in np.array_split(order, 2):
+        kept = None if labelled is None else labelled[part]
+        taken = {name: column.take(pa.array(part)) for name, column in columns.items()}
+        builder.update(Batch(label[part], None, taken, labelled=kept))
+    return builder.state()
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """What `run_starts` found in each batch."""
+    seen = []
+
+    def spy(columns):
+        seen.append(run_starts(columns))
+        return seen[-1]
+
+    for module in (clusters, hot):
+        monkeypatch.setattr(module, "run_starts", spy)
+    return seen
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize("unlabelled", [False, True])
+def test_clusters_of_sorted_rows_are_those_of_shuffled_rows(kind, unlabelled, found):
+    """Sizes and positives do not depend on whether rows were counted by run, with labels or without some of them."""
+    rng = np.random.default_rng(5)
+    rows = 20_000
+    ids, label = sorted_ids(rng, rows, rows // 40), (rng.random(rows) < 0.3).astype(np.uint8)
+    labelled = rng.random(rows) < 0.999 if unlabelled else None
+    if labelled is not None:
+        label[~labelled] = 0
+    spec = ClusterSpec("c", type=kind, unlabelled=unlabelled)
+    columns = {"c": IDS[kind](ids)}
+    by_run = folded(spec, columns, label, np.arange(rows), labelled)
+    assert all(starts is not None for starts in found)
+    found.clear()
+    assert folded(spec, columns, label, rng.permutation(rows), labelled) == by_run
+    assert all(starts is None for starts in found)
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_cells_of_sorted_rows_are_those_of_shuffled_rows(kind, found):
+    """The table of classes and clusters does not depend on whether rows were counted by run."""
+    rng = np.random.default_rng(6)
+    rows = 20_000
+    ids = sorted_ids(rng, rows, rows // 40)
+    columns = {"c": IDS[kind](ids), "k": pa.array(ids // 7)}
+    spec, label = ContingencySpec("k", "c", cluster_type=kind), np.zeros(rows, np.uint8)
+    by_run = folded(spec, columns, label, np.arange(rows))
+    assert all(starts is not None for starts in found)
+    found.clear()
+    assert folded(spec, columns, label, rng.permutation(rows)) == by_run
+    assert all(starts is None for starts in found)
+
+
+SIZED_ROWS = st.lists(
+    st.tuples(st.sampled_from([0, 1, 2, 2**62, -1, -(2**63)]), st.integers(0, 1)), min_size=1, max_size=60
+)
+
+
+def clusters_of(ids: pa.Array, label: np.ndarray, capacity: int) -> ClusterCounts:
+    """The state of some rows."""
+    builder = ClusterSpec("cluster", id_type(ids.type)).builder(Budget(), capacity)
+    builder.update(Batch(label, None, {"cluster": ids}))
+    return builder.state()
+
+
+def table_of(state: ClusterCounts) -> dict[int, tuple[int, int]]:
+    """Clusters and positives by size."""
+    found = SizeTable.union(table for shard in state.shards() for table in state.parts(shard))
+    columns = (found.clusters.tolist(), found.positives.tolist())
+    return dict(zip(found.size.tolist(), zip(*columns, strict=True), strict=True))
+
+
+def expected(ids: list[object], label: list[int]) -> dict[int, tuple[int, int]]:
+    """The same from a Counter."""
+    sizes, positives = Counter(ids), Counter(i for i, one in zip(ids, label, strict=True) if one)
+    return {
+        size: (sum(s == size for s in sizes.values()), sum(positives[i] for i, s in sizes.items() if s == size))
+        for size in set(sizes.values())
+    }
+
+
+def impure_of(state: ClusterCounts) -> list[tuple[int, int, int]]:
+    """Id, negatives and positives of the clusters of several rows that are not all positive; 0 for hashed ids."""
+    blocks = [block for shard in state.shards() for block in state.impure(shard)[1]]
+    return sorted(
+        (0 if block.rest.shape[1] else number, neg, pos)
+        for block in blocks
+        for number, neg, pos in zip(
+            unmix(block.keys).view(np.int64).tolist(), block.neg.tolist(), block.pos.tolist(), strict=True
+        )
+    )
+
+
+def impure(ids: list[object], label: list[int]) -> list[tuple[object, int, int]]:
+    """The same from a Counter."""
+    sizes, positives = Counter(ids), Counter(i for i, one in zip(ids, label, strict=True) if one)
+    return sorted(
+        (0 if isinstance(i, str) else i, s - positives[i], positives[i])
+        for i, s in sizes.items()
+        if s > max(1, positives[i])
+    )
+
+
+@given(SIZED_ROWS, st.booleans(), st.integers(1, 70), st.integers(1, 80), st.integers(2, 9))
+def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int, largest: int, small: int) -> None:
+    """Ids of one word and of two, in any number of segments, some of them counted, in buckets of any size."""
+    ids, label = [str(row[0]) if text else row[0] for row in rows], [row[1] for row in rows]
+    entries = pa.array(ids).dictionary_encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizes, "LARGEST", largest)
+        patch.setattr(counts, "_SMALL", small)
+        state = clusters_of(pa.array(ids), np.array(label, np.uint8), capacity)
+        both = state.merge(clusters_of(entries, np.array(label, np.uint8), 1 << 10))
+        assert table_of(state) == expected(ids, label)
+        assert table_of(both) == expected(2 * ids, 2 * label)
+        assert impure_of(state) == impure(ids, label)
+        assert impure_of(both) == impure(2 * ids, 2 * label)
+
+
+def test_ids_that_collide_are_sorted() -> None:
+    """Ids whose hashes share their upper bits are left to sorting, and the buckets after theirs are not."""
+    order = 1 << 64
+    spread = pow(int(kernels._SPREAD), -1, order)
+    number = np.arange(1 << 21, dtype=np.uint64)
+    mixed = number * np.uint64(spread)  # whose hash is the number
+    key = mixed ^ (mixed >> np.uint64(32))
+    ours = key[(key & np.uint64(1) == 1) & (key >> np.uint64(54) == 5)]
+    assert ours.size > 500
+    words = (ours >> np.uint64(1)) | np.uint64(0)
+    ids = np.concatenate((words, words, np.arange(5000, dtype=np.uint64))) * np.uint64(pow(MIX, -1, order))
+    label = (np.arange(ids.size) % 3 == 0).astype(np.uint8)
+    state = clusters_of(pa.array(ids.view(np.int64)), label, 1 << 14)
+    [shard] = state.shards()
+    places = state.keyed.places(*shard)
+    items = state.keyed.items[2 * shard[0] : 2 * shard[1]]
+    stop, *_ = kernels.tally_clusters(places.at, items, 1, 0, *np.zeros((2, 10), np.int64))
+    assert stop < shard[1] - shard[0]
+    assert table_of(state) == expected(ids.tolist(), label.tolist())
+    assert impure_of(state) == impure(ids.view(np.int64).tolist(), label.tolist())
+
+
+@pytest.mark.parametrize("rows", [(1 << 31, 1 << 31), ((1 << 32) - 8, 0), ((1 << 32) - 7, 0), (1 << 40, 1 << 33)])
+def test_clusters_of_billions_of_rows(rows: tuple[int, int]) -> None:
+    """Rows of a label that fill 32 bits, and those that do not, some in one item and some in another segment."""
+    spec, state = ClusterSpec("cluster"), ClusterSpec("cluster").empty()
+    for times in rows:
+        ids, label = np.array([5, 5, 6], np.uint64), np.array([0, 1, 1])
+        words, counted = mixed(ids), np.array([times, 3, 2])
+        builder = SegmentBuilder(spec.layout, Budget(), 8, counted=True)
+        codes = np.array([*map(id_codes, words, label)])
+        builder.add_items(words, codes, np.empty((3, 0), np.uint64), counted, NO_WEIGHTS)
+        state = state.merge(ClusterCounts(spec, KeyedCounts.built(builder)))
+    assert table_of(state) == {sum(rows) + 6: (1, 6), 4: (1, 4)}
+    assert impure_of(state) == [(5, sum(rows), 6)]
+
+
+RANDOM = np.random.default_rng(3)
+EVEN = RANDOM.integers(0, 1 << 64, 5000, np.uint64)
+WORDS = {
+    "none": np.empty(0, np.uint64),
+    "few": np.array([5, 3, 5], np.uint64),
+    "even": EVEN,
+    "ends": np.array([2**64 - 1, 0] * 500, np.uint64),
+    "equal": np.full(1000, 7, np.uint64),
+    "skewed": np.append(RANDOM.integers(0, 100, 1000, np.uint64), np.uint64(2**63)),
+    "ascending": np.sort(EVEN),
+    "descending": np.sort(EVEN)[::-1].copy(),
+    "hot": np.where(RANDOM.random(EVEN.size) < 0.9, np.uint64(1 << 40), EVEN),
+    "same high bits": EVEN & np.uint64(0xFFF) | np.uint64(1 << 63),
+    "same low bits": EVEN << np.uint64(52),
+    "same ends": EVEN & np.uint64(0xFFFF << 24),
+    "steps": np.repeat(np.arange(40, dtype=np.uint64) << np.uint64(30), 49),
+    "short": (EVEN >> np.uint64(48)).astype(np.uint16),
+}
+
+
+def check(words: np.ndarray) -> None:
+    """Sorted words are those of NumPy."""
+    given_words, expected = words.copy(), np.sort(words)
+    spare = np.zeros(words.size + 1, words.dtype)
+    sort_words(given_words, spare)
+    np.testing.assert_array_equal(given_words, expected)
+    assert not spare[words.size]
+
+
+@jit
+def sorted_bucket(words, size, shift):
+    """`sort_bucket` of some of the words."""
+    spare, places = np.empty(size, np.uint32), np.full((2, DIGIT + 1), 9)
+    sort_bucket(words, spare, size, shift, places)
+    return words
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 17, 64, 65, 300, 4000])
+@pytest.mark.parametrize("shift", [1, 16])
+@pytest.mark.parametrize("shape", ["even", "equal", "outlier", "few", "descending"])
+def test_words_of_a_bucket_are_sorted(shape: str, shift: int, size: int) -> None:
+    """By the 16 bits at a shift; no word is lost, and none beyond `size` moves."""
+    even = (EVEN[: size + 1] >> np.uint64(48)).astype(np.uint32)
+    outlier = np.append(even[1:] & np.uint32(7), np.uint32(0xFFFF))
+    upper = {
+        "even": even,
+        "equal": even & np.uint32(0),
+        "outlier": outlier[::-1],
+        "few": even % np.uint32(3),
+        "descending": np.sort(even)[::-1],
+    }[shape]
+    lower = np.arange(size + 1, dtype=np.uint32) & np.uint32((1 << shift) - 1)
+    words = (upper << np.uint32(shift)) | lower
+    found = sorted_bucket(words.copy(), size, np.uint32(shift))
+    np.testing.assert_array_equal(found[:size] >> np.uint32(shift), np.sort(upper[:size]))
+    np.testing.assert_array_equal(np.sort(found[:size]), np.sort(words[:size]))
+    if shift == 16:  # the lower bits of equal words ascend, as the places of rows whose weights are added in order
+        np.testing.assert_array_equal(found[:size], np.sort(words[:size]))
+    assert found[size] == words[size]
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 63), st.integers(0, 600)), max_size=5),
+    st.integers(0, 2**32),
+)
+def test_clumps_of_words_are_sorted(clumps: list[tuple[int, int, int]], seed: int) -> None:
+    """Any mixture of clumps: each has its place, a spread in bits and a number of words, and wraps around."""
+    random = np.random.default_rng(seed)
+    parts = [np.uint64(low) + random.integers(0, 1 << spread, rows, np.uint64) for low, spread, rows in clumps]
+    check(random.permutation(np.concatenate([np.empty(0, np.uint64), *parts])))
+
+
+@given(st.lists(st.sampled_from([0, 1, 4, 5, 6, 10, 11]), max_size=60))
+def test_stretches_are_as_long_as_they_may_be(items: list[int]) -> None:
+    """A stretch ends before the bucket that would not fit; a dense bucket stands alone; empty ones end no stretch."""
+    due: list[list[int]] = []
+    for bucket in np.flatnonzero(items).tolist():
+        held = sum(items[b] for b in due[-1]) if due else 10
+        if items[bucket] > 5 or held + items[bucket] > 10 or items[due[-1][-1]] > 5:
+            due.append([])
+        due[-1].append(bucket)
+    assert list(stretches(np.array(items, np.int64), 10, 5)) == [(part[0], part[-1] + 1) for part in due]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 200, 3000])
+def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> None:
+    """Rows of one word, of few, and of many; those of a group are as many as the group has."""
+    keys = np.column_stack((RANDOM.integers(0, 3, rows), np.full(rows, 7), RANDOM.integers(0, 50, (rows, 2))))
+    keys = keys.astype(np.uint64)
+    keys[::5, 0] = EVEN[: len(keys[::5])]
+    found = compact(keys[:, 0].copy(), keys[:, 1:].copy(), np.empty(0, np.int64), np.empty(0))
+    expected, counts = np.unique(keys, axis=0, return_counts=True)
+    np.testing.assert_array_equal(np.column_stack(found[:2]), expected)
+    np.testing.assert_array_equal(found[2], counts)
+
+
+@pytest.mark.parametrize("first", WORDS)
+@pytest.mark.parametrize("last", ["even", "equal", "skewed", "steps", "hot"])
+@pytest.mark.parametrize("further", [1, 2])
+def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) -> None:
+    """By all words of their keys, in ascending order, however the words lie."""
+    size = min(WORDS[first].size, WORDS[last].size)
+    columns = [WORDS[first][:size], WORDS["same high bits"][:size] >> np.uint64(10), WORDS[last][:size]]
+    keys = np.column_stack(columns[:: 3 - further]).astype(np.uint64)
+    label = RANDOM.random(size) < 0.3
+    sides = [
+        (keys[rows, 0].copy(), keys[rows, 1:].copy(), np.empty(0, np.int64), np.empty(0)) for rows in (~label, label)
+    ]
+    found = group_items(*sides)
+    expected, inverse = np.unique(keys, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(np.column_stack((found.keys, found.rest)), expected)
+    counts = np.zeros((2, len(expected)), np.int64)
+    np.add.at(counts, (label.astype(int), inverse.reshape(-1)), 1)
+    np.testing.assert_array_equal((found.neg, found.pos), counts)
+
+
+@pytest.mark.parametrize("groups", [0, 1, 511, 512, 513, 2000])
+@pytest.mark.parametrize("trapezoid", [False, True])
+@pytest.mark.parametrize("before", [(0, 0), (7, 3)])
+def test_precisions_are_those_of_each_group(groups: int, trapezoid: bool, before: tuple[int, int]) -> None:
+    """Each precision is rounded to a unit before it is weighted, also at the ends of batches."""
+    rng = np.random.default_rng(groups)
+    neg, pos = rng.integers(0, 3, groups), rng.integers(0, 3, groups)
+    neg += neg + pos == 0
+    (false, true), expected = before, 0
+    for n, p in zip(neg.tolist(), pos.tolist(), strict=True):
+        above = true / (true + false) if true + false else 1.0
+        false, true = false + n, true + p
+        rate = int(true / (true + false) * UNIT) + trapezoid * int(above * UNIT)
+        expected += p * rate
+    upper, lower = map(int, precision_counts(neg, pos, *before, trapezoid))
+    assert (upper << 32) + lower == expected
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 1000])
+@pytest.mark.parametrize("top", [0, 1 << 63])
+def test_sorted_words_are_counted_by_key_and_label(rows: int, top: int) -> None:
+    """Sorted words give the keys and counts that a dictionary gives."""
+    rng = np.random.default_rng(rows)
+    words = np.sort(rng.integers(0, rows + 1, rows).astype(np.uint64))
+    keys, counts = np.empty(rows, np.uint64), np.empty((2, rows), np.int64)
+    found = tally_sorted(words, np.uint64(top), keys, *counts)
+    expected = Counter(divmod(word, 2) for word in words.tolist())
+    assert keys[:found].tolist() == sorted({top | key for key, _ in expected})
+    for label in range(2):
+        assert counts[label, :found].tolist() == [expected[int(key) & ~top, label] for key in keys[:found]]
+
+
+@pytest.mark.parametrize(("distinct", "expected"), [(1, True), (32, True), (33, False), (4096, False)])
+def test_a_piece_is_repetitive_if_half_of_a_sample_is(distinct: int, expected: bool) -> None:
+    """At most 32 distinct keys among 64 spaced rows make a piece repetitive."""
+    words = np.arange(4096, dtype=np.uint64) // np.uint64(64) % np.uint64(distinct)
+    assert repetitive(words, np.empty((4096, 0), np.uint64), np.array([0, 4096])).tolist() == [expected]
