@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run
 from nightly import DATA
 
 from streameval import Store, quantile_sketch
-from streameval.cli import main
 from streameval.cli import store as store_commands
 from streameval.errors import LabelError
 from streameval.evaluation.quantile_sketch import sketches_by_label
@@ -42,11 +41,6 @@ def store(data: Path, tmp_path: Path) -> str:
     """A store of both."""
     Store(tmp_path / "store").update(data, score="s", cluster="id")
     return str(tmp_path / "store")
-
-
-def run(*words: object) -> Any:
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> None:

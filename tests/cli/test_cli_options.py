@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from commands import run
 
 from streameval import evaluate, simulate
 from streameval.cli import main
@@ -33,11 +34,6 @@ def data(tmp_path: Path) -> str:
     table = {"label": [0, 1, 0, 1] * 2, "s": [0.1 * i for i in range(8)], "t": [float(i % 3) for i in range(8)]}
     pq.write_table(pa.table(table | {"id": [1, 1, 2, 2, 2, 3, 3, 3]}), tmp_path / "a.parquet")
     return str(tmp_path / "a.parquet")
-
-
-def run(*words: str) -> Any:
-    """Run a command."""
-    return CliRunner().invoke(main, list(words))
 
 
 def options_of(verb: str) -> dict[str, click.Option]:

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run
 
 from streameval import evaluate
-from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.evaluation.judging import implied, rules_of_data
 
@@ -38,11 +37,6 @@ def found(table):
 def outcomes(evaluation, *rules):
     """What some rules say."""
     return [one.outcome for one in evaluation.judge(rules).judgements]
-
-
-def run(*words):
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_values_and_their_differences_are_judged(table):

@@ -8,11 +8,10 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run
 from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, NullError, OptionError
 from streameval.wording import visible
 
@@ -42,11 +41,6 @@ def hurt(path, how="footer"):
         end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
         content[4:end] = b"\xff" * (end - 4)
         path.write_bytes(content)
-
-
-def run(*words):
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.mark.parametrize("how", ["footer", "page"])

@@ -10,17 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run
 from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store
-from streameval.cli import main
 from streameval.errors import MissingInputError
-
-
-def run(*words):
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def read(path):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from commands import run
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
@@ -64,11 +65,6 @@ def broken(night, data):
 def set_column(table, name, values):
     """The table with other values in a column."""
     return table.set_column(table.column_names.index(name), name, values)
-
-
-def run(*words):
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def outcomes(check):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from commands import run
 from nightly import DATA, NIGHTS, land
 
 from streameval import Store, evaluate, quantile_sketch
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.evaluation.result import Evaluation
-
-
-def run(*words):
-    """Run a command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_a_store_says_what_it_holds_and_what_fails(tmp_path):
@@ -191,11 +187,6 @@ def scored_store(scored, tmp_path):
     return made
 
 
-def run_command(*words):
-    """A command."""
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
 def test_by_night_is_a_slice_for_each_night(scored, scored_store):
     """Each as if its files were evaluated alone, from the cache as well, with other metrics and for some nights."""
     for options in ({}, {}, {"metrics": "roc_auc", "truncate": 0.1}, {"aul_threshold": 4}, {"score": "score_nb"}):
@@ -267,7 +258,7 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
     assert axes.get_yscale() == "linear"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels == ["roc_auc[score_lr]", "roc_auc[score_nb]", "aul[cluster_loose]", "failed"]
-    done = run_command(
+    done = run(
         "history",
         scored_store.name,
         "--metric",
@@ -282,7 +273,7 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
     assert "night=2026-01-02 (failing)" in lines[2], done.stdout
     assert "night=2026-01-05 (incomplete)" in lines[5], done.stdout
     assert (tmp_path / "a.png").exists()
-    told = json.loads(run_command("history", scored_store.name, "--metric", "roc_auc", "--json", "-").stdout)
+    told = json.loads(run("history", scored_store.name, "--metric", "roc_auc", "--json", "-").stdout)
     assert (len(told["series"]), told["failing"]) == (2, [NIGHTS[1]])
     assert told["series"][0]["points"][5]["night"]["reason"] == "one class only"
     with pytest.raises(OptionError, match="no column 'score_rl'; did you mean 'score_lr'"):
@@ -292,19 +283,19 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
 def test_a_plan_says_what_would_be_read(scored_store):
     """By verb, nights and columns; nothing is run."""
     files = [s for e in scored_store.partitions() for s in e.states]
-    done = run_command("show", scored_store.name, "--plan")
+    done = run("show", scored_store.name, "--plan")
     assert f"would read at most {len(files)} state files" in done.stdout
     told = json.loads(
-        run_command("show", scored_store.name, "--plan", "--score", "score_lr", "--last", "2", "--json", "-").stdout
+        run("show", scored_store.name, "--plan", "--score", "score_lr", "--last", "2", "--json", "-").stdout
     )
     assert (told["nights"], told["files"]) == (2, 4)
-    assert "would keep judgements" in run_command("check", scored_store.name, "--rule", "rows >= 1", "--plan").stdout
+    assert "would keep judgements" in run("check", scored_store.name, "--rule", "rows >= 1", "--plan").stdout
     assert (
-        run_command("history", scored_store.name, "--metric", "aul", "--plan")
+        run("history", scored_store.name, "--metric", "aul", "--plan")
         .stdout.splitlines()[2]
         .startswith("  cluster clu")
     )
-    assert run_command("diagnose", scored_store.name, "--plan").exit_code == 0
+    assert run("diagnose", scored_store.name, "--plan").exit_code == 0
     assert scored_store.info().failing == {}
     with pytest.raises(OptionError, match="verb='vacuum' must be one of"):
         scored_store.plan("vacuum")
@@ -318,23 +309,21 @@ def test_a_plan_of_a_verb_that_folds_says_which_files_and_columns(scored_store, 
     assert (found.nights, found.first, found.rows, found.files) == (1, NIGHTS[4], rows, 1)
     assert found.of_data == ("label", "score_lr", "score_nb", "cluster_loose")
     assert found.bytes > 0
-    begun = run_command("update", tmp_path / "other", scored, "--score", "score_lr", "--plan")
+    begun = run("update", tmp_path / "other", scored, "--score", "score_lr", "--plan")
     assert begun.stdout.splitlines()[1].endswith(": label, score_lr"), begun.stderr
     assert not (tmp_path / "other").exists()
-    again = run_command("replace", scored_store.name, scored / NIGHTS[1], "--plan").stdout.splitlines()
+    again = run("replace", scored_store.name, scored / NIGHTS[1], "--plan").stdout.splitlines()
     assert again[0].startswith(f"{NIGHTS[1]}; ")
     assert again[1].startswith("would read 1 file, ")
-    joins = run_command(
-        "add", scored_store.name, "--score", "score_q", "--since", "2026-01-03", "--plan"
-    ).stdout.splitlines()
+    joins = run("add", scored_store.name, "--score", "score_q", "--since", "2026-01-03", "--plan").stdout.splitlines()
     assert joins[0].startswith("2 nights")
     assert joins[1].endswith(": label, score_q")
     assert joins[2] == "would keep also score_q"
     assert (
-        run_command("add", scored_store.name, "--metric", "brier_score", "--plan").stdout.splitlines()[1]
+        run("add", scored_store.name, "--metric", "brier_score", "--plan").stdout.splitlines()[1]
         == "would read nothing"
     )
-    assert run_command("replace", scored_store.name, tmp_path / "new" / "data", "--plan").exit_code == 1
+    assert run("replace", scored_store.name, tmp_path / "new" / "data", "--plan").exit_code == 1
     assert scored_store.versions()[0]["version"] == 0
 
 
