@@ -254,12 +254,6 @@ def test_sampling_intervals_are_those_of_evaluate(more: dict[str, Any], tmp_path
     assert same(result, evaluate(data, **asked))
 
 
-def test_a_unit_that_is_no_id_is_refused() -> None:
-    """Before anything is folded."""
-    with pytest.raises(SchemaError, match="ids are integers, strings or binaries"):
-        Accumulator(score="score", unit="score").update(table(10))
-
-
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     """By name, with the remedy."""
     with pytest.raises(OptionError, match="merge the accumulators of your workers"):

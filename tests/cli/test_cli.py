@@ -15,8 +15,6 @@ from nightly import DATA
 
 from streameval import Store, quantile_sketch
 from streameval.cli import store as store_commands
-from streameval.errors import LabelError
-from streameval.evaluation.quantile_sketch import sketches_by_label
 from streameval.evaluation.source import suggestion
 from streameval.metrics.catalogue import entries
 
@@ -206,17 +204,6 @@ def test_the_command_leaves_out_nulls_that_the_footers_tell_of(tmp_path: Path) -
     assert (done.exit_code, len(json.loads(done.stdout)["dropped"])) == (0, 3), done.stderr
 
 
-@pytest.mark.parametrize("asked", [("--metric", "agc"), ("--rule", "rows > 0"), ("--plan",), ("--out", "a.json")])
-def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
-    """Columns are listed, but status 2 says that what was asked for is missing."""
-    monkeypatch.chdir(tmp_path)
-    done = run("evaluate", DATA, *asked)
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "nothing to evaluate" in done.stderr
-    assert "score_lr" in done.stdout
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_command_to_copy_holds_no_credentials() -> None:
     """It is printed, and so ends in logs."""
     told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"], [])
@@ -250,16 +237,3 @@ def test_each_class_has_its_rows(kind: str, tmp_path: Path) -> None:
         assert facts["class"] == ("positive" if side else "negative")
         assert facts["count"] == len(mine)
         assert [q["value"] for q in facts["quantiles"]] == [min(mine), max(mine)]
-
-
-def test_labels_that_are_not_two_classes_are_refused(tmp_path: Path) -> None:
-    """Never a guess; and options that do nothing are refused."""
-    for labels, text in (([0, 1, 2], "1"), ([1, 2, 2], "1 and 2"), (["a", "b", "b"], "label")):
-        with pytest.raises(LabelError, match=text):
-            sketches_by_label(pa.table({"label": labels, "s": [0.1, 0.2, 0.3]}), "s")
-    with pytest.raises(LabelError, match="has the label 'c'"):
-        sketches_by_label(pa.table({"label": ["a", "b"], "s": [0.1, 0.2]}), "s", pos_label="c")
-    pq.write_table(pa.table({"label": [0, 1], "s": [0.1, 0.2]}), tmp_path / "a.parquet")
-    done = run("sketch", str(tmp_path / "a.parquet"), "--column", "s", "--label", "label")
-    assert done.exit_code == 2
-    assert "--by-label" in done.output

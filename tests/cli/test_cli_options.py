@@ -162,15 +162,6 @@ def test_what_a_verb_requires_is_asked_for_by_name(verb: str) -> None:
     assert f"Missing option '{required[0].opts[0]}'" in done.stderr
 
 
-def test_a_bare_level_before_the_data_is_told_from_a_bad_level(data: str) -> None:
-    """It takes the path for the level: the message says how to write it."""
-    found = run("evaluate", "--ci", data, "--score", "s")
-    assert found.exit_code == 2
-    assert f"'{data}' is not a number; write --ci 0.95, or put --ci last" in re.sub(r"\s+", " ", found.output)
-    assert run("evaluate", data, "--score", "s", "--ci").exit_code == 0
-    assert run("evaluate", "--ci", "0.9", data, "--score", "s").exit_code == 0
-
-
 @pytest.mark.parametrize(
     "words", [("attribute", "--score", "s", "--by", "id", "--score", "t"), ("evaluate", "--label", "s", "--label", "t")]
 )

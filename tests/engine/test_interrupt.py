@@ -110,48 +110,6 @@ def test_an_interrupt_that_is_lost_ends_the_command(tmp_path: Path) -> None:
     assert time.monotonic() - began < 50
 
 
-WRAPPED = """
-import os, signal, sys
-import streameval.cli.store as verbs
-signal.signal(signal.SIGINT, signal.default_int_handler)
-class Field:
-    def __set_name__(self, owner, name):
-        os.kill(os.getpid(), signal.SIGINT)
-def defines(*_):
-    class Thing:
-        field = Field()
-verbs.opened_store = defines
-from streameval.cli import main
-main(["show", "store"])
-"""
-
-
-TWICE = """
-import os, signal, sys
-import click
-import streameval.cli.store as verbs
-signal.signal(signal.SIGINT, signal.default_int_handler)
-def interrupted(*_):
-    os.kill(os.getpid(), signal.SIGINT)
-verbs.opened_store = interrupted
-echo = click.echo
-def told(*args, **options):
-    echo(*args, **options)
-    interrupted()
-click.echo = told
-from streameval.cli import main
-main(["show", "store"])
-"""
-
-
-@pytest.mark.parametrize("script", [WRAPPED, TWICE], ids=["while classes are made", "again while the process ends"])
-def test_an_interrupt_shows_no_traceback(script: str, tmp_path: Path) -> None:
-    """Python may wrap an interrupt in another error, and a second one came after the line of the first."""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
-    assert done.returncode == 130
-    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
-
-
 WRITES = """
 import os, signal, sys, time
 import streameval.store.nights.fold as fold
@@ -193,16 +151,6 @@ def test_an_interrupt_while_a_result_is_written_leaves_the_old_one(
     with pytest.raises(KeyboardInterrupt):
         write_whole(place, "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
-
-
-@pytest.mark.parametrize("words", [("metrics",), ("evaluate", "--help"), ("metrics", "--json", "-")], ids=" ".join)
-def test_tables_and_help_end_quietly_too(words: tuple[str, ...]) -> None:
-    """Whatever is printed, a reader that has gone causes no message."""
-    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        assert process.stderr.read() == b""
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -61,18 +61,6 @@ def test_what_exceeds_the_budget_is_spilled_and_read_back(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hold_returns_the_array_it_was_given(tmp_path: Path) -> None:
-    """Also when others died unnoticed, or this one is larger than the whole budget."""
-    budget = Budget(1_000_000, tmp_path)
-    kept = [budget.hold(np.full(60_000, i)) for i in range(2)]
-    budget._held.update({-k: (lambda: None) for k in range(1, 9)})
-    budget.resident += 900_000
-    large = budget.hold(np.full(500_000, 7))
-    last = budget.hold(np.full(10_000, 9))
-    assert [int(buffer.read(3, 4)[0]) for buffer in (*kept, large, last)] == [0, 1, 7, 9]
-    assert [buffer.nbytes for buffer in (*kept, large, last)] == [480_000, 480_000, 4_000_000, 80_000]
-
-
 def test_many_threads_hold_and_read_at_once(tmp_path: Path) -> None:
     """Arrays spilled by one thread while another reads them are read right."""
     budget = Budget(2_000_000, tmp_path)
@@ -228,28 +216,6 @@ def test_long_texts_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     sizes = [batch.num_rows for _, _, batch in fold.raw_batches(pieces, table.schema, rows)]
     assert (sum(sizes), max(sizes)) == (400, rows)
     assert evaluate(tmp_path, cluster="long", threads=1).rows == 400
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"cluster": "long"},
-        {"score": "label", "by": "long"},
-        {"score": "label", "where": "long LIKE 'x%'"},
-        {"score": "label", "unit": "long"},
-        {"score": "label", "mean_over": "long", "metrics": "roc_auc"},
-    ],
-)
-def test_texts_that_need_more_than_the_limit_are_said_beforehand(
-    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whatever they are read for, by their size in the footer, which plain texts cannot exceed."""
-    table = pa.table({"label": [0, 1] * 50, "long": ["x" * (1 << 16)] * 100})
-    pq.write_table(table, tmp_path / "0.parquet", compression="zstd", use_dictionary=False)
-    scratch._warn.cache_clear()
-    with caplog.at_level(logging.WARNING, "streameval"):
-        evaluate(tmp_path, **given, threads=1, memory="4MiB")
-    assert "is too little for the row groups and tables of 1 thread" in caplog.text
 
 
 def test_a_few_long_texts_among_short_ones_are_said_beforehand(
@@ -487,23 +453,6 @@ def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path
     assert list(spill.iterdir()) == []
 
 
-@pytest.mark.parametrize("options", [{"cluster": "id"}, {"score": "score", "weight": "weight"}], ids=str)
-def test_slices_are_restored_within_the_budget_of_the_run(
-    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Groups that were joined while folding get no budget of their own, which would be a quarter of the machine."""
-
-    def another(*_: object) -> None:
-        raise AssertionError("another budget")
-
-    monkeypatch.setattr("streameval.states.keyed.bucketed.Budget", another)
-    rows = 3_000
-    table = _table(rows).append_column("part", pa.array(np.arange(rows) % 30))
-    table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))
-    found = evaluate(table, **options, by="part", ci=0.9, memory="64MB", threads=1)
-    assert len({str(one.slice) for one in found.results}) == 31
-
-
 @pytest.mark.parametrize("options", [{}, {"weight": "weight"}], ids=str)
 def test_many_slices_are_evaluated_within_the_memory_limit(options: dict[str, Any], tmp_path: Path) -> None:
     """All arrays together, whoever owns them: what states remember of their codes is in proportion to their rows."""
@@ -539,21 +488,6 @@ def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
     assert given == [560_000]
 
 
-def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And again once it has grown by another part of the limit, not where it only uses freed memory again."""
-    given: list[int] = []
-    taken = [5_000_000]
-    monkeypatch.setattr(memory, "process_memory", lambda: taken[-1])
-    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(taken[-1]))
-    budget = Budget(1_000_000, tmp_path)
-    for now in (5_000_000, 6_000_000, 6_000_001, 6_000_001, 6_020_000, 6_040_000, 6_040_000, 5_500_000, 6_001_000):
-        taken.append(now)
-        budget.relieve()
-    assert given == [6_000_001, 6_040_000, 6_001_000]
-
-
 def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp_path: Path) -> None:
     """What builders give back is kept where states leave room, and counts while it is."""
     budget = Budget(1_000_000, tmp_path)
@@ -569,19 +503,6 @@ def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp
     assert held.resident
     assert more.resident
     assert not budget.spilled
-
-
-def test_borrowed_arrays_are_reused_for_nearly_equal_numbers_of_rows() -> None:
-    """Also if an error ended their use; small arrays are not kept."""
-    budget = Budget(1 << 24)
-    with pytest.raises(ZeroDivisionError), budget.borrowed(20_000, ((), np.int64), ((2,), np.uint64)) as first:
-        raise ZeroDivisionError
-    with budget.borrowed(20_001, ((), np.int64), ((2,), np.uint64)) as second:
-        assert [one is other for one, other in zip(first, second, strict=True)] == [True, True]
-        assert min(map(len, second)) >= 20_002
-    with budget.borrowed(1_000, ((2,), np.uint64)) as (small,):
-        assert small.shape == (1_001, 2)
-    assert budget._spare_bytes == sum(array.nbytes for array in first)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")

@@ -36,7 +36,7 @@ from streameval.evaluation.costs.run import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
-from streameval.report.attribution import conclusion, listed
+from streameval.report.attribution import conclusion
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 
@@ -417,14 +417,6 @@ def test_an_evaluation_attributes_from_its_states() -> None:
         own.attribution()
 
 
-def test_texts_of_ids_are_hashes_without_the_data() -> None:
-    """An evaluation names clusters of strings by their hash, and says so on its page."""
-    data = pa.table({"k": ["a", "b", "a"], "c": ["x", "x", "y"], "label": [0, 1, 1]})
-    found = evaluate(data, cluster="c", classes="k")
-    assert found.attribution().merges["cluster"][0].as_py().startswith("#")
-    assert "Ids with # are hashes" in found.to_html()
-
-
 def test_what_changed_between_two_clusterings() -> None:
     """Loose clusters only merge tight ones: nothing was split, and most of the data stayed."""
     out = run("--cluster", "cluster_loose", "--changed-from", "cluster_tight")
@@ -446,15 +438,6 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
     assert "no cluster holds several classes" in out.output
     assert "no cluster above the threshold is impure" in out.output
-
-
-def test_clusters_of_a_class_say_their_partition(tmp_path: Path) -> None:
-    """An id that belongs to its partition stands beside it, also among the largest clusters of a class."""
-    folder = written(tmp_path, pa.table({"k": ["a"] * 4, "c": [7] * 4}), 2, 1)
-    words = ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--cluster-scope", "partition"]
-    told = CliRunner().invoke(main, words).output
-    partitions = sorted({piece.parent.name for piece in folder.rglob("*.parquet")})
-    assert ", ".join(f"7 in {name} (2)" for name in partitions) in told
 
 
 def test_a_filter_is_that_of_its_rows_alone() -> None:
@@ -555,26 +538,6 @@ def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
         attribute(data, cluster="user", label="label", unit="user")
 
 
-def test_a_column_of_another_slicing_is_no_null_slice() -> None:
-    """In a table of several slicings its cell is empty, and `by` tells which slicing a row is of."""
-    rng, rows = np.random.default_rng(3), 900
-    label, country = rng.integers(0, 2, rows), np.array(["DE", None, "FR"], object)[np.arange(rows) % 3]
-    hour = np.arange(rows) // 3 % 2
-    score = label + rng.normal(size=rows) * np.where(np.equal(country, None) | (hour == 1), 9, 0.1)
-    data = pa.table({"label": label, "s": score, "country": pa.array(country), "hour": hour})
-    found = attribute(data, score="s", by=["country", "hour", "country,hour"])
-    assert found.slices is not None
-    shown = listed(found.slices, found, examples=None)
-    told = {row.texts[:2] for row in shown.rows}
-    assert [head.text for head in shown.heads][:2] == ["country", "hour"]
-    assert {("null", ""), ("", "1"), ("null", "1"), ("null", "0")} <= told
-    by = dict.fromkeys(found.slices["by"].to_pylist())
-    assert set(by) == {"country", "hour", "country,hour"}
-    one = attribute(data, score="s", by="country,hour").slices
-    assert one is not None
-    assert "by" not in one.column_names
-
-
 def test_slices_stand_beside_clusters() -> None:
     """A gain's metric is not that of slices; all tables are in the dictionary."""
     rng = np.random.default_rng(9)
@@ -598,15 +561,3 @@ def test_slices_stand_beside_clusters() -> None:
     assert {"country", "k"} >= set(found.slices.column_names[1:-5])
     asked: dict[str, Any] = {"classes": "k", "score": "score", "by": "country", "metric": "pairwise.precision"}
     assert len(forecasts(data, cluster="c", **asked)) == 2
-
-
-def test_ids_of_rows_without_a_label_are_named() -> None:
-    """They are counted in pairs, so their texts are read too, where no other row has them."""
-    table = pa.table({
-        "id": ["a", "a", "a", "b", "b", "b"],
-        "kind": ["x", "x", "y", "y", "z", "z"],
-        "label": pa.array([0, 1, 1, None, None, None], pa.int8()),
-    })  # fmt: skip
-    found = attribute(table, cluster="id", classes="kind", label="label", unlabelled="drop", threads=1)
-    assert found.merges is not None
-    assert sorted(found.merges["cluster"].to_pylist()) == ["a", "b"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import pickle
 import subprocess
@@ -31,7 +30,6 @@ from streameval.errors import (
     StreamevalError,
     WeightError,
 )
-from streameval.evaluation import explain
 from streameval.scan.parquet import footers
 from streameval.wording import visible
 
@@ -174,13 +172,6 @@ def test_labels_are_judged_over_the_whole_data(tmp_path: Path) -> None:
     for name, values in (("a", [0, 0]), ("b", [1, 1])):
         pq.write_table(labelled(values), tmp_path / f"{name}.parquet")
     assert evaluate(tmp_path, score="score").positives == 2
-
-
-def test_a_file_with_three_labels_is_named(tmp_path: Path) -> None:
-    """Where one file alone is at fault, its name is given."""
-    pq.write_table(labelled([0, 1]), tmp_path / "a.parquet")
-    pq.write_table(labelled([3, 4, 5]), tmp_path / "b.parquet")
-    refused(LabelError, tmp_path / "b.parquet", "b.parquet", "more than two values")
 
 
 def test_strings_need_a_positive_label() -> None:
@@ -327,20 +318,6 @@ def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[st
     refused(OptionError, pa.table(GOOD), *words, **options)
 
 
-def test_explain_takes_the_arguments_of_evaluate() -> None:
-    """All of them are refused; for an unknown one the message names the function."""
-    table = pa.table(GOOD)
-    everything = {name: value.default for name, value in inspect.signature(evaluate).parameters.items()}
-    everything |= {"data": table, "score": "score", "progress": print}
-    assert explain(**everything) == explain(table, score="score")
-    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'clustr'; .* of evaluate\(\)"):
-        explain(table, clustr="id")
-    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'sampling'"):
-        explain(table, score="score", sampling=None)
-    with pytest.raises(OptionError, match="threads=0"):
-        explain(table, score="score", threads=0)
-
-
 def test_arguments_are_what_arrays_hold() -> None:
     """Names and numbers of numpy, alone, in tuples and in arrays, are those of Python."""
     data = pa.table(GOOD | {"other": [1, 2, 3, 4]})
@@ -358,15 +335,6 @@ def test_arguments_are_what_arrays_hold() -> None:
 ALL: dict[str, Any] = {"score": "score", "cluster": "id", "classes": "weight", "metrics": ["agc*", "aul"]}
 WHOLE = ("threads", "assignment_cells", "quantiles", "sample_seed", "passes")
 CLASSES = pa.table(GOOD | {"weight": [1, 1, 2, 2]})
-
-
-@pytest.mark.parametrize("name", [*WHOLE, "aul_threshold", "truncate"])
-def test_whole_numbers_are_those_of_numpy_too(name: str) -> None:
-    """Of any width, also as an array without dimensions for what is a whole number."""
-    sampled = name in ("quantiles", "sample_seed", "passes")
-    plain = evaluate(CLASSES, **ALL, approx_agc=sampled, **{name: 2}).results
-    for given in (np.int64(2), np.int8(2), np.uint16(2), *([np.array(2)] if name in WHOLE else [np.float32(2)])):
-        assert evaluate(CLASSES, **ALL, approx_agc=sampled, **{name: given}).results == plain
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "aul_threshold", "truncate", "sample"])
@@ -494,20 +462,6 @@ def test_asking_for_what_was_not_computed_lists_what_was() -> None:
         sampled.curve("roc")
 
 
-def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions may be named as arguments are."""
-    monkeypatch.chdir(tmp_path)
-    for folder, scores in (("label=1", [0.1, 0.2]), ("score=2", ["a", "b"])):
-        Path(folder).mkdir()
-        pq.write_table(pa.table({"label": [0, 1], "s": scores}), f"{folder}/a.parquet")
-    files = ["label=1/a.parquet", "score=2/a.parquet"]
-    told = CliRunner().invoke(main, ["evaluate", *files, "--score", "s"]).stderr
-    assert "score=2/a.parquet: column 's' is string, but double in label=1/a.parquet:" in told
-    Path(files[1]).write_text("no Parquet")
-    told = CliRunner().invoke(main, ["evaluate", files[1], "--score", "s", "--on-error", "skip"]).stderr
-    assert "the first score=2/a.parquet: " in told
-
-
 # -- what a call lacks ------------------------------------------------------------------------------------------------
 
 
@@ -537,12 +491,6 @@ def test_a_metric_without_its_input_says_what_to_add(metric: str, given: dict[st
     refused(OptionError, pa.table(GOOD), f"metric {metric!r} needs", remedy, metrics=metric, **given)
 
 
-@pytest.mark.parametrize(("name", "value"), [("spill", 3), ("progress", 3)])
-def test_what_cannot_be_used_is_refused_before_the_run(name: str, value: Any) -> None:
-    """Neither a directory nor a function."""
-    refused(OptionError, pa.table(GOOD), f"{name}=3 must be", **{name: value})
-
-
 @pytest.mark.parametrize("label", [[0, 1], [0.0, 1.0], ["a", "b"], [True, False]])
 def test_a_positive_label_that_is_no_text_is_refused(label: list[Any]) -> None:
     """The shell may give bytes that are no UTF-8; Arrow raised a raw UnicodeEncodeError."""
@@ -560,15 +508,3 @@ def test_a_path_with_a_null_byte_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match="a path cannot have a null byte"):
             call()
-
-
-@pytest.mark.parametrize("name", ["unsupported", "errno 13", "(os error 13)", "Error ACCESS_DENIED", "not supported"])
-def test_the_name_of_a_file_is_not_the_reason(tmp_path: Path, name: str) -> None:
-    """Arrow's messages have names in them; what is damaged must be replaced, whatever it is called."""
-    (tmp_path / name).mkdir()
-    path, good = tmp_path / name / f"{name}.parquet", write(tmp_path / name / "good.parquet")
-    for content in (b"", b"no Parquet at all"):
-        path.write_bytes(content)
-        assert "replace or remove it" in refused(CorruptFileError, path)
-        with pytest.raises(CorruptFileError, match="; replace or remove it; "):
-            Store(tmp_path / "store").update([good, path], score="score")

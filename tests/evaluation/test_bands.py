@@ -8,7 +8,6 @@ import pytest
 from scipy.special import expit, logit, stdtrit
 
 from streameval import evaluate
-from streameval.evaluation import explain
 from streameval.plots import plot_curve
 from streameval.states.grouped.keys import Blocks
 from streameval.states.protocol import Batch
@@ -82,14 +81,6 @@ def test_a_curve_without_enough_units_says_so(table):
     assert "Gain curve of score (at most" in page
 
 
-def test_bands_are_drawn_where_there_are_intervals(table):
-    """The legend says what they are; without intervals there is none."""
-    found = evaluate(table, score="score", unit="unit", ci=0.9, threads=1)
-    legend = [text.get_text() for text in plot_curve(found.curve("roc")).get_legend().get_texts()]
-    assert legend[-1] == "90% at each point, by unit"
-    assert evaluate(table, score="score", threads=1).curve("roc").band is None
-
-
 def test_lift_curves_and_pages_have_bands(table):
     """All curves of a page are shaded, and it says what that means; a page without intervals says nothing of it."""
     table = table.append_column("cluster", pa.array(np.arange(2000) // 4))
@@ -108,49 +99,6 @@ def test_lift_curves_and_pages_have_bands(table):
     assert np.array_equal(found.curve("roc").band.lower, curves["roc"].band.lower, equal_nan=True)
     assert "Shaded: 95% intervals at each point, by unit; 95% intervals at each point, by cluster." in found.to_html()
     assert "Shaded" not in evaluate(table, **options).to_html()
-
-
-def test_a_plan_counts_blocks(table):
-    """States that intervals need are forecast beside the others."""
-    plain, asked = (explain(table, score="score", threads=1, **more) for more in ({}, {"unit": "unit"}))
-    [more] = asked.states[len(plain.states) :]
-    assert (more.kind, more.of, more.bytes) == ("score_blocks", "score", 1 << 22)
-
-
-def test_clusters_are_folded_once(table):
-    """Cells of clusters and blocks hold the clusters, which are neither forecast nor folded in addition."""
-    plain, asked = (explain(table, cluster="unit", label="label", threads=1, **more) for more in ({}, {"unit": "unit"}))
-    assert [(s.kind, s.of, s.bytes, s.shards) for s in asked.states] == [
-        ("grouped", s.of, s.bytes, s.shards) for s in plain.states
-    ]
-    assert asked.tasks == plain.tasks
-
-
-def test_blocks_of_every_score_know_what_lies_beyond_a_threshold(table):
-    """For all thresholds of a curve their scores are read once: 140 times took ten times as long as the curve."""
-    found = evaluate(table, score="score", unit="unit", resample_bins="exact", threads=1)
-    split = found._resampled["score", "score"]
-    named = Blocks("unit").split(Batch(np.zeros(2000, np.uint8), None, {"unit": table["unit"].combine_chunks()}))
-    blocks = np.array([Blocks("unit").group(name) for name in named.names.to_pylist()])[named.codes]
-    label, score = (table[name].to_numpy() for name in ("label", "score"))
-    for threshold in (-np.inf, float(score[7]), 0.5, np.inf):
-        for side, kind in ((label, "positives"), (~label, "negatives")):
-            expected = np.bincount(blocks[side & (score >= threshold)], minlength=128)
-            assert split.beyond(threshold)[kind].tolist() == expected.tolist()
-    band = found.curve("gain").band
-    assert np.isfinite(band.lower).any()
-
-
-def test_a_grid_that_is_too_coarse_gives_no_band() -> None:
-    """Most scores lie within a millionth of each other: then values have no interval, and curves have none either."""
-    random, rows = np.random.default_rng(0), 200_000
-    label = random.random(rows) < 0.3
-    narrow = 0.3 + 1e-7 * (random.normal(size=rows) + label)
-    score = np.where(random.random(rows) < 0.9, narrow, 1e3 * random.normal(size=rows))
-    found = evaluate(pa.table({"label": label, "s": score}), score="s", metrics="pr_auc", ci=0.95, threads=1)
-    assert "too coarse" in str(found.results[0].ci_reason)
-    for name in ("roc", "precision_recall", "gain"):
-        assert found.curve(name).band.reason == found.results[0].ci_reason
 
 
 @pytest.mark.parametrize("name", ["roc", "precision_recall", "gain"])

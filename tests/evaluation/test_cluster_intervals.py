@@ -171,15 +171,6 @@ def test_what_has_no_interval_says_why() -> None:
         assert result.ci_reason
 
 
-def test_differences_by_size_need_a_common_unit() -> None:
-    """Without a unit the difference of two clusterings by AUL has a value, no interval, and the reason."""
-    found = evaluate(clustered(), cluster=["one", "two"], metrics="aul", baseline="one")
-    difference = next(r for r in found.results if r.baseline)
-    assert difference.value == found.value("aul", "two") - found.value("aul", "one")
-    assert difference.ci_lower is None
-    assert "evaluate the files with a column of units (--unit)" in difference.ci_reason
-
-
 def test_null_classes_have_intervals_of_their_own_only() -> None:
     """A row without a class is a separate unit; another clustering does not share it."""
     table = clustered()
@@ -193,26 +184,6 @@ def test_null_classes_have_intervals_of_their_own_only() -> None:
     assert "(--nulls drop)" in difference.ci_reason
     dropped = evaluate(table, **options, nulls="drop", baseline="one")
     assert next(r for r in dropped.results if r.baseline).stderr > 0
-
-
-@pytest.mark.parametrize(
-    ("classes", "clusters"),
-    [
-        (np.zeros(400, int), np.arange(400) % 7),
-        (np.arange(400), np.arange(400)),
-        (np.arange(400), np.zeros(400, int)),
-        (np.where(np.arange(400) < 390, 0, np.arange(400)), np.arange(400) % 30),
-    ],
-    ids=["one class", "singletons", "one cluster", "a class that is nearly everything"],
-)
-def test_degenerate_tables_have_a_reason(classes: np.ndarray, clusters: np.ndarray) -> None:
-    """An interval lies around its value, or there is none and it says why."""
-    table = pa.table({"campaign": classes, "c": clusters, "label": np.arange(400) % 2})
-    for result in evaluate(table, cluster="c", classes="campaign", ci=0.95).results:
-        if result.ci_lower is None:
-            assert result.ci_reason or result.reason
-        else:
-            assert result.ci_lower <= result.value <= result.ci_upper
 
 
 def test_pair_counts_are_governed_by_squared_sizes() -> None:
@@ -229,16 +200,6 @@ def test_pair_counts_are_governed_by_squared_sizes() -> None:
         units = each.sum() ** 2 * (1 - 1 / 128) / np.square(each - each.sum() / 128).sum()
         result = next(r for r in found.results if r.metric == metric)
         assert result.effective_units == pytest.approx(units)
-
-
-def test_the_lift_curve_has_a_band() -> None:
-    """Pointwise, from the clusters without each block."""
-    found = evaluate(clustered(), cluster="one", metrics="aul", ci=0.95)
-    curve = found.curve("lift", "one")
-    assert curve.band.unit == "one"
-    middle = np.interp(curve.band.x, curve.x, curve.y)
-    there = (curve.band.x > 0.05) & (curve.band.x < 0.95)
-    assert ((curve.band.lower < middle) & (middle < curve.band.upper))[there].all()
 
 
 def test_rows_without_a_label_have_no_interval() -> None:

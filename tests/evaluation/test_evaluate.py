@@ -223,18 +223,6 @@ def test_a_null_in_a_dictionary_is_a_null(values: list[Any]) -> None:
     assert result.dropped == (("null cluster id", 2),)
 
 
-def test_curves_of_nothing_say_why() -> None:
-    """A curve of one class, or of no rows at all, is refused with the reason."""
-    table = pa.table({"label": [0, 1], "score": pa.array([None, None], pa.float32()), "other": [0.5, 0.5]})
-    result = evaluate(table, score=["score", "other"], nan="drop")
-    assert {one.reason for one in result.results if one.of == "score"} == {"no rows"}
-    with pytest.raises(ValueError, match="no rows"):
-        result.curve("roc", "score")
-    with pytest.raises(ValueError, match="one class only"):
-        evaluate(table.slice(1), score="other").curve("roc")
-    assert result.curve("roc", "other").area == 0.5
-
-
 @pytest.mark.parametrize("approx", [False, True])
 @pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("nan", ["drop", "half"])

@@ -226,18 +226,6 @@ def test_results_say_what_they_are_means_of() -> None:
     assert "group_deciles" not in none.to_dict()
 
 
-def test_deciles_need_groups() -> None:
-    """Without groups there are no values by group; nor of a metric that has no mean; none where no group has one."""
-    with pytest.raises(OptionError, match="mean_over"):
-        evaluate(DATA, score="score").group_values("roc_auc")
-    found = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc")
-    with pytest.raises(OptionError, match="agc has no mean"):
-        found.group_values("agc")
-    assert len(found.group_values("roc_auc")) == 0
-    with pytest.raises(OptionError, match="roc curve"):
-        found.curve("roc")
-
-
 @pytest.mark.parametrize("column", ["user", "name", "far"])
 @pytest.mark.parametrize("weight", ["rows", "equal"])
 def test_intervals_are_the_jackknife_over_groups(column: str, weight: str) -> None:

@@ -65,14 +65,6 @@ def test_a_level_judges_the_interval_of_that_level(found):
     assert (wide.ci_level, narrow.ci_level) == (0.99, 0.8)
 
 
-def test_differences_are_paired(found):
-    """Their interval is that of `difference`, narrower than those of the values; none without spread is proven less."""
-    told = found.difference("roc_auc", "v1", "v2")
-    one = found.judge("roc_auc[v2] - roc_auc[v1] > 0 proven @95%").judgements[0]
-    assert (one.value, one.ci_lower, one.ci_upper) == (told.value, told.ci_lower, told.ci_upper)
-    assert outcomes(found, f"roc_auc[v2] - roc_auc[v1] >= {told.ci_lower} proven @95%") == ["passed"]
-
-
 def test_rules_judge_metrics_of_samples_and_sketches(table, tmp_path):
     """Those of a sample have an interval, also where nothing else is computed."""
     pq.write_table(table, tmp_path / "a.parquet")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +20,6 @@ CLUSTERS = ["cluster_loose", "cluster_tight"]
 def table():
     """All messages in memory."""
     return ds.dataset(DATA, partitioning="hive", exclude_invalid_files=True).to_table()
-
-
-def test_the_command_line_writes_json_alone_on_stdout():
-    """The main job ends with status 0 and nothing but JSON on stdout."""
-    options = [word for name in SCORES for word in ("--score", name)] + [
-        w for name in CLUSTERS for w in ("--cluster", name)
-    ]
-    command = [sys.executable, "-m", "streameval", "evaluate", str(DATA), "--label", "label", *options, "--json", "-"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert (found["rows"], found["positives"]) == (7531, 1753)
-    assert found == evaluate(DATA, score=SCORES, cluster=CLUSTERS).to_dict()
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])

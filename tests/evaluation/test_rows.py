@@ -115,16 +115,6 @@ def test_a_store_keeps_the_common_rows_of_its_columns(tmp_path: Path) -> None:
         store.add(score="label")
 
 
-def test_the_command_line_says_how_many_rows_were_left_out(tmp_path: Path) -> None:
-    """In the table and in JSON."""
-    pq.write_table(table([(0, 2, 2, 2), (2, 2, 2, 0), (2, 2, 2, 2), (2, 3, 2, 2)]).drop(["b"]), tmp_path / "t.parquet")
-    call = ["evaluate", str(tmp_path / "t.parquet"), "--score", "a", "--cluster", "d", "--common-rows"]
-    assert "left out: 2 rows, NaN or null in one of a, d" in CliRunner().invoke(main, call).output
-    told = json.loads(CliRunner().invoke(main, [*call, "--json", "-"]).output)
-    assert told["dropped"] == [{"reason": "NaN or null in one of a, d", "rows": 2}]
-    assert told["options"]["common_rows"] is True
-
-
 OWN_POLICIES: dict[str, Any] = {"score": ["a", "b"], "cluster": ["c", "d"], "classes": "k"}
 OWN: dict[str, dict[str, Any]] = {
     "nan": {"a": "drop", "b": "half"},

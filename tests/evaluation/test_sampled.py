@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from functools import cache
@@ -14,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import scan
 from streameval.budget import Budget
-from streameval.cli import main
 from streameval.errors import NullError, OptionError
 from streameval.evaluation import evaluate
 from streameval.evaluation.sampling import Sampling
@@ -133,13 +130,6 @@ def test_a_share_of_the_rows_is_drawn_and_every_file_its_own() -> None:
     assert all(abs(len(rows) - 0.1 * ROWS) < 4 * deviation for rows in draws)
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert abs(len(draws[one] & draws[other]) - 0.01 * ROWS) < 4 * math.sqrt(0.01 * ROWS)
-
-
-def test_groups_are_of_equal_size() -> None:
-    """A row is in each of the 32 groups with the same probability."""
-    state = folded(BinsSpec("score", "f4", edges=EDGES), TABLE, [])
-    sizes = state.table.sum(1).reshape(32, 2).sum(1)
-    assert abs(sizes - ROWS / 32).max() < 4.5 * math.sqrt(ROWS / 32)
 
 
 def write(table: pa.Table, folder: Path, files: int, **options: Any) -> Path:
@@ -352,22 +342,6 @@ def test_weights_are_those_of_the_rows_drawn(tmp_path: Path) -> None:
             assert other.to_json() == expected
 
 
-def test_samples_without_weight_say_so() -> None:
-    """No weight in one class or in the part kept gives no value but a reason."""
-    score = np.arange(4000.0)
-    label = (score >= 2000).astype(int)
-    for weight, reason in (
-        (label, "no negatives in the sample"),
-        (1 - label, "no positives in the sample"),
-        ((score < 3500).astype(int), "no weight in the part kept, or too little for float64"),
-    ):
-        table = pa.table({"label": label, "score": score, "weight": weight})
-        for passes in (1, 2):
-            found = approximate(table, weight="weight", truncate=100, passes=passes, quantiles=5).results[1]
-            assert math.isnan(found.value) == (reason in str(found.reason))
-            assert found.reason == reason
-
-
 # -- row groups -----------------------------------------------------------------------------------------------------
 
 
@@ -400,18 +374,6 @@ def test_row_groups_of_unlike_rows_show_in_the_standard_error(tmp_path: Path) ->
         [by_row] = approximate(path, sample=0.2, sample_seed=seed).results
         assert by_group.stderr > 5 * by_row.stderr
         assert abs(by_group.value - exact) < 4 * by_group.stderr + by_group.bound
-
-
-def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> None:
-    """Exact metrics read everything in a separate pass; at least one row group is drawn."""
-    path = tmp_path / "file.parquet"
-    pq.write_table(TABLE, path, row_group_size=ROWS // 10)
-    found = evaluate(path, score="score", approx_agc=True, sample=1e-9, sample_by="row_groups")
-    assert found.rows == ROWS
-    assert found.value("roc_auc") == evaluate(TABLE, score="score").value("roc_auc")
-    [result] = [r for r in found.results if r.metric == "agc_approx"]
-    assert result.rows == ROWS // 10
-    assert math.isnan(result.stderr)  # one row group says nothing of the others
 
 
 # -- what bad input gets --------------------------------------------------------------------------------------------
@@ -494,37 +456,6 @@ def test_nan_scores_follow_the_policy() -> None:
     assert "halves" in approximate(table, sample=0.1, nan="half").results[0].reason
     both = evaluate(table, score="score", approx_agc=True, nan="drop")
     assert both.dropped == dropped.dropped
-
-
-@pytest.mark.parametrize("kind", [pa.float64(), pa.int16(), pa.int64(), pa.decimal128(12, 3)])
-def test_every_score_type_is_sampled(kind: pa.DataType) -> None:
-    """Integers, decimals and floats give the area of the same order."""
-    score = pa.array(np.round(arrays(TABLE)[1].astype(np.float64) * 100)).cast(pa.int16())
-    column = score.cast(pa.float64()).cast(kind) if pa.types.is_decimal(kind) else score.cast(kind)
-    table = TABLE.set_column(1, "score", column)
-    found = approximate(table, sample=0.5, truncate=0.1)
-    for r, name in zip(found.results, ("agc", "agc@0.1"), strict=True):
-        exact = evaluate(table, score="score", truncate=0.1).value(name)
-        assert abs(r.value - exact) <= 4 * r.stderr + r.bound
-
-
-def test_the_command_line_has_it(tmp_path: Path) -> None:
-    """The options arrive, and the JSON has the standard error."""
-    path = tmp_path / "file.parquet"
-    pq.write_table(TABLE, path)
-    arguments = "--score score --approx-agc --sample 0.1 --quantiles 200 --truncate 0.1 --metric agc_approx* --json -"
-    result = CliRunner().invoke(main, ["evaluate", str(path), *arguments.split()])
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)["results"]
-    assert [r["metric"] for r in found] == ["agc_approx", "agc_approx@0.1"]
-    for r in found:
-        assert not r["exact"]
-        assert r["lower"] is r["upper"] is None
-        assert 0 < r["bound"] < 0.1
-        assert 0 < r["stderr"] < 0.1
-    refused = CliRunner().invoke(main, ["evaluate", str(path), "--score", "score", "--approx-agc", "--sample", "2"])
-    assert refused.exit_code == 2
-    assert "--sample 2.0 is not a share in (0, 1]\n" in refused.stderr
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from streameval import compare, evaluate
-from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.errors import OptionError
 from streameval.evaluation import explain
 from streameval.metrics.finalize import compute
 from streameval.metrics.selection import Selection
@@ -301,18 +301,6 @@ def test_evaluations_that_measure_something_else_are_refused_by_name(more, said)
     assert [each.value for each in compare(one, evaluate(table, **asked, **more, metrics=free))] == [0]
 
 
-def test_evaluations_of_means_over_groups_are_compared_with_each_other_only():
-    """They have the name of the metric over all rows."""
-    table, asked = clustered(200), {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
-    table = table.set_column(table.schema.get_field_index("unit"), "unit", pa.array(np.arange(len(table)) % 9))
-    mean, rows = evaluate(table, mean_over="unit", **asked), evaluate(table, **asked)
-    with pytest.raises(OptionError, match=r"a with mean_over='unit' and b without mean_over \(roc_auc of v1\)"):
-        compare(mean, rows)
-    with pytest.raises(OptionError, match=r"a with mean_weight='rows' and b with mean_weight='equal'"):
-        compare(mean, evaluate(table, mean_over="unit", mean_weight="equal", **asked))
-    assert compare(mean, mean)[0].value == 0
-
-
 def test_evaluations_of_other_unit_hashes_are_refused_by_name():
     """Their blocks hold other units; the version travels in pickles and in JSON, where there are intervals."""
     asked = {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
@@ -348,14 +336,6 @@ def test_what_cannot_be_asked_for_is_refused(options, message):
     """What cannot be asked for is refused."""
     with pytest.raises(OptionError, match=message):
         evaluate(clustered(50), score="v1", **options)
-
-
-def test_an_unknown_unit_and_one_that_is_no_id():
-    """The message names the file and the column."""
-    with pytest.raises(MissingColumnError, match="no column 'unitt'; did you mean 'unit'"):
-        evaluate(clustered(50), score="v1", unit="unitt")
-    with pytest.raises(SchemaError, match="column 'weight' has type double; ids are"):
-        evaluate(clustered(50), score="v1", unit="weight")
 
 
 def test_rows_and_prevalence_have_intervals():

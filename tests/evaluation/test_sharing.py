@@ -15,7 +15,6 @@ from own_metric import Positives
 
 from streameval import Evaluation, evaluate
 from streameval.errors import StreamevalError
-from streameval.evaluation import explain
 from streameval.states.clusters.counts import ClusterCounts
 from streameval.states.labelled import LabelledClusters, LabelledCounts
 
@@ -163,12 +162,3 @@ def test_curves_and_attributions_are_those_of_two_states() -> None:
         np.testing.assert_equal(vars(mine), vars(theirs))
     for cluster in ("c", "d"):
         assert one.attribution(cluster).to_dict() == other.attribution(cluster).to_dict()
-
-
-def test_the_forecast_has_one_state_for_both() -> None:
-    """Rows that are shared are held once."""
-    kinds = [state.kind for state in explain(table(), **(COLUMNS | {"cluster": "c"})).states]
-    assert kinds == ["score_counts", "contingency"]
-    with apart():
-        kinds = [state.kind for state in explain(table(), **(COLUMNS | {"cluster": "c"})).states]
-    assert kinds == ["score_counts", "cluster_counts", "contingency"]

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, attribute, compare, evaluate
+from streameval import attribute, compare, evaluate
 from streameval.errors import OptionError
 from streameval.report.attribution import listed
 
@@ -76,15 +75,6 @@ def test_a_slice_has_the_intervals_of_its_rows_alone(data: pa.Table, more: dict[
     assert list(map(bare, whole)) == list(map(bare, evaluate(data, **options).results))
     assert any(r.ci_lower is not None for r in found.results if r.slice)
     assert all(r.ci_lower is not None or r.ci_reason for r in found.results)
-
-
-def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
-    """By the number of slices, with remedies; and what keeps no blocks of slices is refused by name."""
-    many = pa.concat_tables([data] * 4)
-    with pytest.raises(OptionError, match=r"by='cluster': 150 slices or more of 128 blocks take 43 MiB.*--memory"):
-        evaluate(many, by="cluster", unit="kind", memory="16MiB", threads=1, **SCORES)
-    with pytest.raises(OptionError, match=r"leave out by \(--by\) or resample_bins"):
-        evaluate(data, by="country", ci=0.95, resample_bins="exact", **SCORES)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +207,6 @@ def test_integers_beyond_int64_are_written(tmp_path: Path) -> None:
     assert set(worst["x"].to_pylist()) < {7, 2**64 - 1, None}
 
 
-def test_a_store_filters_by_integers_beyond_int64(tmp_path: Path) -> None:
-    """As the files do, from the slices that it keeps."""
-    data, store = tmp_path / "data", Store(tmp_path / "store")
-    (data / "night=2026-01-01").mkdir(parents=True)
-    pq.write_table(rows(pa.array([7, None, 2**64 - 1], pa.uint64())), data / "night=2026-01-01" / "part.parquet")
-    store.update(data, score="score", by="x", metrics="roc_auc")
-    for where in (f"x = {2**64 - 1}", "x > 7", "x IS NULL", f"x < {2**63}"):
-        assert store.evaluate(where=where).rows == evaluate(data, score="score", where=where).rows == 2, where
-
-
 def test_binaries_are_written_as_text_and_shown_as_bytes(tmp_path: Path) -> None:
     """Bytes that are not valid UTF-8 are escaped as in JSON; an empty value is not blank among the worst slices."""
     data = rows(pa.array([b"\x00\xff", b"", b"ab", None]), 40)
@@ -282,16 +262,3 @@ def test_edges_cut_decimals(kind: pa.DataType, encoded: bool) -> None:
     ):
         found = evaluate(data, score="score", by=f"x={edges}", metrics="roc_auc")
         assert {one.slice[f"x={edges}"]: one.rows for one in found.results if one.slice} == expected
-
-
-@pytest.mark.parametrize("encoded", [False, True])
-@pytest.mark.parametrize("kind", [pa.decimal32(5, 2), pa.decimal64(9, 2)])
-def test_slices_of_short_decimals_are_those_of_longer_ones(kind: pa.DataType, encoded: bool) -> None:
-    """Arrow cannot hash them."""
-    column = pa.array([Decimal("1.50"), Decimal("2.50"), None, Decimal("1.50")], pa.decimal128(5, 2))
-    short = column.cast(kind)
-    if encoded:
-        short = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), short.slice(0, 3))
-    one, other = (evaluate(rows(each), score="score", by="x", metrics="roc_auc").results for each in (column, short))
-    assert [(each.slice, each.rows) for each in one] == [(each.slice, each.rows) for each in other]
-    assert one[1].slice == {"x": Decimal("1.50")}

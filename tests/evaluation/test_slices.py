@@ -466,18 +466,6 @@ def test_a_column_with_exactly_the_name_of_a_slice_is_the_slice(tmp_path: Path, 
     assert evaluate(tmp_path, score="score", where=f"\"{name}\" = 'x'").rows == 2
 
 
-def test_a_name_that_only_some_files_have_is_refused(tmp_path: Path) -> None:
-    """Whichever comes first: computed slices are not mixed with those of a column."""
-    base = {"label": [0, 1], "score": [0.1, 0.8], "sent_at": pa.array([0, 1], pa.timestamp("us"))}
-    for first, second in (("a", "b"), ("b", "a")):
-        pq.write_table(pa.table(base), tmp_path / f"{first}.parquet")
-        pq.write_table(pa.table(base | {"hour(sent_at)": [7, 8]}), tmp_path / f"{second}.parquet")
-        with pytest.raises(
-            (SchemaError, MissingColumnError), match=r"b\.parquet: column 'hour\(sent_at\)' is in some f"
-        ):
-            evaluate(tmp_path, score="score", by="hour(sent_at)")
-
-
 def test_a_store_does_not_mix_computed_slices_with_columns(tmp_path: Path) -> None:
     """A night with a column of the slice's name, after nights without it, and the other way round."""
     base = {"label": [0, 1], "score": [0.1, 0.8], "sent_at": pa.array([0, 1], pa.timestamp("us"))}
@@ -544,41 +532,6 @@ def test_a_string_that_is_not_utf8_is_refused(tmp_path: Path, encoded: bool) -> 
     assert {str(r.slice): r.rows for r in some.results} == {"None": 2, "{'raw': b'ok'}": 2, "{'text': 'ok'}": 2}
     raw = evaluate(tmp_path / "a.parquet", score="score", by="raw")
     assert {(r.slice or {"raw": "all"})["raw"] for r in raw.results} == {"all", b"ok", b"\xff\xfe", None}
-
-
-def test_what_has_no_slices_is_refused() -> None:
-    """A sample of the scores is not split, nor is a sketch."""
-    with pytest.raises(OptionError, match=r"sketch is not computed by slices; leave out sketch \(--sketch\) or by"):
-        evaluate(many(), sketch="score", by="country")
-    with pytest.raises(OptionError, match="approx_agc is not computed by slices"):
-        evaluate(many(), score="score", nan="drop", by="country", approx_agc=True)
-
-
-def test_histograms_beyond_the_budget_are_refused() -> None:
-    """A histogram and its builder take up to 37 MiB a slice, 74 MiB with weights."""
-    refused = r"groups of histograms by user take .* leave out approx \(--approx\)"
-    with pytest.raises(OptionError, match=refused):
-        evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
-    score = np.linspace(0, 1, 30)
-    six = pa.table({"label": np.arange(30) % 2, "score": score, "user": np.arange(30) % 6, "w": np.ones(30)})
-    asked = {"score": "score", "by": "user", "approx": True, "metrics": "roc_auc", "threads": 1, "memory": "512MiB"}
-    assert len(evaluate(six, **asked).slices("user")) == 6
-    with pytest.raises(OptionError, match=refused):
-        evaluate(six, weight="w", **asked)
-
-
-@pytest.mark.parametrize("by", ["country", ["country", "hour"]])
-def test_halved_scores_of_slices(by: Any) -> None:
-    """Missing scores of short types count one half in the whole and in each slice."""
-    rng = np.random.default_rng(0)
-    score = pa.array(rng.random(200).astype(np.float32), mask=rng.random(200) < 0.1)
-    keys = {"country": rng.choice(["DE", "FR"], 200), "hour": rng.integers(0, 3, 200)}
-    table = pa.table({"label": (rng.random(200) < 0.4).astype(np.int8), "score": score, **keys})
-    found = evaluate(table, score="score", nan="half", by=by).results
-    alone = table.filter(pc.equal(table["country"], "DE"))
-    for rows, named in ((table, None), (alone, {"country": "DE"})):
-        own = [repr(replace(one, slice=None)) for one in found if one.slice == named]
-        assert own == [repr(one) for one in evaluate(rows, score="score", nan="half").results]
 
 
 def test_curves_of_slices_are_those_of_their_rows() -> None:

@@ -348,14 +348,6 @@ def test_a_truncation_in_a_name_needs_no_option() -> None:
         evaluate(data, score="score", metrics="agc_approx@0.5")
 
 
-def test_the_catalogue_is_listed_by_pattern() -> None:
-    """As `streameval metrics PATTERN` prints it."""
-    globbed = [entry.name for entry in entries("*auc*")]
-    assert globbed == [entry.name for entry in entries() if "auc" in entry.name]
-    assert {"roc_auc", "pr_auc", "partial_auc@F", "roc_auc_by_size"} <= {*globbed}
-    assert all(entry.to_dict()["meaning"] for entry in entries())
-
-
 @pytest.mark.parametrize("family", ["score", "cluster", "classes"])
 def test_a_metric_of_ones_own_is_computed(family: str) -> None:
     """In every family, together with names of the catalogue, and alone without the defaults."""

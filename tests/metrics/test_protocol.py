@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,10 +15,8 @@ from streameval import evaluate
 from streameval.metrics.catalogue import CATALOGUE, clustering_rows
 from streameval.metrics.contingency.clustering import ClusteringMetric
 from streameval.metrics.protocol import Metric, as_metric, user_defined
-from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.metrics.selection import Selection
-from streameval.metrics.sliced import Sliced
 from streameval.options import honoured
 
 PACKAGE = Path(streameval.__file__).parent
@@ -127,18 +125,3 @@ def test_a_metric_of_a_user_may_ask_for_the_best_matching() -> None:
     for cells, value in ((None, 0.0), (1000, 1.0)):
         metric = Matched(cells)
         assert evaluate(data, cluster="cluster", classes="campaign", metrics=[metric]).value("matched") == value
-
-
-class Unsorted:
-    """A part whose rows are not to be sorted by group."""
-
-    @property
-    def present(self) -> NoReturn:
-        """Fail: only metrics with a basis, or without sums of all groups, need the scores of each group."""
-        raise AssertionError("the scores of each group were made")
-
-
-@pytest.mark.parametrize("metric", [RocAuc(), AveragePrecision()], ids=lambda metric: metric.name)
-def test_a_metric_that_is_its_own_basis_does_not_look_at_each_group(metric: RocAuc | AveragePrecision) -> None:
-    """Sorting all rows by group for it doubled the time of slices."""
-    assert Sliced(metric).basis(Unsorted()) == Sliced(metric)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
@@ -114,20 +113,6 @@ def assert_clear(ax: Axes, curves: list[Line2D]) -> None:
         assert not boxes[-1].shrunk(0.98, 0.98).count_contains(ax.transData.transform(np.column_stack(line.get_data())))
 
 
-@pytest.mark.parametrize("size", [(3.3, 3.0), (5.0, 5.0), (12.0, 4.0)])
-@pytest.mark.parametrize("truncate", [None, 0.1])
-def test_several_curves_hide_nothing(size: tuple[float, float], truncate: float | None) -> None:
-    """Three curves on axes of any size."""
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    ax = figure.subplots()
-    for quality in (2.5, 1.5, 0.7):
-        plot_precision_recall_curve(*ranking(quality), of=f"score_{quality}", ax=ax, truncate=truncate)
-    figure.draw_without_rendering()
-    assert_clear(ax, [*ax.get_lines()[:1], *ax.get_lines()[-2:]])
-    assert sum(str(label).startswith("score_") for label in entries(ax)) == 3
-
-
 def test_pictures_of_arrays(tmp_path: Path) -> None:
     """Labels and scores are drawn with their normalised area, up to the truncation, also weighted and by points."""
     labels, scores = ranking(1.5)
@@ -161,18 +146,6 @@ def test_nothing_overlaps(quality: float) -> None:
         counts.append(len(ax.texts))
     assert max(counts) <= 10
     assert max(counts) >= 3
-
-
-def test_labels_name_their_points() -> None:
-    """Each label is the threshold of the point it stands at."""
-    labels, scores = ranking(1.5)
-    precision, recall, thresholds = precision_recall_curve(labels, scores)
-    ax = plot_precision_recall(recall, precision, thresholds)
-    assert ax.texts
-    for text in ax.texts:
-        x, y = text.xy
-        at = np.flatnonzero((recall[:-1] == x) & (precision[:-1] == y))
-        assert text.get_text() in {f"{threshold:.3g}" for threshold in thresholds[at]}
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "PNG"])

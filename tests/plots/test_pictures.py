@@ -13,7 +13,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from streameval import Scalar, attribute, evaluate
 from streameval.errors import OptionError
@@ -222,19 +221,6 @@ def test_thresholds_give_what_a_count_gives() -> None:
         plot_thresholds(negative, log=True)
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_names_of_close_thresholds_stand_apart(log: bool) -> None:
-    """Eight thresholds within a hundredth of the axis: no two names overlap."""
-    at = [f"threshold={0.9 + 0.001 * i:g}" for i in range(8)]
-    score = [1e-60, *np.linspace(0.05, 1.0, 20)]
-    found = evaluate(pa.table({"label": [i % 2 for i in range(21)], "score": score}), score="score", at=at)
-    ax = plot_thresholds(found, log=log)
-    named = {text.get_text(): text.get_window_extent() for text in ax.texts}
-    assert {*at} <= named.keys()
-    for one, other in combinations([named[name] for name in at], 2):
-        assert not one.overlaps(other)
-
-
 def test_thresholds_that_metrics_choose_are_marked() -> None:
     """After the operating points; long names stand apart, and the legend hides none."""
     costs = [f"cost_min@fp=1,fn={fn}" for fn in (10, 11, 12, 13)]
@@ -295,23 +281,6 @@ def test_slices_with_intervals_and_without_values() -> None:
     assert "the 40 largest of 60 slices" in ax.get_title()
     assert texts(ax)[0] == "1,000 rows: one class only"
     assert line(ax, 1)[0].tolist() == [0.8, 0.95]
-
-
-def test_a_slice_without_the_interval_of_others_is_hollow() -> None:
-    """It would look the most certain; the axis says what bars are, and long names take a line each."""
-    names = {f"a_long_column_{i}": i for i in range(2)}
-    ends = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95}
-    made = [
-        Scalar("roc_auc", 0.9, "score", rows=1, slice=names, ci_level=0.95),
-        Scalar("roc_auc", 0.8, "score", **ends),
-    ]
-    made[1] = replace(made[1], rows=2, slice=dict.fromkeys(names, 5))
-    ax = plot_slices(replace(everything(), results=tuple(made)), ",".join(names), "roc_auc")
-    assert texts(ax) == ["2 rows", "1 row, no interval"]
-    dots = [drawn.get_markerfacecolor() for drawn in ax.get_lines() if drawn.get_marker() == "o"]
-    assert (dots[0] != "white", dots[1]) == (True, "white")
-    assert ax.get_xlabel() == "roc_auc, with its 95% interval"
-    assert ax.get_title().splitlines() == ["roc_auc of score", "by a_long_column_0,a_long_column_1"]
 
 
 def test_differences_say_their_verdict_and_unit() -> None:
@@ -382,29 +351,6 @@ def test_differences_have_room() -> None:
     assert plot_differences([total]).get_xlim()[1] > 2.5e6
     low, high = plot_differences([replace(DIFFERENCES[0], value=0.0, ci_lower=0.0, ci_upper=0.0)]).get_xlim()
     assert low < 0 < high
-
-
-def test_a_figure_divides_many_differences_among_panels() -> None:
-    """As many as a panel holds, so that no names overlap."""
-    found = replace(everything(), results=DIFFERENCES[:1] * 23)
-    titles = [ax.get_title() for ax in plot(found).axes]
-    assert titles[-3:] == [f"Differences, {part} of 23" for part in ("1 to 10", "11 to 20", "21 to 23")]
-
-
-def test_bands_by_different_units_are_all_in_the_legend() -> None:
-    """Bands of lift curves are by the clusters of each; those by one unit share an entry with all their colours."""
-    x = np.array([0.0, 1.0])
-    ax = None
-    for unit in ("loose", "tight", "tight"):
-        ax = plot_curve(Curve("lift", unit, x, x, x, 0.5, band=Band(x, x / 2, x, 0.95, unit)), ax=ax)
-    assert ax is not None
-    assert legend(ax)[-2:] == ["95% at each point, by loose", "95% at each point, by tight"]
-    drawn = [tuple(band.get_facecolor()[0]) for band in ax.collections if str(band.get_label()).startswith("95%")]
-    found_legend = ax.get_legend()
-    assert found_legend is not None
-    patches = found_legend.findobj(Rectangle)
-    assert [patch.get_facecolor() for patch in patches if isinstance(patch, Rectangle)] == drawn
-    assert len(set(drawn)) == 3
 
 
 def test_a_band_says_how_few_units_it_rests_on_and_where_it_is_missing() -> None:

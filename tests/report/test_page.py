@@ -178,16 +178,6 @@ def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:
     assert "slice249" not in text
 
 
-def test_slices_are_sorted_by_cost_only_if_an_end_of_the_metric_is_better() -> None:
-    """Otherwise there is no shortfall, and the page does not claim that order."""
-    data = pa.table({"label": [0, 1] * 6, "score": [0.1, 0.9] * 6, "s": list("abbcccdddddd")})
-    for metric, claimed in (("roc_auc", True), ("calibration_bias", False)):
-        text = evaluate(data, score="score", by="s", metrics=metric).to_html()
-        assert ("Sorted by cost" in text) is claimed
-        names = re.findall(r"<bdi>([a-d])</bdi>", text)
-        assert claimed or names == ["d", "c", "b", "a"]
-
-
 def test_a_reason_stands_once_below_the_table() -> None:
     """Cells refer to it by its number; reasons that differ only in their first number are one."""
     few = [f"{n} effective units: at least 5 are needed" for n in (3.8, 1.6)]
@@ -274,18 +264,6 @@ def test_out_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     ):
         done = run("evaluate", str(tmp_path / "none"), "--score", "s", *(w for o in out for w in ("--out", o)))
         assert (done.returncode, said in done.stderr) == (status, True), done.stderr
-
-
-def test_one_run_writes_several_files(tmp_path: Path) -> None:
-    """``--out`` may repeat; the table still goes to stdout."""
-    page, table = tmp_path / "a.html", tmp_path / "a.csv"
-    done = run(
-        "evaluate", str(DATA), "--score", "score_lr", "--metric", "roc_auc", "--out", str(page), "--out", str(table)
-    )
-    assert done.returncode == 0, done.stderr
-    assert "0.992054" in done.stdout
-    assert page.read_text().startswith("<!DOCTYPE html>")
-    assert table.read_text().startswith('"metric","of","value"')
 
 
 def test_counts_are_whole_and_long_values_are_cut() -> None:

@@ -17,7 +17,6 @@ from streameval import evaluate
 from streameval.evaluation import explain
 from streameval.report import render, text
 from streameval.report.notes import sampling_notes
-from streameval.report.terminal import slice_tables
 from streameval.results import Scalar, Source
 from streameval.store.vacuum import Vacuumed
 
@@ -68,17 +67,6 @@ def test_names_and_numbers_are_whole_at_any_width(width: int, facts: dict[str, A
     assert sum(line.count("0.123456") for line in lines) == 80
 
 
-def test_reasons_are_wrapped_and_do_not_push_numbers_apart() -> None:
-    """A long text takes several lines next to the numbers of the same table."""
-    reason = "NaN scores count as halves in roc_auc, agc and gini only; choose nan='drop' (--nan drop)"
-    found = scored(2)
-    found.results += tuple(Scalar("pr_auc", float("nan"), of=f"score_{i}", reason=reason) for i in range(2))
-    lines = printed(found, 100)
-    assert sum("metric" in line for line in lines) == 1
-    assert max(map(len, lines)) <= 100
-    assert "– (NaN scores count as halves in" in "\n".join(lines)
-
-
 def test_the_table_of_the_readme() -> None:
     """Its first real result, at a width of 160; at 80 every number of it is there."""
     readme = (ROOT.parent / "README.md").read_text()
@@ -108,18 +96,6 @@ def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     assert text(found) == plain
     assert "\x1b" not in plain
     assert "0.123456" in plain
-
-
-def test_differences_of_slices_have_signs_as_those_of_all_rows() -> None:
-    """A reader takes +0.05 for a difference and 0.05 for a value; a minus is as wide as a plus."""
-    where = {"country": "DE"}
-    known = Scalar("roc_auc", 0.05, "b − a", baseline="a", slice=where, ci_lower=-0.01, ci_upper=0.11, ci_level=0.95)
-    shown = io.StringIO()
-    console = Console(file=shown, width=100)
-    for table in slice_tables("country", [[known], [Scalar("roc_auc", -0.04, "b − a", baseline="a", slice=where)]]):
-        console.print(table)
-    assert "+0.0500 [−0.0100, +0.1100]" in shown.getvalue()
-    assert "−0.040000" in shown.getvalue()
 
 
 def test_a_slice_stays_in_one_line() -> None:

@@ -97,15 +97,6 @@ def test_a_check_draws_what_its_rules_said_of_the_last_nights(store: Path, tmp_p
     assert files["html"].read_text().count(">usual<") > 0
 
 
-def test_a_page_speaks_of_the_nights_that_are_judged(store: Path, tmp_path: Path) -> None:
-    """A new rule judges the newest night alone: nothing is said of the others."""
-    words, files = outs(tmp_path, "html")
-    run("check", store, "--rule", "aul[cluster_loose] >= 0.1", *words)
-    assert "night=2026-01-14 passes." in Reader(files["html"].read_text()).texts["p"]
-    run("check", store, "--rule", "aul[cluster_loose] >= 0.1", "--since", "2026-01-08", *words)
-    assert "No judged night fails, up to night=2026-01-14." in Reader(files["html"].read_text()).texts["p"]
-
-
 @pytest.mark.parametrize(
     ("words", "column"),
     [

@@ -108,18 +108,3 @@ def test_a_store_deals_the_rows_of_a_night_as_its_files_do(tmp_path: Path) -> No
     assert found.results == evaluate(tmp_path / "data", **asked, threads=1).results
     alone = evaluate(tmp_path / "data" / "night=2", **asked, threads=1)
     assert store.evaluate("night=2", metrics="average_precision", baseline="a").results == alone.results
-
-
-def test_a_store_deals_the_rows_of_flat_files_in_each_night(tmp_path: Path) -> None:
-    """Without a Hive directory, rows without a unit are in other blocks: only intervals differ, and only of these."""
-    full = TABLE.set_column(TABLE.schema.get_field_index("unit"), "unit", pa.array(np.arange(ROWS) % 40))
-    asked = {**ASKED, "metrics": ["average_precision"], "approx_agc": False, "unit": "unit", "threads": 1}
-    for name, table in (("null", TABLE), ("full", full)):
-        data, store = tmp_path / name, Store(tmp_path / f"{name}-store", threads=1)
-        data.mkdir()
-        for i in (1, 2):
-            pq.write_table(table.slice(130 * i - 130, 130), data / f"2026-01-0{i}.parquet")
-        store.update(data, score=["a", "b"], unit="unit")
-        found, expected = store.evaluate(metrics="average_precision", baseline="a").results, evaluate(data, **asked)
-        assert [one.value for one in found] == [one.value for one in expected.results]
-        assert (found == expected.results) == (name == "full")

@@ -12,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -310,19 +309,6 @@ def test_data_in_memory(wrap: Any) -> None:
     table = sample(100)
     assert rows_of(wrap(table)).combine_chunks().equals(table.select(COLUMNS))
     assert {piece.partition for piece in plan(wrap(table), COLUMNS).pieces} == {""}
-
-
-def test_columns_that_are_named_by_numbers() -> None:
-    """Their text names them, in frames, Dask frames and dicts; another column that has exactly this name wins."""
-    frame = pd.DataFrame({0: [0, 1], 1: [0.1, 0.2], "1": [7.0, 8.0], 2.5: [3, 4]})
-    for data in (frame, dd.from_pandas(frame, npartitions=1)):
-        table = rows_of(data, ["0", "1", "2.5"])
-        assert table.to_pydict() == {"0": [0, 1], "1": [7.0, 8.0], "2.5": [3, 4]}
-        with pytest.raises(MissingColumnError, match=r"no column '3'; it has: 0, 1, 2\.5"):
-            rows_of(data, ["3"])
-    assert rows_of(frame[[0, 1]], ["1"])["1"].to_pylist() == [0.1, 0.2]
-    given = {0: [0, 1], 1: [0.1, 0.2], "0": [5, 6]}
-    assert memory.from_mapping(given, ["0", "1"]).to_pydict() == {"0": [5, 6], "1": [0.1, 0.2]}
 
 
 def test_tables_are_cut_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -634,15 +620,6 @@ def test_files_of_different_types(tmp_path: Path) -> None:
     assert table.schema == pa.schema({"c": pa.large_string(), "s": pa.float32()})
     assert table["c"].to_pylist() == ids * 3
     assert table["s"].to_pylist() == [1, 2, 3, 0.5, 1, 2, None, None, None]
-
-
-def test_dictionaries_stay_dictionaries(tmp_path: Path) -> None:
-    """String ids that every file has dictionary-encoded are not decoded."""
-    for i, ids in enumerate((["x", "y"], ["z", "x"])):
-        write(tmp_path / f"{i}.parquet", pa.table({"c": pa.array(ids).dictionary_encode()}))
-    table = rows_of(tmp_path, ["c"])
-    assert table.schema.field("c").type == pa.dictionary(pa.int32(), pa.string())
-    assert table["c"].to_pylist() == ["x", "y", "z", "x"]
 
 
 def test_types_that_clash(tmp_path: Path) -> None:

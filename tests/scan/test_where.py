@@ -277,14 +277,6 @@ def test_what_cannot_be_a_filter_is_refused(where: Any, message: str) -> None:
         evaluate(table([(1, 2, 0.5, "x", True)]), score="f", where=where)
 
 
-def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
-    """With the file's name."""
-    pq.write_table(table([(1, 2, 0.5, "x", True)]), tmp_path / "part.parquet")
-    for where in ("labell = 1", pc.field("labell") == 1):
-        with pytest.raises(MissingColumnError, match=r"part.parquet: no column 'labell'; did you mean 'label'"):
-            evaluate(tmp_path, score="f", where=where)
-
-
 def test_a_value_of_the_wrong_type_names_the_file(tmp_path: Path) -> None:
     """As an unknown column does, also where a store folds the file or costs are attributed."""
     pq.write_table(table([(1, 2, 0.5, "x", True)]), tmp_path / "part.parquet")

@@ -152,13 +152,6 @@ def test_shares(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data["campaign"][single], -1 - data["message_id"][single])
 
 
-def test_campaigns_are_of_one_label(tmp_path: Path) -> None:
-    """Without label errors a campaign is positive or negative as a whole."""
-    data = draw(tmp_path, singletons=0.0)
-    labels = np.unique(np.stack([data["campaign"], data["label"]]), axis=1)
-    assert len(np.unique(labels[0])) == labels.shape[1]
-
-
 def test_gamma_sizes_are_negative_binomial(tmp_path: Path) -> None:
     """Campaign sizes, empty ones included, follow the negative binomial law of the mean and shape asked for."""
     shape, mean = 0.7, 20.0
@@ -218,12 +211,6 @@ def test_join_share(tmp_path: Path) -> None:
     assert (clusters.max(), campaigns.max()) == (1, 2)
 
 
-def test_seventy_in_a_hundred_singletons(tmp_path: Path) -> None:
-    """The documented options give 70 distinct clusters in 100 rows."""
-    distinct = len(np.unique(draw(tmp_path, singletons=0.69, missed=0.0)["cluster"])) / ROWS
-    assert distinct == pytest.approx(0.70, abs=0.01)
-
-
 def test_noise_share(tmp_path: Path) -> None:
     """The share asked for lies outside its campaign's cluster."""
     data = draw(tmp_path, **{**PURE, "noise": 0.05, "mean": 1000, "shape": 20.0})
@@ -278,15 +265,6 @@ def test_bad_options(tmp_path: Path, options: dict[str, Any], message: str) -> N
         simulate(tmp_path / "data", **{"rows": 100, **options})
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "data").exists()
-
-
-def test_nonempty_directory_is_refused(tmp_path: Path) -> None:
-    """A directory with anything in it is left alone without ``overwrite``."""
-    simulate(tmp_path, rows=100, partitions=2)
-    before = digest(tmp_path)
-    with pytest.raises(OptionError, match="is not empty; name another directory, or set overwrite=True"):
-        simulate(tmp_path, rows=100, partitions=2, seed=1)
-    assert digest(tmp_path) == before
 
 
 def test_overwrite_replaces_all_nights(tmp_path: Path) -> None:
@@ -355,17 +333,6 @@ def test_memory_does_not_grow(tmp_path: Path) -> None:
     ]
     assert peaks[1] < 1.25 * peaks[0]
     assert peaks[1] < 400_000  # KiB
-
-
-def test_import_is_light() -> None:
-    """Importing the module loads none of the heavy libraries."""
-    code = """
-import sys, streameval
-before = set(sys.modules)
-import streameval.simulation
-print({"numba", "scipy", "dask", "matplotlib"} & (set(sys.modules) - before))
-"""
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path) -> None:

@@ -116,24 +116,6 @@ def test_files_that_are_no_tree_are_partitions_themselves(tmp_path):
     assert store.update(flat).unchanged == 3
 
 
-def test_a_new_file_folds_its_partition_again(data, tmp_path):
-    """A late file changes a night; a file that is gone does as well."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    shutil.copy(DATA / NIGHTS[5] / "part-0.parquet", data / NIGHTS[1] / "part-1.parquet")
-    assert store.update(data).changed == (NIGHTS[1],)
-    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
-    (data / NIGHTS[1] / "part-1.parquet").unlink()
-    assert store.update(data).changed == (NIGHTS[1],)
-
-
-def test_a_dry_run_says_and_does_nothing(data, tmp_path):
-    """The store is not even made."""
-    store = Store(tmp_path / "store")
-    assert store.update(data, dry_run=True, **FEW).new == tuple(NIGHTS[:3])
-    assert not (tmp_path / "store").exists()
-
-
 def test_verify_finds_what_size_and_time_hide(tmp_path):
     """A file exchanged for one of equal size and time is found by its content, and only that one."""
     store, data = Store(tmp_path / "store"), tmp_path / "data"
@@ -186,17 +168,6 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_options_that_contradict_the_store_are_refused(data, tmp_path):
-    """The message names both; options that agree are accepted."""
-    store = Store(tmp_path / "store")
-    store.update(data, **FEW)
-    store.update(data, **FEW)
-    with pytest.raises(OptionError, match=r"score='score_nb' contradicts the store's value, 'score_lr'; .*add"):
-        store.update(data, score="score_nb")
-    with pytest.raises(OptionError, match="takes no option 'passes'"):
-        store.update(data, passes=1)
 
 
 def test_two_places_of_one_name_are_refused(data, tmp_path):

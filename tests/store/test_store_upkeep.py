@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly import DATA, FEW, NIGHTS, OPTIONS, correct, land
+from nightly import FEW, NIGHTS, OPTIONS, correct, land
 
 from streameval import Store, evaluate
 from streameval.budget import Budget
@@ -231,16 +231,6 @@ def test_old_nights_are_bounded_and_the_rest_exact(data, tmp_path):
     assert "lower" in json.loads(store.history("roc_auc").to_json())["points"][0]["night"]
     names = store.update(data)
     assert names.unchanged == 6
-
-
-def test_nights_without_a_date_cannot_be_kept_by_age(tmp_path):
-    """The partition is named."""
-    (tmp_path / "data" / "batch=a").mkdir(parents=True)
-    shutil.copy(DATA / NIGHTS[0] / "part-0.parquet", tmp_path / "data" / "batch=a")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", **FEW)
-    with pytest.raises(OptionError, match="batch=a: the name of this partition has no date"):
-        store.vacuum(keep="90d")
 
 
 KINDS = [pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.uint64(), pa.decimal128(9, 2)]

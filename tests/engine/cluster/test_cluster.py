@@ -185,26 +185,6 @@ def test_a_limit_too_low_for_workers_is_said_beforehand(
     assert not caplog.records
 
 
-def test_rows_that_the_limit_of_workers_does_not_cover_are_said_beforehand(
-    client: Any, simulated: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Dask holds the rows of finished tasks; the limit that the warning names is silent, as is a limit nobody set."""
-    given: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": "v_measure", "client": client}
-    with caplog.at_level(logging.WARNING, "streameval"):
-        evaluate(simulated, **given, memory="32MiB")
-    [record] = caplog.records
-    assert (
-        "33.6 MB of memory of a worker is too little for the rows of finished tasks, which Dask holds (up to"
-        in record.message
-    )
-    [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.message)
-    caplog.clear()
-    with caplog.at_level(logging.WARNING, "streameval"):
-        evaluate(simulated, **given, memory=f"{least}MiB")
-        evaluate(simulated, **given)
-    assert not caplog.records
-
-
 def test_a_sketch_is_that_of_threads(client: Any, simulated: Path) -> None:
     """Files and Dask frames; errors name the worker's file, and progress counts all rows."""
     import dask.dataframe as dd
@@ -416,15 +396,6 @@ def test_a_client_made_for_a_run_is_closed_with_it(client: Any) -> None:
     assert own.status == "closed"
 
 
-def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
-    """Both at once are refused, and so is anything but a client."""
-    with pytest.raises(OptionError, match="give one of them"):
-        evaluate(str(REAL), client=client, threads=2, **COLUMNS)
-    for other in (7, client.cluster):
-        with pytest.raises(OptionError, match=r"must be a distributed.Client"):
-            evaluate(str(REAL), client=other, **COLUMNS)
-
-
 def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
     """A worker with another version of streameval is named, with both versions."""
     shutil.copytree(Path(streameval.__file__).parent, tmp_path / "streameval")
@@ -447,15 +418,6 @@ def test_workers_that_are_full_before_the_run_are_refused() -> None:
         pytest.raises(ClusterError, match=r"has 400 MiB of memory, of which \d+ are taken .* pauses it at 10%"),
     ):
         evaluate(str(REAL), client=client, **COLUMNS)
-
-
-def test_workers_that_die_when_they_are_asked_are_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too small to import what it needs is started again and again; the scheduler is not to blame."""
-    monkeypatch.setattr(client, "run", lambda *_, **__: {"tcp://small:1": OSError("closed")})
-    with pytest.raises(
-        ClusterError, match=r"worker tcp://small:1 does not answer .OSError.: most likely out of memory"
-    ):
-        connect(client, None, 0)
 
 
 def test_a_path_that_workers_cannot_see_names_the_worker(

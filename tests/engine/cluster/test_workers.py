@@ -6,8 +6,6 @@ import importlib
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from streameval import Store, evaluate, quantile_sketch, simulate
+from streameval import evaluate, simulate
 from streameval.engine import start
 from streameval.engine.cluster import ClusterEngine, connect
 from streameval.errors import ClusterError, OptionError
@@ -88,25 +85,6 @@ def test_a_run_waits_for_a_worker(mortal: Any) -> None:
     assert connection is not None
     assert connection.workers >= 1
     assert evaluate(DATA, score="score", client=mortal).value("roc_auc") == EXPECTED
-
-
-def test_the_time_to_wait_is_an_option(tmp_path: Path) -> None:
-    """Of evaluations, sketches and stores; without a scheduler it is refused."""
-    pq.write_table(DATA, tmp_path / "part.parquet")
-    with cluster(0) as client:
-        run: dict[str, Any] = {"client": client, "scheduler_timeout": 0.2}
-        for call in (
-            lambda: evaluate(DATA, score="score", **run),
-            lambda: quantile_sketch(DATA, "score", **run),
-            lambda: Store(tmp_path / "store", **run).update(tmp_path / "part.parquet", score="score"),
-        ):
-            with pytest.raises(ClusterError, match=r"has no workers after 0\.2 s"):
-                call()
-    for alone in (lambda: quantile_sketch(DATA, "score", scheduler_timeout=3), lambda: Store("x", scheduler_timeout=3)):
-        with pytest.raises(OptionError, match="scheduler_timeout=3 would change nothing without a scheduler"):
-            alone()
-    with pytest.raises(OptionError, match="a number of seconds, at least 0"):
-        evaluate(DATA, score="score", client="tcp://127.0.0.1:1", scheduler_timeout=-1)
 
 
 def test_workers_that_left_are_named(
@@ -189,31 +167,6 @@ def test_a_class_of_a_function_travels_by_value(client: Any) -> None:
     assert engine.finalize([(state, [metric])]) == [[200]]
 
 
-SCRIPT = """
-import distributed
-import pyarrow as pa
-import pyarrow.parquet as pq
-from streameval import Store, evaluate, quantile_sketch
-from streameval.metrics.protocol import as_metric
-{metric}
-if __name__ == "__main__":
-    data = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]}})
-    with distributed.Client({address!r}) as client:
-        found = evaluate(data, score="score")
-        metric = as_metric(Groups())
-        found._engine.check([metric])
-        print(found._engine.finalize([(found._states["score", "score"], [metric])]))
-"""
-
-
-def test_a_class_of_a_script_travels_by_value(client: Any, tmp_path: Path) -> None:
-    """A class of ``__main__`` works on workers that run another script."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(metric=MODULE, address=client.scheduler.address))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=HANGS, check=True)
-    assert done.stdout.strip() == "[[4]]"
-
-
 def test_a_metric_that_cannot_be_sent_is_refused(client: Any) -> None:
     """A field such as a lock stays in its process; threads take the metric, a client does not."""
 
@@ -288,24 +241,6 @@ def test_runs_in_tasks(busy_client: Any, data: str, tmp_path: Path, name: str) -
     function = runs()[name]
     expected = runs()["evaluated"](data, "", threads=1)
     assert busy_client.submit(function, data, str(tmp_path / "store"), pure=False).result(timeout=60) == expected
-
-
-def test_runs_beside_tasks(busy_client: Any, data: str) -> None:
-    """The worker's own client is not the active client of other threads of its process."""
-    evaluated = runs()["evaluated"]
-
-    def from_a_thread(data: str) -> list[float]:
-        values: list[float] = []
-        thread = threading.Thread(target=lambda: values.append(evaluated(data, "")))
-        thread.start()
-        thread.join()
-        return values
-
-    if busy_client.scheduler.address.startswith("tcp"):
-        assert busy_client.submit(from_a_thread, data, pure=False).result(timeout=60) == [
-            evaluated(data, "", threads=1)
-        ]
-        assert list(busy_client.run(evaluated, data, "").values()) == [evaluated(data, "", threads=1)]
 
 
 def test_a_client_is_refused_in_the_event_loop_of_a_worker(busy_client: Any, data: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +18,7 @@ import streameval
 from streameval import evaluate
 from streameval.budget import Budget
 from streameval.kernels.blocks.grid import codes
-from streameval.metrics.finalize import combine, compute, computed, partials
-from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness
+from streameval.metrics.finalize import combine, computed, partials
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.scores.sampling.cut_bins import GroupsNear
 from streameval.metrics.scores.sampling.delong import DeLong
@@ -29,72 +27,14 @@ from streameval.states.blocks import blocks_of
 from streameval.states.protocol import Batch
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.histogram import to_histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streameval.results import Scalar
     from streameval.states.scores.counts import ScoreCounts
-    from streameval.states.scores.parts import ScorePart
 
 
 METRICS = Path(streameval.__file__).parent / "metrics" / "scores"
-LABEL = np.array([0, 0, 1, 1, 0, 1], np.uint8)
-SCORE = np.array([0.1, 0.4, 0.35, 0.8, 0.8, 0.35])
 WEIGHT = np.array([1.0, 0.5, 2.0, 0.0, 3.0, 0.25])
-
-
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["counts", "weights"])
-def test_a_bin_of_one_score_is_a_group(weight: Any) -> None:
-    """Exact groups and closed bins show the same measure, rows, scores and totals."""
-    state = fold_arrays(LABEL, SCORE, weight)
-    [group], [binned] = state.parts(), to_histogram(state).parts()
-    for face in ("n", "p", "rows", "scores", "low", "high", "open"):
-        np.testing.assert_array_equal(getattr(group, face), getattr(binned, face), face)
-    assert (group.exact, binned.exact) == (True, False)
-    assert group.total == binned.total
-    assert group.rows.tolist() == [2, 1, 2, 1]
-    assert (group.n.dtype.kind, group.total.weighted) == (("i", False) if weight is None else ("f", True))
-    assert [group.score(i) for i in range(4)] == group.scores.tolist() == [0.8, 0.4, 0.35, 0.1]
-
-
-@dataclass(frozen=True)
-class Positives(Metric):
-    """Positives of all groups."""
-
-    name: str = "own"
-    counts_nan: bool = False
-
-    def partial(self, part: ScorePart) -> int:
-        """Positives of a part."""
-        return int(part.p.sum())
-
-    def combine(self, partials: Sequence[int], state: Any) -> int:
-        """Their sum."""
-        return sum(partials)
-
-
-def test_a_metric_says_what_halved_scores_mean() -> None:
-    """A metric that does not count NaN scores is undefined under ``half`` if there are any, with the remedy."""
-    score = np.array([0.1, np.nan, 0.4, 0.8, 0.7, 0.2])
-    halved, dropped = (fold_arrays(LABEL, score, nan=nan) for nan in ("half", "drop"))
-    assert "nan='drop'" in compute(halved, Positives()).reason
-    assert compute(halved, Positives(counts_nan=True)) == compute(dropped, Positives()) == 3
-    assert compute(fold_arrays(LABEL, SCORE, nan="half"), Positives()) == 3
-
-
-def test_kolmogorov_smirnov_is_two_sided() -> None:
-    """Exchanging the classes changes neither the value nor the threshold; one side is the maximum informedness."""
-    random = np.random.default_rng(5)
-    label = random.integers(0, 2, 2_000).astype(np.uint8)
-    for shift in (0.7, -0.7):
-        score = np.round(random.normal(shift * label), 2)
-        for weight in (None, random.random(label.size)):
-            one, other = (compute(fold_arrays(y, score, weight), KolmogorovSmirnov()) for y in (label, 1 - label))
-            assert (one.value, one.threshold) == (other.value, other.threshold)
-            sides = [compute(fold_arrays(y, score, weight), MaxInformedness()).value for y in (label, 1 - label)]
-            assert one.value == max(sides) > min(sides)
 
 
 ROWS = 400

@@ -237,13 +237,6 @@ def test_a_value_out_of_range_is_refused(name: str) -> None:
         FbetaMax(1e7)
 
 
-def test_points_are_found_under_any_spelling() -> None:
-    """``1e-2`` is ``0.01``."""
-    found = evaluate(drawn(), score="score", metrics=["tpr@fpr=1e-2", "lift@1e-2"])
-    assert found.value("tpr@fpr=0.01") == found.value("tpr@fpr=1e-2")
-    assert found.value("lift@.01") == found.value("lift@0.01") > 1
-
-
 @pytest.mark.parametrize("approx", [False, True])
 def test_weights_that_are_all_zero_leave_every_metric_undefined(approx: bool) -> None:
     """With the reason, and without a warning of NumPy."""

@@ -199,14 +199,6 @@ def test_a_distribution_of_odd_scores() -> None:
     assert integers.negatives.sum() + integers.positives.sum() == 2
 
 
-def test_a_distribution_from_bins_says_how_much_is_in_doubt() -> None:
-    """No bin is off by more rows than the doubt."""
-    exact, approx = found(drawn()).distribution(), found(drawn(), approx=True).distribution()
-    off = abs(exact.negatives - approx.negatives).sum() + abs(exact.positives - approx.positives).sum()
-    assert off <= 2 * approx.doubt + 2  # the range itself starts at the edge of a bin
-    assert exact.doubt == 0
-
-
 def test_no_split_changes_a_curve() -> None:
     """Finalized in one shard or in many."""
     data = drawn()

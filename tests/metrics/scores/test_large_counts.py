@@ -26,7 +26,7 @@ from streameval.metrics.scores.sums import deepest
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
-from streameval.states.scores.histogram import HistogramSpec, to_histogram
+from streameval.states.scores.histogram import HistogramSpec
 
 HUGE = 10**12
 RANKING = [entry.metric for entry in entries("ranking") if entry.name in {"roc_auc", *curve_truth([])}]
@@ -106,16 +106,6 @@ def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
     state = spec.from_arrow(NONE, [batch], Budget())
     one, other = (compute(s, RocAuc()).to_dict() for s in (state, scores(cells)))
     assert one == other
-
-
-@given(st.lists(st.tuples(*[st.integers(0, 1 << 55)] * 2).filter(any), min_size=1, max_size=30))
-def test_counts_beyond_the_precision_of_floats_are_binned_exactly(cells: list[tuple[int, int]]) -> None:
-    """Exact counts that are turned into a histogram are the same integers there."""
-    state = to_histogram(scores(cells))
-    assert [state.table[side].sum() for side in (1, 0)] == [sum(side) for side in zip(*cells, strict=True)]
-    [part] = state.parts()
-    assert list(zip(part.p.tolist(), part.n.tolist(), strict=True)) == cells
-    assert not part.open.any()
 
 
 @settings(max_examples=60)

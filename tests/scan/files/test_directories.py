@@ -57,15 +57,6 @@ def test_a_link_beside_its_target_adds_nothing(tree: Path, spell: Any) -> None:
     assert rows_by_partition(spell(tree)) == NIGHTS
 
 
-def test_a_store_counts_a_linked_night_once(tree: Path, tmp_path: Path) -> None:
-    """Also when the link is named later, by itself."""
-    store = Store(tmp_path / "store")
-    (tree / "latest").symlink_to("night=2026-01-02")
-    store.update(tree, score="score")
-    store.update(tree / "latest")
-    assert store.evaluate().rows == 6
-
-
 def test_a_link_is_a_way_to_what_lies_elsewhere(tree: Path, tmp_path: Path) -> None:
     """A linked directory is read under the link's name; so is a link to a link; a hard link is a separate file."""
     elsewhere = tmp_path / "disk" / "x"
@@ -91,18 +82,6 @@ def test_a_loop_is_refused_by_name(tree: Path, target: str) -> None:
         with pytest.raises(DataError, match=r"data/self: a symbolic link that leads back to .*; remove it"):
             plan(data, ["score"])
     assert plan(f"{tree}/night*", ["score"]).rows == 6
-
-
-def test_loops_of_several_links(tree: Path) -> None:
-    """Two directories that link to each other, and a link to itself."""
-    (tree / "night=2026-01-01" / "next").symlink_to("../night=2026-01-02")
-    (tree / "night=2026-01-02" / "back").symlink_to("../night=2026-01-01")
-    with pytest.raises(DataError, match="leads back"):
-        plan(tree / "night=2026-01-01", ["score"])
-    (tree / "night=2026-01-02" / "back").unlink()
-    (tree / "round").symlink_to("round")
-    with pytest.raises(DataError, match=r"data/round: a symbolic link that leads back to itself"):
-        plan(tree, ["score"])
 
 
 def test_a_link_to_nothing_is_refused(tree: Path) -> None:
@@ -322,15 +301,6 @@ def test_every_verb_tells(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         assert len(caplog.records) == len(named)
     assert [entry.files for entry in store.partitions()] == [1, 1]
     assert not any(entry.incomplete for entry in store.partitions())
-
-
-def test_a_night_of_hive_counts_in_a_store(tmp_path: Path) -> None:
-    """And is folded again when another file without a suffix comes."""
-    data, store = put(tmp_path / "data", {}), Store(tmp_path / "store")
-    assert store.update(data, score="score", metrics=["roc_auc"]).new == ("night=1", "night=2")
-    write(data / "night=1" / "000000_0_copy_1")
-    assert store.update(data).changed == ("night=1",)
-    assert store.evaluate().rows == 12
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,12 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from deltalake import DeltaTable, write_deltalake
-from pyarrow import fs
+from deltalake import write_deltalake
 
 from streameval import Store, evaluate, quantile_sketch
 from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingColumnError, MissingInputError, OptionError
 from streameval.scan import locate, plan, read
-from streameval.scan.files.walk import DELTA, Tree
 
 OLD = pa.table({"label": [0, 1] * 10, "score": [i / 20 for i in range(20)], "night": ["x", "y z"] * 10})
 NEW = OLD.slice(0, 6)
@@ -50,16 +48,6 @@ def test_only_the_current_version_counts(tmp_path: Path) -> None:
         assert len(rows_of(data, delta_version=0)) == 20
     assert evaluate(table, score="score").to_dict()["results"] == evaluate(NEW, score="score").to_dict()["results"]
     assert len(rows_of([table, tmp_path, f"{table}/*"])) == 6
-
-
-def test_delta_table_objects(tmp_path: Path) -> None:
-    """A DeltaTable stands for its version."""
-    table = write(tmp_path / "t", OLD, NEW)
-    assert len(rows_of(DeltaTable(table))) == 6
-    assert len(rows_of(DeltaTable(table, version=0))) == 20
-    assert evaluate(DeltaTable(table, version=0), score="score").rows == 20
-    with pytest.raises(OptionError, match="delta_version=0, but the DeltaTable is of version 1"):
-        plan(DeltaTable(table), ["score"], delta_version=0)
 
 
 def test_directories_and_patterns_below_a_table(tmp_path: Path) -> None:
@@ -311,39 +299,6 @@ def test_what_a_delta_log_cannot_give(tmp_path: Path) -> None:
     shutil.rmtree(table / "_delta_log")
     with pytest.raises(OptionError, match="delta_version=0 would change nothing: no input is a Delta table"):
         plan(table, ["score"], delta_version=0)
-
-
-MARKERS = ["metadata/v2.metadata.json", "metadata/00001-8a-b.gz.metadata.json", ".hoodie/hoodie.properties"]
-
-
-@pytest.mark.parametrize("marker", MARKERS)
-def test_a_delta_table_with_metadata_of_other_formats(tmp_path: Path, marker: str) -> None:
-    """A Delta log decides: UniForm and XTable write the metadata of others for their readers; so do tables above."""
-    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
-    (table / marker).parent.mkdir()
-    (table / marker).write_text("{}")
-    for data in (table, f"{table}/*", table / "night=x", tmp_path, f"{tmp_path}/*", DeltaTable(table)):
-        assert plan(data, ["score"]).rows == (3 if data == table / "night=x" else 6)
-    remote = Tree(fs.SubTreeFileSystem(str(tmp_path.parent), fs.LocalFileSystem()))
-    top = remote.entry(tmp_path.name)
-    assert top is not None
-    list(remote.below(top))
-    assert remote.marks == remote.formats([tmp_path.name, f"{tmp_path.name}/t"]) == {f"{tmp_path.name}/t": DELTA}
-
-
-def test_an_empty_table_is_named_with_another_version(tmp_path: Path) -> None:
-    """The path is right; a version with rows can be named, and rows written."""
-    table = tmp_path / "t"
-    write_deltalake(table, NEW)
-    DeltaTable(table).delete()
-    with pytest.raises(
-        MissingInputError, match=r"is empty in this version; write to it, or .* delta_version"
-    ) as raised:
-        evaluate(table, score="score")
-    assert "check the path" not in str(raised.value)
-    assert evaluate(table, score="score", delta_version=0).rows == 6
-    write_deltalake(table, NEW, mode="append")
-    assert evaluate(table, score="score").rows == 6
 
 
 @pytest.mark.parametrize("kind", ["Iceberg", "Hudi"])

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -148,17 +147,6 @@ def test_the_unit_of_a_remote_file_is_told_by_its_first_rows(tmp_path: Path, mon
     assert fetched == [[0, 1]]
 
 
-def test_a_file_whose_first_rows_mislead_is_refused(tmp_path: Path) -> None:
-    """Spark writes no nanoseconds, so its files are not looked into; a value with some is still not cut."""
-    write(tmp_path / "part.parquet", [nanoseconds(NEAR), nanoseconds(NEAR) + 1], spark=True)
-    with pytest.raises(
-        SchemaError, match=r"part\.parquet: column 'x' has a time that timestamp\[us\].*; write it as a"
-    ):
-        read_back(str(tmp_path))
-    write(tmp_path / "part.parquet", [nanoseconds(FAR), nanoseconds(NEAR)], spark=True)
-    assert read_back(str(tmp_path)) == [nanoseconds(FAR), nanoseconds(NEAR)]
-
-
 @pytest.fixture
 def spark(tmp_path: Path) -> Path:
     """Scores with times from the year 1000 to the year 9999, at the top and in a struct."""
@@ -187,18 +175,6 @@ def test_filters_and_slices_see_the_years(spark: Path, column: str) -> None:
     store.update(spark, score="score", by=part)
     assert {one.slice[part]: one.rows for one in store.evaluate(by=part).results if one.slice} == groups
     assert len(scan.plan(str(spark), ["sent", "meta.n", "score"]).schema) == 3
-
-
-def test_a_filtered_dataset_of_such_times_is_refused(spark: Path) -> None:
-    """Arrow's own scanner reads it; it may filter by times, or hand them out."""
-    dataset = pads.dataset(spark, partitioning="hive")
-    since = pc.field("sent") > pa.scalar(NEAR, pa.timestamp("ns"))
-    for data, by in ((dataset.filter(since), None), (dataset.filter(pc.field("score") > 0), "month(sent)")):
-        with pytest.raises(
-            SchemaError, match=r"column 'sent' has INT96 timestamps.*give the dataset without its filter"
-        ):
-            evaluate(data, score="score", by=by)
-    assert evaluate(dataset.filter(pc.field("score") > 0.15), score="score").rows == 5
 
 
 ROWS = {"label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.35, 0.35], "text": ["a", "b", "a", "c"]}

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 FEW = [f"c{i % 7}" for i in range(5000)]
-MANY = [f"user-{i}" for i in range(5000)]  # plain texts from row 1,000 or so on, where the dictionary is full
 
 
 def write(path: Path, texts: list[str | None], kind: pa.DataType, **options: bool) -> None:
@@ -51,15 +50,6 @@ def test_texts_that_were_written_as_codes_are_read_as_codes(tmp_path: Path, kind
     write(tmp_path / "a.parquet", texts, kind)
     expected = pa.array(texts).cast(kind).to_pylist()
     assert texts_of(tmp_path) == (pa.dictionary(pa.int32(), kind), expected)
-
-
-@pytest.mark.parametrize(("texts", "dictionary"), [(MANY, True), (MANY, False), (FEW, False)])
-def test_plain_texts_are_read_plain(tmp_path: Path, texts: list[str], dictionary: bool) -> None:
-    """Reading them as codes would look up every text; one file of them makes the whole scan plain."""
-    write(tmp_path / "a.parquet", texts, pa.string(), use_dictionary=dictionary)
-    assert texts_of(tmp_path) == (pa.string(), texts)
-    write(tmp_path / "b.parquet", FEW, pa.string())
-    assert texts_of(tmp_path) == (pa.string(), texts + FEW)
 
 
 def test_slices_do_not_depend_on_codes(tmp_path: Path) -> None:
@@ -208,12 +198,6 @@ def test_dictionaries_are_described_by_their_pages(tmp_path: Path, compression: 
     found, longest = chunk_of(tmp_path / "a.parquet")
     assert (found.texts, longest) == (50, 59)
     assert found.nbytes == sum(4 + len(text) for text in set(texts))
-
-
-def test_chunks_without_a_dictionary_have_none(tmp_path: Path) -> None:
-    """Their first page holds rows."""
-    write_with_footer(tmp_path / "a.parquet", ["a", "b"], use_dictionary=False)
-    assert chunk_of(tmp_path / "a.parquet") == (Dictionary(), 0)
 
 
 def test_a_page_that_cannot_be_read_counts_as_one_text(tmp_path: Path) -> None:

@@ -16,16 +16,11 @@ from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 
 from streameval.budget import Budget
 from streameval.kernels.blocks.changes import spread_rows, unit_blocks
-from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.contingency import cells
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.rounds import ByCluster, add_up
 from streameval.states.contingency.size_counts import Sizes
-from streameval.states.keyed import hot
-from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import hash_words, identify
-from streameval.states.keyed.layout import Layout
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
@@ -130,45 +125,6 @@ def test_squares_beyond_64_bits() -> None:
     block = int(unit_blocks(words[:1], 2)[0])
     for sums in (watcher.classes.only(block)[1], -watcher.clusters.only(block)[1][-1:]):
         assert (int(sums[0, 1]) << 32) + int(sums[0, 2]) == 2 * large**2
-
-
-def found(keyed: KeyedCounts) -> Counter[tuple[int, ...]]:
-    """Rows of each key."""
-    rows: Counter[tuple[int, ...]] = Counter()
-    for counts in keyed.grouped((0, ID_BUCKETS)):
-        keys = np.column_stack((unmix(counts.keys), counts.rest))
-        rows.update(dict(zip(map(tuple, keys.tolist()), counts.neg.tolist(), strict=True)))
-    return rows
-
-
-@settings(max_examples=40)
-@given(
-    words=st.integers(1, 3),
-    batches=st.lists(st.tuples(st.integers(0, 90), st.floats(0, 1)), max_size=6),
-    capacity=st.integers(1, 200),
-    builders=st.integers(1, 3),
-    seed=st.integers(0, 2**32),
-)
-def test_every_row_is_kept_once(
-    words: int, batches: list[tuple[int, float]], capacity: int, builders: int, seed: int
-) -> None:
-    """One to three words a key; some keys hot at first, cold later; one budget for all builders."""
-    rng, budget = np.random.default_rng(seed), Budget()
-    layout = Layout(ID_BUCKETS, 64, words=words)
-    given_rows: Counter[tuple[int, ...]] = Counter()
-    keyed = KeyedCounts(layout)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hot, "LEARN", 40)
-        for _ in range(builders):
-            builder = SegmentBuilder(layout, budget, capacity)
-            for rows, heat in batches:
-                keys = rng.integers(0, 1 << 64, (rows, words), np.uint64)
-                keys[rng.random(rows) < heat] = rng.integers(0, 2, words, np.uint64)
-                builder.add_ids(list(keys.T))
-                given_rows.update(map(tuple, keys.tolist()))
-                keys[:] = 0  # the builder keeps nothing that its caller may change
-            keyed = keyed.merge(KeyedCounts(layout, builder.finish()))
-    assert found(keyed) == given_rows
 
 
 @given(st.dictionaries(st.integers(1, 2**40), st.integers(1, 2**20), max_size=30))

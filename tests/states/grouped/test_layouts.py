@@ -277,42 +277,6 @@ METRICS = [RocAuc(), AveragePrecision(), PrAuc()]
 WEIGHTS = ["ordinary", "wild", "beyond two floats"]
 
 
-def _weighted_rows(kind: str, spread: str, digits: int) -> tuple[np.ndarray, np.ndarray, dict[str, pa.Array]]:
-    """Labels, weights and columns."""
-    rng = np.random.default_rng(digits)
-    label = (rng.random(MANY_ROWS) < 0.3).astype(np.uint8)
-    score = np.round(rng.standard_normal(MANY_ROWS) + label, digits).astype(kind)
-    weight = rng.gamma(2.0, 1.0, MANY_ROWS)
-    if spread == "wild":
-        weight *= 10.0 ** rng.integers(-9, 9, MANY_ROWS)
-    if spread == "beyond two floats":  # the sum of a piece needs three
-        weight *= np.array([1e-75, 1.0, 1e75])[rng.integers(0, 3, MANY_ROWS)]
-    return (
-        label,
-        weight,
-        {"score": pa.array(score), "group": pa.array(rng.integers(0, MANY_GROUPS, MANY_ROWS))},
-    )
-
-
-@pytest.mark.parametrize("kind", ["f4", "f8"])
-def test_counted_items_lose_no_weight(kind: str) -> None:
-    """Rows of two scores are stored as counted items, while those of slices are still apart: equal to the last bit."""
-    rng, inner, rows = np.random.default_rng(0), ScoreSpec("score", kind, weighted=True), 4 * MANY_ROWS
-    score = (0.5 + 2.0**-20 * rng.integers(0, 2, rows)).astype(kind)
-    columns = {"score": pa.array(score), "group": pa.array(np.resize(np.arange(3_000), rows))}
-    batch = Batch(rng.integers(0, 2, rows).astype(np.uint8), 10.0 ** rng.uniform(-9, 9, rows), columns)
-    states = []
-    for spec in (GroupedSpec(inner, By(("group",))), inner):
-        builder = spec.builder(Budget(), 2 * MANY_ROWS)
-        builder.update(batch)
-        states.append(builder.state())
-    apart, together = states
-    assert not any(each.counts for each in apart.keyed.segments)
-    assert all(each.counts for each in together.keyed.segments)
-    assert apart.total() == together
-    assert computed(apart.total(), METRICS) == computed(together, METRICS)
-
-
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 def test_slices_with_missing_scores_lose_no_weight(kind: str) -> None:
     """The weights of missing scores are summed exactly, by slice and over all."""

@@ -16,8 +16,6 @@ from streameval.kernels.keyed import sizes as kernels
 from streameval.kernels.keyed.digits import DIGIT, sort_bucket
 from streameval.kernels.keyed.sorting import sort_words
 from streameval.kernels.keys import ID_BUCKETS, MIX, unmix
-from streameval.kernels.ranking import UNIT, precision_counts
-from streameval.kernels.segments import repetitive, tally_sorted
 from streameval.states.clusters import counts, sizes
 from streameval.states.clusters import counts as clusters
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
@@ -29,7 +27,7 @@ from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import compact, group_items
 from streameval.states.keyed.hot import run_starts
 from streameval.states.keyed.ids import id_codes, mixed
-from streameval.states.keyed.layout import NO_WEIGHTS, Layout, stretches
+from streameval.states.keyed.layout import NO_WEIGHTS, Layout
 from streameval.states.protocol import Batch
 
 ROWS = st.lists(
@@ -329,18 +327,6 @@ def test_clumps_of_words_are_sorted(clumps: list[tuple[int, int, int]], seed: in
     check(random.permutation(np.concatenate([np.empty(0, np.uint64), *parts])))
 
 
-@given(st.lists(st.sampled_from([0, 1, 4, 5, 6, 10, 11]), max_size=60))
-def test_stretches_are_as_long_as_they_may_be(items: list[int]) -> None:
-    """A stretch ends before the bucket that would not fit; a dense bucket stands alone; empty ones end no stretch."""
-    due: list[list[int]] = []
-    for bucket in np.flatnonzero(items).tolist():
-        held = sum(items[b] for b in due[-1]) if due else 10
-        if items[bucket] > 5 or held + items[bucket] > 10 or items[due[-1][-1]] > 5:
-            due.append([])
-        due[-1].append(bucket)
-    assert list(stretches(np.array(items, np.int64), 10, 5)) == [(part[0], part[-1] + 1) for part in due]
-
-
 @pytest.mark.parametrize("rows", [0, 1, 200, 3000])
 def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> None:
     """Rows of one word, of few, and of many; those of a group are as many as the group has."""
@@ -371,42 +357,3 @@ def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) ->
     counts = np.zeros((2, len(expected)), np.int64)
     np.add.at(counts, (label.astype(int), inverse.reshape(-1)), 1)
     np.testing.assert_array_equal((found.neg, found.pos), counts)
-
-
-@pytest.mark.parametrize("groups", [0, 1, 511, 512, 513, 2000])
-@pytest.mark.parametrize("trapezoid", [False, True])
-@pytest.mark.parametrize("before", [(0, 0), (7, 3)])
-def test_precisions_are_those_of_each_group(groups: int, trapezoid: bool, before: tuple[int, int]) -> None:
-    """Each precision is rounded to a unit before it is weighted, also at the ends of batches."""
-    rng = np.random.default_rng(groups)
-    neg, pos = rng.integers(0, 3, groups), rng.integers(0, 3, groups)
-    neg += neg + pos == 0
-    (false, true), expected = before, 0
-    for n, p in zip(neg.tolist(), pos.tolist(), strict=True):
-        above = true / (true + false) if true + false else 1.0
-        false, true = false + n, true + p
-        rate = int(true / (true + false) * UNIT) + trapezoid * int(above * UNIT)
-        expected += p * rate
-    upper, lower = map(int, precision_counts(neg, pos, *before, trapezoid))
-    assert (upper << 32) + lower == expected
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 1000])
-@pytest.mark.parametrize("top", [0, 1 << 63])
-def test_sorted_words_are_counted_by_key_and_label(rows: int, top: int) -> None:
-    """Sorted words give the keys and counts that a dictionary gives."""
-    rng = np.random.default_rng(rows)
-    words = np.sort(rng.integers(0, rows + 1, rows).astype(np.uint64))
-    keys, counts = np.empty(rows, np.uint64), np.empty((2, rows), np.int64)
-    found = tally_sorted(words, np.uint64(top), keys, *counts)
-    expected = Counter(divmod(word, 2) for word in words.tolist())
-    assert keys[:found].tolist() == sorted({top | key for key, _ in expected})
-    for label in range(2):
-        assert counts[label, :found].tolist() == [expected[int(key) & ~top, label] for key in keys[:found]]
-
-
-@pytest.mark.parametrize(("distinct", "expected"), [(1, True), (32, True), (33, False), (4096, False)])
-def test_a_piece_is_repetitive_if_half_of_a_sample_is(distinct: int, expected: bool) -> None:
-    """At most 32 distinct keys among 64 spaced rows make a piece repetitive."""
-    words = np.arange(4096, dtype=np.uint64) // np.uint64(64) % np.uint64(distinct)
-    assert repetitive(words, np.empty((4096, 0), np.uint64), np.array([0, 4096])).tolist() == [expected]

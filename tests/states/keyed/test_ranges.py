@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import dask
 import distributed
 import numpy as np
 import pyarrow as pa
@@ -20,7 +18,7 @@ from strategies import SUBJECTS, Subject, by_name, difference
 from streameval.budget import Budget
 from streameval.engine.cluster import ClusterEngine, work
 from streameval.engine.cluster.connection import Connection, key_factory
-from streameval.engine.cluster.folds import exchange, size, tree
+from streameval.engine.cluster.folds import exchange
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError
 from streameval.scan import Piece, RowGroups
@@ -35,7 +33,6 @@ from streameval.states.keyed.ranges import (
     outline_only,
     ranged,
     restored,
-    row_bytes,
 )
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
@@ -195,29 +192,6 @@ def test_dask_is_told_how_large_states_are() -> None:
     assert sys.getsizeof(spilled) < sys.getsizeof(runs) - runs.nbytes // 2
 
 
-def test_merges_have_a_bounded_fan_in() -> None:
-    """A tree of a thousand nodes merges no more than 32 at a time."""
-    import dask
-
-    leaves = [dask.delayed(lambda i=i: [i], pure=False)() for i in range(1000)]
-    sizes: list[int] = []
-
-    def merge(parts: list[list[int]]) -> list[int]:
-        sizes.append(len(parts))
-        return [x for part in parts for x in part]
-
-    assert tree(leaves, merge, key_factory()).compute(scheduler="synchronous") == list(range(1000))
-    assert max(sizes) <= 32
-
-
-def test_a_split_takes_folds_and_ranges_alike() -> None:
-    """The second level splits what the first one joined."""
-    state = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9]))
-    cut = {"state": (0, state.keyed.layout.buckets)}
-    one = work.split((None, {"state": state.runs()}), cut)
-    assert not difference(state, state.with_runs(work.join([work.split(work.join([one]), cut)])["state"]))
-
-
 def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     """Its rows are where the fold's are, in memory and then spilled; Dask counts them once, and again where they go."""
     budget = Budget(1 << 30)
@@ -259,39 +233,9 @@ def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads:
     assert expected["split"] <= folds * ranges
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (100, 4)])
-def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: int) -> None:
-    """The exchanges of a table that is matched count too: ten billion rows of it are at most 10⁵ tasks."""
-    engine, plan = planner(workers, threads)
-    table = ContingencySpec("campaign", "cluster")
-    plan = replace(plan, specs=(*plan.specs, table))
-    rows = 10**10
-    pieces = [Piece("", str(i), 0, 10**6, 10**7, source=RowGroups(None, "file", (0,), (10**7,))) for i in range(10_000)]
-    folds = len(engine.assigned(pieces, rows, plan))
-    nbytes = rows * sum(row_bytes(spec.empty()) for spec in plan.specs)
-    ranges, tasks = engine.count_tasks(folds, 1, nbytes, [True])
-    assert sum(tasks.values()) <= 100_000
-    assert tasks["classes"] == tasks["matching"] == ranges
-
-
 def test_states_that_need_too_many_tasks_are_refused() -> None:
     """A hundred workers cannot hold 10¹³ rows in ranges of a quarter of their memory."""
     engine, plan = planner(100, 4)
     piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), (12 * 10**13,)))
     with pytest.raises(ClusterError, match="need 93,200 ranges"):
         engine.assigned([piece], piece.rows, plan)
-
-
-@pytest.mark.parametrize(("folds", "ranges"), [(1, 1), (5, 3), (20, 5), (34, 24)])
-def test_tasks_are_counted_as_they_are_made(folds: int, ranges: int) -> None:
-    """The plan counts splits and merges as the graph has them, in one level or in several."""
-    made = Counter[str]()
-    key = key_factory()
-
-    def counted(name: str, *numbers: int) -> str:
-        made[name] += 1
-        return key(name, *numbers)
-
-    cuts = [{"state": (r, r + 1)} for r in range(ranges)]
-    exchange([dask.delayed(int)(i) for i in range(folds)], cuts, counted, tasks=20)
-    assert (made["split"], made["merge"]) == size(folds, ranges, tasks=20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -20,10 +19,8 @@ from hypothesis import strategies as st
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
 from streameval.errors import DataError, LabelError, NullError, OptionError
-from streameval.evaluation import explain
 from streameval.kernels.blocks.grid import codes
 from streameval.kernels.grouped import comparisons
-from streameval.kernels.histogram import BINS
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.blocks import blocks_of
@@ -32,7 +29,6 @@ from streameval.states.scores import histogram
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.group_part import GroupPart, GroupRows
-from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
@@ -188,16 +184,6 @@ def test_a_null_is_refused_also_where_a_table_is_full(monkeypatch: pytest.Monkey
         builder.update(Batch(np.zeros(4, np.uint8), None, {"score": scores}))
 
 
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_a_plan_says_how_large_a_histogram_may_be(weight: str | None) -> None:
-    """A state of every bin; an empty state has none."""
-    table = pa.table({"score": [0.25, 0.5], "label": [0, 1], "weight": [1.0, 2.0]})
-    [planned] = explain(table, score="score", weight=weight, approx=True, threads=1).states
-    sums = np.ones((2, BINS if weight else 0, 2))
-    full = ScoreHistogram.of(HistogramSpec("score", weighted=bool(weight)), np.ones((3, BINS), np.int64), *sums)
-    assert 0 <= sys.getsizeof(full) - planned.bytes < 100
-
-
 @pytest.mark.parametrize(("bins", "blocks"), [(4, 2), (64, 8), (2048, 128)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weighted: bool) -> None:
@@ -249,30 +235,6 @@ def test_rows_have_the_sums_of_their_ties(groups: int, rows: int, share: float, 
     alone = replace(part, precise=False)
     np.testing.assert_array_equal(alone.areas, ties.areas)
     assert not alone.precisions.size  # instead of wrong ones
-
-
-@pytest.mark.parametrize("kind", ["text", "binary", "int64"])
-@pytest.mark.parametrize("groups", [1, 3, 500])
-def test_long_ids_are_numbered_and_have_the_sums_of_their_ties(kind: str, groups: int) -> None:
-    """Rows with texts, or integers of more than 32 bits, have the same sums with scores of 32 and of 64 bits."""
-    rng = np.random.default_rng([groups, len(kind)])
-    numbers = rng.integers(0, groups, 4_000)
-    ids = pa.array(numbers + (1 << 40)) if kind == "int64" else pa.array(np.char.mod("u%d", numbers).tolist())
-    ids, ids_type = (ids.cast(pa.binary()) if kind == "binary" else ids), "signed" if kind == "int64" else "hash"
-    label, score = rng.integers(0, 2, 4_000).astype(np.uint8), rng.integers(-9, 9, 4_000).astype(np.float32)
-    sums = {}
-    for type_, values in (("f4", score), ("f8", score.astype(float))):
-        builder = GroupScoreSpec("score", type_, "user", ids_type).builder(Budget(), 1_000)
-        builder.update(Batch(label, None, {"score": pa.array(values), "user": ids}))
-        state = builder.state()
-        shards = state.shards()
-        parts = [part for shard in shards for part in state.named_parts(shard)]
-        columns = [[part.ids, part.neg, part.pos, *part.areas, *part.precisions] for part in parts]
-        sums[type_] = [np.concatenate(column).tolist() for column in zip(*columns, strict=True)]
-        ends = [(part.first[1], part.last[1]) for part in parts]
-        assert ends == sorted(ends)
-    assert sums["f4"] == sums["f8"]
-    assert len(sums["f4"][0]) == len(np.unique(numbers))
 
 
 METRICS = RocAuc(), AveragePrecision()

@@ -140,18 +140,6 @@ def log_of(location: Location, ending: str) -> list[Path]:
     return sorted(Path(location.path, LOG).glob(f"*{ending}"))
 
 
-@pytest.mark.parametrize("commits", [10, 11, 20])
-def test_the_newest_commit_of_a_log_that_begins_later_can_be_passed_over(location, commits):
-    """Also the one that was written with a checkpoint; the next takes its number."""
-    append(location, commits)
-    assert delta.commit_numbers(location)[0] > 0
-    log_of(location, ".json")[-1].write_bytes(b"{")
-    assert delta.open_table(location).version() == commits - 2
-    append(location, 1)
-    table = delta.open_table(location)
-    assert (table.version(), len(delta.data_files(table))) == (commits - 1, commits)
-
-
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_log_without_a_whole_commit_is_refused_if_there_were_others(location, gone):
     """It is not taken for no table: that would open the gate."""

@@ -180,18 +180,6 @@ def test_no_verb_is_lost_in_a_power_cut(tmp_path):
 # -- versions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_writes_what_it_touches(tmp_path, data):
-    """The runs of the ledger grow with the logarithm of the nights; a commit, not with the nights."""
-    store = Store(tmp_path / "store", threads=1)
-    for name in NAMES:
-        store.update(data / name, score="a")
-    snapshot = store._context.ledger.read()
-    assert [run.rows.num_rows for run in snapshot.runs] == [4, 4, 1, 1, 1]
-    store.remove(NAMES[0])
-    assert [run.rows["removed"].to_pylist() for run in store._context.ledger.read().runs][-1] == [False] * 3 + [True]
-    assert nights(store) == NAMES[1:]
-
-
 def test_versions_are_forgotten_with_what_only_they_need(tmp_path, data):
     """`vacuum` keeps the versions of the span, says so, and refuses earlier ones by number and time."""
     store = Store(tmp_path / "store", threads=1)

@@ -8,12 +8,10 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.cli import main
-from streameval.errors import MissingColumnError, MissingInputError, OptionError
+from streameval.errors import MissingColumnError, OptionError
 
 
 @pytest.fixture
@@ -133,24 +131,6 @@ def test_what_cannot_leave_is_refused(data, tmp_path):
         store.add(scor="x")
 
 
-def test_the_command_line_adds_and_takes_out(data, tmp_path):
-    """With the data path, and a usage error where nothing is named."""
-    store = str(tmp_path / "store")
-
-    def run(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(main, words)
-        return done.exit_code, done.stderr
-
-    assert run("update", store, str(data), "--score", "score_lr", "--nan", "drop")[0] == 0
-    moved = data.rename(tmp_path / "moved")
-    code, said = run("add", store, str(moved), "--cluster", "cluster_tight", "--metric", "brier_score")
-    assert (code, "cluster_tight, brier_score added, 3 changed" in said) == (0, True), said
-    code, said = run("remove", store, "--column", "cluster_tight")
-    assert (code, "cluster_tight removed" in said) == (0, True), said
-    assert run("remove", store)[0] == 2
-    assert pq.read_table(moved, columns=["cluster_tight"]).num_rows
-
-
 def test_policies_that_join_need_no_file(data, tmp_path):
     """States without nulls are the same under any policy, also where files are gone and scores are histograms."""
     store, policies = Store(tmp_path / "store"), {"nan": {"score_lr": "drop"}, "nulls": {"cluster_loose": "singleton"}}
@@ -184,51 +164,3 @@ def test_policies_that_join_need_no_file(data, tmp_path):
     assert other.info(verify=True).damaged == ()
     with pytest.raises(OptionError, match="score_lr keeps its policy"):
         other.add(nan={"score_lr": "half"})
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"score": "b"}, {"cluster": "c"}, {"cluster": "c", "classes": "c"}, {"sketch": "b"}, {"unit": "c"}],
-    ids=str,
-)
-def test_a_column_that_is_added_while_no_night_has_rows_has_its_type_later(tmp_path, more):
-    """Evaluating, checking, removing a column and vacuum raised a raw KeyError until an update gave it a type."""
-    night = {"label": [0, 1, 0, 1], "a": [0.1, 0.4, 0.3, 0.2], "b": [0.1, 0.2, 0.3, 0.4], "c": [1, 2, 1, 3]}
-    for name, kept in (("1", -1), ("2", 1)):
-        pq.write_table(pa.table(night | {"kept": [kept] * 4}), tmp_path / f"night={name}.parquet")
-    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
-    store.update(tmp_path / "night=1.parquet", score="a", where="kept > 0")
-    assert store.add(**more).version == 1
-    with pytest.raises(MissingInputError, match="no rows"):
-        store.evaluate()
-    assert store.history("roc_auc", of="a").points[0].night.reason
-    assert store.check("roc_auc[a] > 0").judgements[0].outcome == "failed"
-    store.vacuum(grace="0s")
-    store.update(tmp_path / "night=2.parquet")
-    both = [tmp_path / "night=1.parquet", tmp_path / "night=2.parquet"]
-    whole.update(both, **more | {"score": list(dict.fromkeys(["a", more.get("score", "a")]))}, where="kept > 0")
-    assert store.evaluate().to_json() == whole.evaluate().to_json()
-    if "unit" not in more:
-        assert store.remove(columns="a").left == ("a",)
-
-
-def test_classes_may_be_named_before_clusters(data, tmp_path):
-    """As other options that need clusters; the first update, and others, raised a raw KeyError."""
-    store, whole = (Store(tmp_path / name, threads=1) for name in ("store", "whole"))
-    with pytest.raises(OptionError, match=r"classes='.udce9' is not valid UTF-8;"):  # bytes from a shell
-        store.update(data / NIGHTS[0], score="score_lr", classes="\udce9")
-    store.update(data / NIGHTS[0], score="score_lr", classes="campaign")
-    with pytest.raises(OptionError, match=r"sketch='.udce9' is not valid UTF-8;"):
-        store.add(sketch="\udce9")
-    assert store.evaluate().to_dict()["results"]
-    assert store.add(classes="campaign").joined == ()
-    store.update(data / NIGHTS[1])
-    assert store.add(cluster="cluster_loose").changed == tuple(NIGHTS[:2])
-    both = [data / night for night in NIGHTS[:2]]
-    whole.update(both, score="score_lr", cluster="cluster_loose", classes="campaign")
-    assert store.evaluate().to_dict()["results"] == whole.evaluate().to_dict()["results"]
-    assert store.remove(columns="campaign").left == ("campaign",)
-    other = Store(tmp_path / "other", threads=1)
-    other.update(both, score="score_lr", classes="campaign")
-    assert other.remove(columns="campaign").left == ("campaign",)
-    assert "classes" not in other.info().columns

@@ -12,7 +12,7 @@ from commands import run
 from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.errors import CorruptFileError, DataError, NullError, OptionError
+from streameval.errors import CorruptFileError, DataError
 from streameval.wording import visible
 
 
@@ -122,19 +122,6 @@ def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
     assert store.check("rows >= 1").passed
 
 
-def test_an_incomplete_night_is_no_usual_one_and_can_be_accepted(data, tmp_path):
-    """Its values give no baseline, whether it was accepted or not."""
-    for name in NIGHTS[4:6]:
-        split(name, data)
-    hurt(data / NIGHTS[2] / "part-1.parquet")
-    store = Store(tmp_path / "store")
-    store.update(data, on_error="skip", **FEW)
-    found = store.check("rows drop <= 90%")
-    assert (found.judgements[-1].nights, found.failing) == (4, (NIGHTS[2],))
-    store.accept(NIGHTS[2], "half of it was lost")
-    assert store.check("rows drop <= 90%").passed
-
-
 def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
     """It has no rows; a night that lacks a column stays out, and the others count."""
     for i in (0, 1):
@@ -157,26 +144,3 @@ def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
     land(NIGHTS[2], data)
     store.update(data)
     assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
-
-
-@pytest.mark.parametrize("policy", ["drop", "size"])
-def test_add_lets_labels_be_missing_from_now_on(data, policy):
-    """A store that refuses a night with a label missing names `add`, which changes what later nights may lack."""
-    path = data / NIGHTS[3] / "part-0.parquet"
-    table = pq.read_table(path, partitioning=None)
-    label = pa.array([None, *table["label"].to_pylist()[1:]], table["label"].type)
-    pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
-    store, nights, options = Store(data.parent / "store"), [data / NIGHTS[0], data / NIGHTS[3]], FEW
-    with pytest.raises(NullError) as error:
-        Store(data.parent / "other").update(nights[1], **options)
-    assert "policies" not in str(error.value)
-    store.update(nights[0], **options)
-    with pytest.raises(NullError, match=r"add changes them once: .* unlabelled .--unlabelled.$"):
-        store.update(nights[1])
-    assert str(store.add(unlabelled=policy)).startswith(f"unlabelled changed from error to {policy}")
-    again = store.update(nights[0], verify=True)
-    assert (again.unchanged, again.changed) == (1, ())
-    store.update(nights[1])
-    assert store.evaluate().to_json() == evaluate(nights, **options, unlabelled=policy).to_json()
-    with pytest.raises(OptionError, match="create another store"):
-        store.add(unlabelled="size" if policy == "drop" else "drop")

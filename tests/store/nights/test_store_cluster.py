@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from nightly import FEW, NIGHTS, OPTIONS, correct, land
+from nightly import FEW, NIGHTS, correct, land
 
 from streameval import Store
 from streameval.cli import main
@@ -115,17 +115,6 @@ def test_all_workers_fold_a_large_night(
         assert store.update(night.parent, **asked).rows == rows
     assert kept(there) == kept(here)
     assert "25.0 MB of memory of a worker is too little for the rows of finished tasks" in caplog.text
-
-
-def test_every_kind_of_state_travels_and_few_nights_take_more_threads(client: Any, data: Path, tmp_path: Path) -> None:
-    """Classes, ids that belong to their night, and histograms, on the active client of workers with two threads."""
-    with client.as_current():
-        for i, more in enumerate(({"cluster_scope": "partition", "nulls": "singleton"}, {"approx": True})):
-            there, here = Store(tmp_path / f"there-{i}", memory="64MiB"), Store(tmp_path / f"here-{i}", threads=1)
-            for store in (there, here):
-                store.update(data / NIGHTS[0], **OPTIONS | more)
-                store.update([data / name for name in NIGHTS[1:3]])
-            assert kept(there) == kept(here)
 
 
 def test_an_error_of_a_worker_names_the_file_and_good_nights_count(client: Any, data: Path, tmp_path: Path) -> None:

@@ -106,20 +106,6 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
         Store(where).diagnose("night=2025-01-01")
 
 
-def test_a_night_is_to_be_replaced_only_where_a_rule_failed(tmp_path):
-    """A rule that could not be judged says nothing against its rows."""
-    where, night = tmp_path / "store", tmp_path / "data" / "night=2026-01-01"
-    night.mkdir(parents=True)
-    rows = pa.table({"label": [0, 1] * 20, "score": [0.1, 0.9, 0.4, 0.3] * 10, "unit": [7] * 40})
-    pq.write_table(rows, night / "a.parquet")
-    Store(where, threads=1).update(tmp_path / "data", score="score", unit="unit")
-    for rule, failed in (("roc_auc >= 0.5 @95%", False), ("roc_auc >= 0.9", True)):
-        assert run("check", where, "--rule", rule).exit_code == 3
-        last = [line for line in run("diagnose", where).stdout.splitlines() if line.startswith("next: ")]
-        assert len(last) == 1
-        assert last[0].startswith("next: replace or remove the night, or " if failed else "next: streameval check ")
-
-
 def test_a_score_that_no_longer_separates_is_told_by_its_positives(tmp_path):
     """A shuffled score has the quantiles that it always had, but not among the positives."""
     data = tmp_path / "data"

@@ -11,12 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from commands import run
 from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
-from streameval.cli import main
 from streameval.errors import DataError, OptionError, StoreError
 from streameval.store.nights import judgements
 
@@ -305,43 +303,3 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
     assert "auc must be a rule in quotes" in run("check", path, "--rules", rules).stderr
     rules.write_text('auc = "roc_auc >>"\n')
     assert f"--rules {rules}: auc: 'roc_auc >>' is not a rule" in run("check", path, "--rules", rules).stderr
-
-
-def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
-    """It is that of the two values; folding one night again has it judged again; a level is refused by name."""
-    for name in NIGHTS[:3]:
-        land(name, data)
-    made = Store(tmp_path / "differences", threads=1)
-    made.update(data, **FEW | {"score": ["score_lr", "score_nb"]})
-    rule = "roc_auc[score_lr] - roc_auc[score_nb] >= 0.9"
-    found = made.check(rule)
-    alone = [made.evaluate(NIGHTS[2]).value("roc_auc", of) for of in ("score_lr", "score_nb")]
-    assert (found.failing, found.judgements[-1].value) == ((NIGHTS[2],), alone[0] - alone[1])
-    assert not made.check(rule).judged
-    assert made.info().to_dict()["failing"] == {NIGHTS[2]: (rule,)}
-    made.accept(NIGHTS[2], "known")
-    assert made.check(rule).passed
-    with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
-        made.check("roc_auc[score_lr] >= 0.9 @95%")
-
-
-def test_undecided_nights_are_not_called_failing(data, tmp_path):
-    """`check` and `diagnose` say that nights are undecided, and what lets them pass."""
-    made = Store(tmp_path / "st")
-    made.update([land(name, data) for name in NIGHTS[:2]], score="score_lr")
-    rule = "roc_auc[score_lr] drop <= 0.1"
-    done = CliRunner().invoke(main, ["check", made.name, "--rule", rule, "--since", "2000-01-01"])
-    assert done.exit_code == 3
-    assert done.stdout.splitlines()[-2].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
-    one, _ = made.diagnose()
-    assert (one.fails, one.undecided, one.to_dict()["undecided"]) == ((), (rule,), [rule])
-    assert (made.info().failing, made.info().undecided) == ({}, dict.fromkeys(NIGHTS[:2], (rule,)))
-    assert f"undecided   {NIGHTS[0]} ({rule}), " in CliRunner().invoke(main, ["info", made.name]).stdout
-    assert made.history("roc_auc").failing == ()
-    shown = CliRunner().invoke(main, ["diagnose", made.name]).stdout.splitlines()
-    assert shown[0] == f"{NIGHTS[0]}; undecided: {rule}; compared with 0 nights"
-    assert shown[1].startswith(f"undecided  {rule}  0.")
-    assert shown[-1].endswith("; a rule that ends in 'or undecided' lets such nights pass")
-    for name in NIGHTS[2:5]:
-        made.update(land(name, data))
-    assert [one.nights for one in made.diagnose(NIGHTS[4])] == [4]  # nothing is wrong with an undecided night

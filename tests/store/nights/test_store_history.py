@@ -8,10 +8,7 @@ import json
 import shutil
 from collections import Counter
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from nightly import DATA, FEW, NIGHTS, correct, land
@@ -123,20 +120,6 @@ def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
     assert shown.count("no score_q") == 1
 
 
-def test_other_tools_read_the_history(nights):
-    """The table is a Delta table with a row a result, and only those that are due."""
-    data, store = nights
-    store.history("roc_auc")
-    store.remove(NIGHTS[4])
-    table = pl.read_delta(str(data.parent / "store" / "history")).filter(metric="roc_auc", of="score_lr")
-    assert table.filter(span="night")["partition"].to_list() == NIGHTS[:4]
-    assert table.filter(span="cumulative").sort("partition")["value"][-1] == expected(data, NIGHTS[:4])
-    assert set(table["version"]) == {1}
-    store.replace(data / NIGHTS[0])  # as it was
-    rows = pl.read_delta(str(data.parent / "store" / "history")).select("span", "partition", "of", "metric")
-    assert rows.is_unique().all()
-
-
 def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkeypatch):
     """A night that comes last reads no row; a late one, a correction, a lost update or many files: all rows."""
     monkeypatch.setattr(results, "FILES", 4)
@@ -172,16 +155,6 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
     assert store.history("roc_auc") == found
 
 
-def test_the_log_of_the_history_is_short(tmp_path):
-    """Its versions are nobody's: a checkpoint takes the commits before it away; those of the ledger stay."""
-    store = Store(tmp_path / "store")
-    for name in NIGHTS[:12]:
-        store.update(land(name, tmp_path / "data"), score="score_lr", approx=True)
-    logs = [tmp_path / "store" / name / "_delta_log" for name in ("ledger", "history")]
-    assert [len(list(log.glob("*.json"))) for log in logs] == [12, 4]
-    assert [point.partition for point in store.history("roc_auc", cumulative=False).points] == NIGHTS[:12]
-
-
 def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
     """Null in JSON, empty in CSV, a gap in the picture."""
     land(NIGHTS[0], tmp_path / "data")
@@ -206,41 +179,3 @@ def test_the_command_line_shows_a_series(nights, tmp_path):
     assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
     assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0
     assert (tmp_path / "h.svg").exists()
-
-
-def test_history_follows_a_night_that_loses_its_rows(tmp_path):
-    """A column that a night lacks is null up to it and after; of a night without rows it is not missed."""
-    for i, name in enumerate(("night=1", "night=2", "night=3")):
-        rng = np.random.default_rng(i)
-        columns = {"label": rng.integers(0, 2, 50).astype(np.int8), "a": rng.random(50)}
-        columns |= {"b": rng.random(50)} if i != 1 else {}
-        (tmp_path / "data" / name).mkdir(parents=True)
-        pq.write_table(pa.table(columns), tmp_path / "data" / name / "part-0.parquet")
-    store = Store(tmp_path / "store")
-    store.update(tmp_path / "data", score="a")
-    store.add(score="b")
-    values = [point.cumulative.value for point in store.history("roc_auc", of="b").points]
-    assert np.isnan(values).tolist() == [False, True, True]
-    schema = pa.schema({"label": pa.int8(), "a": pa.float64(), "b": pa.float64()})
-    pq.write_table(schema.empty_table(), tmp_path / "data" / "night=2" / "part-0.parquet")
-    store.replace(tmp_path / "data" / "night=2")
-    last = store.history("roc_auc", of="b").points[-1].cumulative
-    assert last.value == store.evaluate().value("roc_auc", of="b")
-
-
-def test_why_nights_have_no_value_is_said_once_below_the_table(tmp_path):
-    """Scores that are not probabilities have one reason for all nights: it is not repeated in each cell."""
-    land(NIGHTS[0], tmp_path / "data")
-    land(NIGHTS[1], tmp_path / "data")
-    Store(tmp_path / "store").update(tmp_path / "data", score=["score_lr", "length"])
-    for columns in (["length"], ["score_lr", "length"]):
-        words = [
-            "history",
-            str(tmp_path / "store"),
-            "--metric",
-            "ece",
-            *(w for name in columns for w in ("--of", name)),
-        ]
-        said = CliRunner().invoke(main, words).stdout
-        assert said.count("a score is outside [0, 1]") == 1
-        assert f"in 2 nights ({NIGHTS[0]}, {NIGHTS[1]}): a score is outside [0, 1]" in said

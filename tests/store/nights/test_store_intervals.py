@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import pickle
-import shutil
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.evaluation.result import CachedEstimates
-from streameval.metrics.differences import holm
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
 
@@ -36,15 +34,6 @@ def store(data, tmp_path_factory):
     made = Store(tmp_path_factory.mktemp("intervals") / "store", threads=1)
     made.update(data, **COLUMNS, unit="campaign")
     return made
-
-
-def test_columns_without_an_asked_metric_take_no_part_in_intervals(data, tmp_path):
-    """A metric of scores, where clusters are kept too."""
-    columns = {"score": "score_lr", "cluster": "cluster_loose"}
-    store = Store(tmp_path / "store", threads=1)
-    store.update(data / NIGHTS[0], **columns, unit="campaign")
-    raw = evaluate(data / NIGHTS[0], **columns, unit="campaign", metrics="roc_auc", threads=1)
-    assert ends(store.evaluate(metrics="roc_auc", ci=0.95).results) == ends(raw.results)
 
 
 def ends(results):
@@ -92,29 +81,6 @@ def test_histories_have_intervals_at_an_asked_level(store, data):
     for level in (80, 0, "much"):
         with pytest.raises(OptionError, match="ci="):
             store.history("roc_auc", "score_lr", ci=level)
-
-
-def test_a_history_of_a_sampled_gain_area_has_the_intervals_of_its_evaluation(data, tmp_path):
-    """Cached by the update or computed again, and after a unit has joined."""
-    made, columns = Store(tmp_path / "store", threads=1), {"score": "score_lr", "approx_agc": True}
-    made.update(data, **columns, sample=0.5, metrics=["agc", "agc_approx"])
-    assert made.history("agc_approx").points[0].night.ci_level is None
-    made.add(unit="campaign")
-    points = made.history("agc_approx").points
-    assert points[0].night.ci_lower is not None
-    shutil.rmtree(tmp_path / "store" / "history")
-    assert made.history("agc_approx").points == points
-    shown = [one for one in made.evaluate(NIGHTS[0]).results if one.metric == "agc_approx"]
-    assert ends(shown) == ends([points[0].night])
-    whole = [one for one in made.evaluate().results if one.metric == "agc_approx"]
-    assert ends(whole) == ends([points[2].cumulative])
-    assert made.evaluate(metrics="agc_approx").results == tuple(whole)
-    alone = Store(tmp_path / "alone", threads=1)
-    alone.update(data, **columns, sample=0.5, metrics="agc_approx", unit="campaign")
-    assert ends(alone.evaluate().results) == ends(whole)
-    assert alone.history("agc_approx").points == points
-    by_night = [one for one in alone.evaluate(by="night").results if one.slice]
-    assert ends(by_night) == ends([point.night for point in points])
 
 
 def raw_difference(data):
@@ -186,39 +152,6 @@ def test_rules_read_intervals_of_clusters_and_classes_without_a_unit(data, tmp_p
     for metric in ("roc_auc", "agc_approx"):
         with pytest.raises(OptionError, match="keeps no blocks of units"):
             made.check(f"{metric} >= 0.5 @90%")
-
-
-def test_comparisons_of_columns_and_of_nights_are_adjusted_together(store):
-    """One table has one adjustment, as the line below it says; differences are those of each alone."""
-    span, asked = {"since": "2026-01-01", "until": "2026-01-02"}, {"metrics": ["roc_auc", "average_precision"]}
-    found = store.evaluate(baseline="score_nb", against="2026-01-01..2026-01-02", **asked)
-    told = [one for one in found.results if one.baseline]
-    whole, before = store.evaluate(**asked), store.evaluate(**span, **asked)
-    alone = [whole.difference(metric, "score_nb", "score_lr") for metric in asked["metrics"]]
-    nights = compare(before, whole)
-    for one in nights:
-        name = {"score": one.of.split(" ")[0], "metrics": one.metric}
-        alone += compare(store.evaluate(**span, **name), store.evaluate(**name))
-    assert [(one.metric, one.value, one.stderr) for one in told] == [(o.metric, o.value, o.stderr) for o in alone]
-    assert [one.p_value for one in told] == pytest.approx(holm([one.p_value for one in alone]))
-    assert len(told) == 6
-
-
-def test_a_store_says_that_clusterings_are_compared_by_area_in_the_files(data, tmp_path):
-    """Nights keep no rows of each unit in each cluster: values and rules say so, and the help does."""
-    columns = {"cluster": ["cluster_loose", "cluster_tight"], "metrics": "aul"}
-    made, bare = (Store(tmp_path / name, threads=1) for name in ("store", "bare"))
-    made.update(data, **columns, unit="campaign")
-    bare.update(data, **columns)
-    for store in (made, bare):
-        difference = store.evaluate(baseline="cluster_loose").results[-1]
-        assert (difference.of, difference.ci_lower) == ("cluster_tight − cluster_loose", None)
-        assert "evaluate the files with" in difference.ci_reason
-    [judged] = made.check("aul[cluster_tight] - aul[cluster_loose] >= 0 proven @95%", NIGHTS[0]).judgements
-    assert judged.outcome == "undecided"
-    assert "which neither stores nor slices keep: evaluate the files with --unit and --baseline" in judged.reason
-    told = " ".join(CliRunner().invoke(main, ["show", "--help"]).stdout.split())
-    assert "To compare clusterings by aul, evaluate the files" in told
 
 
 def test_nights_are_compared_with_earlier_ones(store, data):

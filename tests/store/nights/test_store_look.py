@@ -49,15 +49,6 @@ def test_a_store_says_what_it_holds_and_what_fails(tmp_path):
         Store(tmp_path / "none").info()
 
 
-def test_policies_by_column_are_told_in_words(tmp_path):
-    """As the command line takes them; JSON has the options."""
-    store = Store(tmp_path / "store")
-    store.update(DATA / NIGHTS[0], score=["score_lr", "score_nb"], nan={"score_nb": "half"}, metrics=["ks", "roc_auc"])
-    told = dict(store.info().lines())
-    assert (told["nan"], told["metrics"]) == ("score_nb=half, others error", "ks, roc_auc")
-    assert store.info().to_dict()["policies"]["nan"] == {"score_nb": "half", "*": "error"}
-
-
 def test_verifying_names_every_damaged_file_and_the_remedy(tmp_path):
     """Status 1; folding the night again, as it says, mends it."""
     store = Store(tmp_path / "store")
@@ -280,27 +271,6 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(scored, scored_st
         scored_store.history("roc_auc", ["score_rl"])
 
 
-def test_a_plan_says_what_would_be_read(scored_store):
-    """By verb, nights and columns; nothing is run."""
-    files = [s for e in scored_store.partitions() for s in e.states]
-    done = run("show", scored_store.name, "--plan")
-    assert f"would read at most {len(files)} state files" in done.stdout
-    told = json.loads(
-        run("show", scored_store.name, "--plan", "--score", "score_lr", "--last", "2", "--json", "-").stdout
-    )
-    assert (told["nights"], told["files"]) == (2, 4)
-    assert "would keep judgements" in run("check", scored_store.name, "--rule", "rows >= 1", "--plan").stdout
-    assert (
-        run("history", scored_store.name, "--metric", "aul", "--plan")
-        .stdout.splitlines()[2]
-        .startswith("  cluster clu")
-    )
-    assert run("diagnose", scored_store.name, "--plan").exit_code == 0
-    assert scored_store.info().failing == {}
-    with pytest.raises(OptionError, match="verb='vacuum' must be one of"):
-        scored_store.plan("vacuum")
-
-
 def test_a_plan_of_a_verb_that_folds_says_which_files_and_columns(scored_store, scored, tmp_path):
     """Of data and footers alone: nothing is folded, and what the verb would refuse is refused."""
     new = land(NIGHTS[4], tmp_path / "new" / "data")
@@ -397,21 +367,6 @@ def test_samples_of_nights_are_those_of_the_files(sized: Path, tmp_path: Path) -
                 assert same.bound is not None
                 assert same.stderr is not None
                 assert abs(same.value - exact) < same.bound + 5 * same.stderr
-
-
-def test_a_nights_sample_depends_on_its_own_files_only(sized: Path, tmp_path: Path) -> None:
-    """Other nights and a moved folder change nothing; another seed draws another sample."""
-    alone, among, moved, seeded = (Store(tmp_path / name) for name in ("alone", "among", "moved", "seeded"))
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / FIVE_NIGHTS[2]).symlink_to(sized / FIVE_NIGHTS[2])
-    alone.update(sized / FIVE_NIGHTS[2], **OPTIONS)
-    among.update(sized, **OPTIONS)
-    moved.update(tmp_path / "elsewhere", **OPTIONS)
-    seeded.update(sized / FIVE_NIGHTS[2], **OPTIONS, sample_seed=1)
-    found = [estimates(store.evaluate(FIVE_NIGHTS[2])) for store in (alone, among, moved, seeded)]
-    assert found[0] == found[1]
-    assert found[0] == found[2]
-    assert found[0][("agc_approx", "s")] != found[3][("agc_approx", "s")]
 
 
 def test_quantiles_are_near_those_of_the_rows(sized: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import Store, attribute, evaluate
-from streameval.errors import MissingColumnError, MissingInputError, OptionError, SchemaError
+from streameval.errors import MissingInputError, OptionError, SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,32 +175,6 @@ def test_slices_that_fall_short_are_those_of_the_files(tmp_path: Path, ci: float
         assert str(found.source.command).endswith(command)
 
 
-def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
-    """Set by the first update; a night of more slices is refused with the remedies."""
-    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
-        Store(tmp_path / "few").update(data, **COLUMNS, by="country", max_slices=2)
-
-
-def test_add_raises_the_limit_of_a_store(data: Path, tmp_path: Path) -> None:
-    """Alone, or with the slices that exceed it; no night is folded for it, and the remedies name it."""
-    store = Store(tmp_path / "s")
-    store.update(data, **COLUMNS, max_slices=2)
-    with pytest.raises(OptionError, match=r"more than max_slices=2; .*limit with add .* in the first update$"):
-        store.add(data=data, by="country")
-    for verb in (partial(store.update, data), store.evaluate):
-        with pytest.raises(OptionError, match=r"leave it out, or change the store's limit \(add\)$"):
-            verb(max_slices=3)
-    done = store.add(max_slices=3)
-    assert (done.changed, done.joined, str(done)) == ((), (), "max_slices changed from 2 to 3")
-    assert store.add(data=data, by="country").joined == ("country",)
-    assert store.add(max_slices=10_000).version == done.version + 2
-    with pytest.raises(OptionError, match="max_slices=3 contradicts"):
-        store.update(data, max_slices=3)
-    store.add(max_slices=2)
-    with pytest.raises(OptionError, match=r"3 slices.*, more than max_slices=2; .* in the first update$"):
-        store.evaluate(by="country")
-
-
 def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     """Nights are folded for the slices alone; a column takes its slicings with it."""
     store = Store(tmp_path / "s")
@@ -220,25 +193,6 @@ def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     )
     store.remove((), columns=["length"])
     assert store.info().columns["by"] == ["country"]
-
-
-def test_slices_of_a_column_that_no_night_has_are_refused(data: Path, tmp_path: Path) -> None:
-    """Every later night would be refused for want of it; where some nights have it, the others are named."""
-    store = Store(tmp_path / "s")
-    store.update(data, **COLUMNS)
-    for by in ("contry", "country,contry", "contry=0,5"):
-        with pytest.raises(MissingColumnError, match=r"no night at hand has .*contry.*; add .*did you mean 'country'"):
-            store.add(data=data, by=by)
-    assert store.info().columns.get("by") is None
-    last, folder = data / "night=2026-01-05" / "part.parquet", tmp_path / "night=2026-01-06"
-    folder.mkdir()
-    pq.write_table(
-        pq.read_table(last, partitioning=None).append_column("region", pa.array(["N"] * 120)), folder / "a.parquet"
-    )
-    store.update(folder)
-    done = store.add(data=[data, folder], by="region")
-    assert (done.changed, len(done.lacking), done.gone) == (("night=2026-01-06",), 5, done.lacking)
-    assert "5 without the column (night=2026-01-01, night=2026-01-02, night=2026-01-03, …)" in str(done)
 
 
 def test_history_by_slice(store: Store, data: Path) -> None:
@@ -279,13 +233,3 @@ def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reas
             pytest.approx(one.value, nan_ok=True),
             one.reason,
         )
-
-
-def test_info_and_diagnose_tell_of_slices(store: Store) -> None:
-    """What they cost, and which moved most."""
-    told = store.info()
-    assert list(told.slices) == BY
-    assert all(size > 0 for size in told.slices.values())
-    assert any(name == "slices" and "bytes a row" in text for name, text in told.lines())
-    [found] = store.diagnose("night=2026-01-05")
-    assert any("country=" in one.what for one in found.findings)
