@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LONG = """
     laws frozen store_concurrent simulate imports contingency_state store_faults fuzz cluster slices options bins
@@ -63,3 +67,16 @@ def pytest_collection_finish() -> None:
         raise pytest.UsageError(
             "a test file evaluates something while it is imported; move that into a test or a fixture"
         )
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two processes, which is not the active one."""
+    import distributed
+
+    small: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**small, memory_limit="2GiB") as made,
+        distributed.Client(made, set_as_default=False) as found,
+    ):
+        yield found

@@ -64,14 +64,6 @@ def deep_struct(root: Path) -> Any:
     yield lambda: evaluate(file, score="m.deep.p")
 
 
-def list_column(root: Path) -> Any:
-    """An element as a column."""
-    file = put(root / "a.parquet", p=[[1 - p, p] for p in ROWS["score"]])
-    yield lambda: evaluate(file, score="p"), "write the value you want as a separate column"
-    put(file, p=ROWS["score"])
-    yield lambda: evaluate(file, score="p")
-
-
 def misspelt_number(root: Path) -> Any:  # noqa: ARG001
     """The names of a frame that are numbers are those that the message lists."""
     frame = pd.DataFrame({0: ROWS["label"], 1: ROWS["score"]})
@@ -130,20 +122,6 @@ def clashing_types(root: Path) -> Any:
     yield lambda: evaluate(files, by="country", **AUC)
 
 
-def null_labels(root: Path) -> Any:
-    """Without those rows."""
-    file = put(root / "a.parquet", label=[0, 1, None, 1])
-    yield lambda: evaluate(file, **AUC), "choose unlabelled='drop' (--unlabelled drop) to leave those rows out"
-    yield lambda: evaluate(file, unlabelled="drop", **AUC)
-
-
-def null_labels_of_clusters(root: Path) -> Any:
-    """Counted in clusters."""
-    file = put(root / "a.parquet", label=[0, 1, None, 1])
-    yield lambda: evaluate(file, cluster="id"), "or 'size' to count them in clusters"
-    yield lambda: evaluate(file, cluster="id", unlabelled="size")
-
-
 def null_labels_of_a_store(root: Path) -> Any:
     """A policy that `add` changes."""
     tree, store = night(root, 1), Store(root / "store")
@@ -155,50 +133,6 @@ def null_labels_of_a_store(root: Path) -> Any:
     )
     store.add(unlabelled="drop")
     yield lambda: store.update(tree)
-
-
-def null_scores(root: Path) -> Any:
-    """Without those rows."""
-    file = put(root / "a.parquet", score=[0.1, None, 0.3, 0.4], label=[0, 0, 1, 1])
-    yield lambda: evaluate(file, **AUC), "choose nan='drop' or nan='half' (--nan)"
-    yield lambda: evaluate(file, nan="drop", **AUC)
-
-
-def null_ids(root: Path) -> Any:
-    """Without those rows."""
-    file = put(root / "a.parquet", id=[1, None, 2, 2])
-    yield lambda: evaluate(file, cluster="id"), "choose --nulls drop or --nulls singleton"
-    yield lambda: evaluate(file, cluster="id", nulls="drop")
-
-
-def text_labels(root: Path) -> Any:
-    """The positive one."""
-    file = put(root / "a.parquet", label=["ham", "spam", "ham", "spam"])
-    yield lambda: evaluate(file, **AUC), "name the positive one with pos_label (--pos-label)"
-    yield lambda: evaluate(file, pos_label="spam", **AUC)
-
-
-def three_labels(root: Path) -> Any:
-    """The positive one."""
-    file = put(root / "a.parquet", label=[0, 1, 2, 2])
-    yield lambda: evaluate(file, **AUC), "name the positive one with pos_label (--pos-label)"
-    yield lambda: evaluate(file, pos_label=2, **AUC)
-
-
-def float_ids(root: Path) -> Any:
-    """Cast."""
-    file = put(root / "a.parquet", id=[1.0, 1.0, 2.0, 2.0])
-    yield lambda: evaluate(file, cluster="id"), "ids are integers, strings or binaries: cast it"
-    put(file, id=pa.array([1.0, 1.0, 2.0, 2.0]).cast(pa.int64()))
-    yield lambda: evaluate(file, cluster="id")
-
-
-def text_scores(root: Path) -> Any:
-    """Cast."""
-    file = put(root / "a.parquet", score=["0.1", "0.2", "0.3", "0.4"])
-    yield lambda: evaluate(file, **AUC), "a score is a float, an integer or a decimal of at most 18 digits"
-    put(file)
-    yield lambda: evaluate(file, **AUC)
 
 
 def text_in_a_sketch(root: Path) -> Any:
@@ -217,20 +151,6 @@ def mixed_frame(root: Path) -> Any:  # noqa: ARG001
     frame = pd.DataFrame(ROWS | {"id": [1, "b", 2.5, None]})
     yield lambda: evaluate(frame, cluster="id", nulls="drop"), "convert it with .astype(...)"
     yield lambda: evaluate(frame.astype({"id": str}), cluster="id", nulls="drop")
-
-
-def slices_of_scores(root: Path) -> Any:
-    """Edges, as the message spells them."""
-    file = put(root / "a.parquet")
-    yield lambda: evaluate(file, by="score", **AUC), "give edges, such as by='score=0.2,0.5'"
-    yield lambda: evaluate(file, by="score=0.2,0.5", **AUC)
-
-
-def nowhere_null(root: Path) -> Any:
-    """SQL's word."""
-    file = put(root / "a.parquet", country=["a", "a", "b", None])
-    yield lambda: evaluate(file, where="country <> NULL", **AUC), "write IS NULL or IS NOT NULL"
-    yield lambda: evaluate(file, where="country IS NOT NULL", **AUC)
 
 
 def store_as_data(root: Path) -> Any:
@@ -319,14 +239,6 @@ def key_of_numbers(root: Path) -> Any:
         put(root / "d" / f"hour={hour}" / "a.parquet")
     yield lambda: evaluate(root / "d", where="hour >= '9'", **AUC), "write 9 without quotes"
     yield lambda: evaluate(root / "d", where="hour >= 9", **AUC)
-
-
-def zero_weights(root: Path) -> Any:
-    """Weights that are positive."""
-    file = put(root / "a.parquet", w=[0.0, -1.0, 1.0, 1.0])
-    yield lambda: evaluate(file, weight="w", **AUC), "weights are finite and not negative"
-    put(file, w=[0.0, 1.0, 1.0, 1.0])
-    yield lambda: evaluate(file, weight="w", **AUC)
 
 
 def part_of_no_time(root: Path) -> Any:
@@ -472,3 +384,43 @@ def test_the_remedy_works(case: Case, tmp_path: Path) -> None:
         refused()
     assert words in str(caught.value)
     next(steps)()  # type: ignore[operator]
+
+
+IDS, P = {"cluster": "id"}, ROWS["score"]
+
+
+# columns of a file, options, the words of the message, and the options or columns that they advise
+FILES: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]] = [
+    ({"label": [0, 1, None, 1]}, AUC, "choose unlabelled='drop' (--unlabelled drop) to leave", {"unlabelled": "drop"}),
+    ({"label": [0, 1, None, 1]}, IDS, "or 'size' to count them in clusters", {"unlabelled": "size"}),
+    ({"score": [0.1, None, 0.3, 0.4]}, AUC, "choose nan='drop' or nan='half' (--nan)", {"nan": "drop"}),
+    ({"id": [1, None, 2, 2]}, IDS, "choose --nulls drop or --nulls singleton", {"nulls": "drop"}),
+    ({"label": list("hshs")}, AUC, "name the positive one with pos_label (--pos-label)", {"pos_label": "s"}),
+    ({"label": [0, 1, 2, 2]}, AUC, "name the positive one with pos_label (--pos-label)", {"pos_label": 2}),
+    ({}, AUC | {"by": "score"}, "give edges, such as by='score=0.2,0.5'", {"by": "score=0.2,0.5"}),
+    ({}, AUC | {"where": "country <> NULL"}, "write IS NULL or IS NOT NULL", {"where": "country IS NOT NULL"}),
+    ({"id": [1.0, 1.0, 2.0, 2.0]}, IDS, "ids are integers, strings or binaries: cast it", {"columns": {}}),
+    ({"score": list("1234")}, AUC, "a score is a float, an integer or a decimal of at most 18 digits", {"columns": {}}),
+    (
+        {"w": [0.0, -1.0, 1.0, 1.0]},
+        AUC | {"weight": "w"},
+        "finite and not negative",
+        {"columns": {"w": [0.0, 1, 1, 1]}},
+    ),
+    ({"p": [[1 - p, p] for p in P]}, {"score": "p"}, "write the value you want as a separate", {"columns": {"p": P}}),
+]
+
+
+@pytest.mark.parametrize(("columns", "options", "words", "advice"), FILES, ids=[case[2] for case in FILES])
+def test_what_is_advised_for_a_file_works(
+    columns: dict[str, Any], options: dict[str, Any], words: str, advice: dict[str, Any], tmp_path: Path
+) -> None:
+    """Other options, or other columns."""
+    file = put(tmp_path / "a.parquet", **columns)
+    with pytest.raises(StreamevalError) as caught:
+        evaluate(file, **options)
+    assert words in str(caught.value)
+    options = options | advice
+    if (instead := options.pop("columns", None)) is not None:
+        put(file, **instead)
+    evaluate(file, **options)

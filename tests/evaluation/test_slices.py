@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import distributed
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +25,6 @@ from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from streameval.results import Scalar
@@ -280,14 +278,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             data.slice(i * 1500, 1500), root / f"night=2026-01-0{i + 1}" / "part.parquet", row_group_size=400
         )
     return root
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two processes."""
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB")
-    with cluster, distributed.Client(cluster, set_as_default=False) as made:
-        yield made
 
 
 SLICED: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "class", "nan": "drop"}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from truth import gain_truth, point_truth
 
 from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.budget import Budget
@@ -40,40 +41,24 @@ def points(groups):
 
 
 def area(groups, truncate, *, ratio, weights=None):
-    """The definition, in fractions: keep groups by count, A, R and M of their weights; None where it is not defined."""
-    weights = weights or groups
-    share = Fraction(str(truncate)) * sum(map(sum, groups)) if truncate <= 1 else truncate
-    T = U = A = points = Fraction(0)
-    for (n, p), (wn, wp) in zip(groups, weights, strict=True):
-        if points >= share:
-            break
-        A += (wn + wp) * (T + Fraction(wp) / 2)
-        T, U, points = T + wp, U + wn + wp, points + n + p
-    N, P = (sum(Fraction(w[side]) for w in weights) for side in (0, 1))
-    if not P or not U:
-        return None
-    R = U * U * P / (2 * (N + P))
-    M = P * P / 2 + (U - P) * P if P <= U else U * U / 2
-    if ratio:
-        return A / M
-    return (A - R) / (M - R) if N else None
+    """The definition, of groups of (negatives, positives): kept by count, with the areas of their weights."""
+    exact = [(Fraction(p), Fraction(n)) for n, p in weights or groups]
+    return gain_truth(exact, list(map(sum, groups)), truncate, ratio=ratio)
 
 
-def rates(groups, point):
-    """An operating point and its group by trying every threshold, in fractions."""
-    N, P = (sum(g[side] for g in groups) for side in (0, 1))
-    at, best = Fraction(str(point.at)), (Fraction(0), None)
-    F = T = 0
-    for i, (n, p) in enumerate(groups):
-        before = F + T
-        F, T = F + n, T + p
-        if point.kind == "fpr" and Fraction(F, N) <= at and Fraction(T, P) > best[0]:
-            best = (Fraction(T, P), i)
-        if point.kind == "recall" and P and Fraction(T, P) >= at and Fraction(T, T + F) >= best[0]:
-            best = (Fraction(T, T + F), i)
-        if point.kind == "k" and (at <= F + T or i == len(groups) - 1) and before < at:
-            return Fraction(T, T + F), i
-    return best
+@settings(max_examples=200, deadline=None)
+@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
+def test_histograms_hold_operating_points(groups, at, cuts):
+    """Whatever the bins, the exact value is inside, or both have the same reason."""
+    point, (bins, state) = parse_at(at), histogram_of(groups, cuts)
+    found, binned = compute(fold_arrays(*points(groups)), point), value_of(point, bins, state)
+    truth = point_truth([(Fraction(p), Fraction(n)) for n, p in groups], list(map(sum, groups)), point.kind, point.at)
+    if found.reason:
+        assert binned.reason == found.reason
+    else:
+        assert found.value == float(truth)
+        assert binned.lower <= float(truth) <= binned.upper
+        assert binned.lower <= binned.value <= binned.upper
 
 
 def histogram_of(groups, cuts, *, weights=None):
@@ -227,25 +212,6 @@ def test_real_histogram_holds_the_exact_values():
         assert found.lower <= truth.value <= found.upper, metric.name
         assert found.lower <= found.value <= found.upper
     assert compute(state, Agc(0.1)).upper - compute(state, Agc(0.1)).lower < 1e-3
-
-
-@settings(max_examples=200, deadline=None)
-@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
-def test_operating_points_are_the_definition(groups, at, cuts):
-    """Every threshold tried one by one gives the same value at the same threshold; histograms hold it."""
-    point = parse_at(at)
-    N, P = (sum(g[side] for g in groups) for side in (0, 1))
-    found = compute(fold_arrays(*points(groups)), point)
-    bins, state = histogram_of(groups, cuts)
-    binned = value_of(point, bins, state)
-    if (point.kind == "fpr" and not (N and P)) or (point.kind == "recall" and not P):
-        assert found.reason == binned.reason is not None
-        return
-    value, group = rates(groups, point)
-    assert found.value == float(value)
-    assert found.threshold == (math.inf if group is None else -group)
-    assert binned.lower <= float(value) <= binned.upper
-    assert binned.lower <= binned.value <= binned.upper
 
 
 @pytest.mark.parametrize("at", [0.1 + 0.2, math.nextafter(0.3, 0), 1 / 3, 123456789.12345679, 5e-324])

@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import distributed
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,8 +39,6 @@ from streameval.states.scores.counts import ScoreSpec, fold_arrays
 from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streameval.states.keyed.counts import KeyedCounts
 
 KEYED = [subject for subject in SUBJECTS if subject.spec.empty().runs()]
@@ -109,14 +106,6 @@ def test_an_outline_says_where_its_rows_are() -> None:
     builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
     with pytest.raises(ClusterError, match="are on the workers"):
         summarize_state(outline_only(builder.state()), Budget())
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two processes."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options) as made, distributed.Client(made) as found:
-        yield found
 
 
 def folded(subject: Subject, table: pa.Table) -> Any:

@@ -29,20 +29,9 @@ from streameval.store.files.compaction import Compaction
 from streameval.store.nights import fold as nights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SMALL: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "2GiB"}
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two processes, which is not the active one."""
-    with (
-        distributed.LocalCluster(processes=True, **SMALL) as made,
-        distributed.Client(made, set_as_default=False) as found,
-    ):
-        yield found
 
 
 @pytest.fixture
