@@ -1,6 +1,15 @@
-"""Other processes: what they have open, and permissions that root obeys too."""
+"""Commands in this process, and what other processes may do and hold."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from streameval.cli import main
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 import ctypes
 import os
@@ -27,3 +36,8 @@ def opened(pid: int | str = "self") -> Iterator[str]:
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
             yield str(descriptor.readlink())
+
+
+def run(*words: object) -> Result:
+    """The result of a command."""
+    return CliRunner().invoke(main, [str(word) for word in words])

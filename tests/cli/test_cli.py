@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import run
 from nightly import DATA
+from processes import run
 
 from streameval import Store, quantile_sketch
 from streameval.cli import store as store_commands

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from commands import run
+from processes import run
 
 from streameval import evaluate, simulate
 from streameval.cli import main

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import run
+from processes import run
 
 from streameval import evaluate
 from streameval.errors import OptionError

@@ -8,8 +8,8 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import run
 from nightly import DATA, FEW, NIGHTS, land
+from processes import run
 
 from streameval import Store, evaluate
 from streameval.errors import CorruptFileError, DataError

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from commands import run
 from nightly import DATA, FEW, NIGHTS, land
+from processes import run
 
 from streameval import Store
 from streameval.errors import MissingInputError

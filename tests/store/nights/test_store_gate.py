@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from commands import run
 from nightly import FEW, NIGHTS, land
+from processes import run
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from commands import run
 from nightly import DATA, NIGHTS, land
+from processes import run
 
 from streameval import Store, evaluate, quantile_sketch
 from streameval.cli import main
