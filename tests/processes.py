@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
@@ -9,17 +13,9 @@ from click.testing import CliRunner
 from streameval.cli import main
 
 if TYPE_CHECKING:
-    from click.testing import Result
-
-import ctypes
-import os
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from click.testing import Result
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
