@@ -16,10 +16,8 @@ instead. The next update replaces a lost file; `vacuum`, or an update that must 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial, reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
@@ -55,31 +53,11 @@ class ColumnFiles(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True)
-class _MergedFile:
-    """A merged file, and the state files that it covers."""
+class _MergedFile(NamedTuple):
+    """A merged file, and the state files that it covers, each of which is the state of one night."""
 
     file: str
     stands_for: tuple[str, ...]
-
-    @classmethod
-    def of(cls, item: Any) -> _MergedFile:
-        """Parse an item of the index.
-
-        Raises
-        ------
-        FormatError
-            If it covers no state file, or is malformed.
-        """
-        file, names = item["file"], tuple(item["stands_for"])
-        if not names or not all(isinstance(name, str) for name in (file, *names)):
-            raise FormatError("a merged file must stand for state files")
-        return cls(file, names)
-
-    @cached_property
-    def counts(self) -> Counter[str]:
-        """The number of times that it covers each state file."""
-        return Counter(self.stands_for)
 
 
 class Compaction:
@@ -98,10 +76,6 @@ class Compaction:
         self.files = files
         self._index_file = location.child("index.json")
         self._merged = StateFiles(location)
-
-    def read(self, name: str, budget: Budget | None = None, due: StoredSpec | None = None) -> State:
-        """The state of one night."""
-        return self.files.read(name, budget, due)
 
     def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: StoredSpec, each: Each) -> list[State]:
         """States that together are those of `names`: merged files as far as possible, then state files.
@@ -127,9 +101,8 @@ class Compaction:
         try:
             states = self._merged.read_all([merged.file for merged in used], nbytes, budget, due, each)
         except FormatError:  # a merged file cannot be read: read the nights instead
-            states, left = [], Counter(names)
-        rest = list(left.elements())
-        return states + self.files.read_all(rest, nbytes * len(rest) // max(len(names), 1), budget, due, each)
+            states, left = [], list(names)
+        return states + self.files.read_all(left, nbytes * len(left) // max(len(names), 1), budget, due, each)
 
     def compact(self, columns: Sequence[ColumnFiles], engine: Engine, *, exact: bool) -> int:
         """Merge the states that are due; returns the number of merged files.
@@ -151,13 +124,14 @@ class Compaction:
         """
         index = self._index()
         there = {name for name, _, _ in self._merged.list()}
-        usable = [merged for merged in index if merged.file in there]
-        if exact:
-            usable = self._select_sound(usable)
+        usable = [
+            merged for merged in index if merged.file in there and not (exact and not self._merged.sound(merged.file))
+        ]
         try:
             merged_files = self._compact_columns(columns, usable, engine, exact=exact)
         except FormatError:  # if a merged file is damaged, write it again
-            merged_files = self._compact_columns(columns, self._select_sound(usable), engine, exact=exact)
+            usable = [merged for merged in usable if self._merged.sound(merged.file)]
+            merged_files = self._compact_columns(columns, usable, engine, exact=exact)
         if merged_files != index:
             items = [{"file": merged.file, "stands_for": merged.stands_for} for merged in merged_files]
             self._index_file.write(seal({"files": items}).encode())
@@ -165,18 +139,13 @@ class Compaction:
             self._merged.delete(self._merged.unneeded(names))
         return len(merged_files)
 
-    def _select_sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
-        """The undamaged merged files."""
-        return [one for one in merged if self._merged.sound(one.file)]
-
     def _compact_columns(
         self, columns: Sequence[ColumnFiles], usable: Sequence[_MergedFile], engine: Engine, *, exact: bool
     ) -> list[_MergedFile]:
         """The known merged files that are still wanted, and new ones."""
         merged_files: dict[_MergedFile, None] = {}
         for column in columns:
-            wanted = Counter(column.names)
-            here = [merged for merged in usable if _contains(merged.counts, wanted)]
+            here = [merged for merged in usable if set(column.names).issuperset(merged.stands_for)]
             if exact or isinstance(column.spec, HistogramSpec):
                 here += self._grow(column, here, engine)
             merged_files |= dict.fromkeys(here)
@@ -187,31 +156,24 @@ class Compaction:
         due, names, nbytes = column
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
         left, parts = _cover(usable, names)
-        parts += [_MergedFile(name, (name,)) for name in left.elements()]
-        position = {name: i for i, name in enumerate(names)}
+        parts += [_MergedFile(name, (name,)) for name in left]
+        position, mean = {name: i for i, name in enumerate(names)}, nbytes // len(names)
         new: list[_MergedFile] = []
-        while full := _full_groups(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
-            merged = self._merged_groups(full, nbytes // len(names), due, engine)
-            used = Counter(part for group in full for part in group)
-            parts = [*(Counter(parts) - used).elements(), *merged]
+        while groups := _full_groups(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
+            if len(groups) == 1:  # its parts are read in parallel; several groups are merged in parallel
+                merged = [self._merge(groups[0], mean, due, engine.budget, engine.each)]
+            else:
+                merge = partial(self._merge, mean=mean, due=due, budget=engine.budget, each=one_by_one)
+                merged = engine.each(merge, groups, "merged")
+            used = {part for group in groups for part in group}
+            parts = [*(part for part in parts if part not in used), *merged]
             new += merged
         return new
-
-    def _merged_groups(
-        self, groups: Sequence[Sequence[_MergedFile]], mean: int, due: StoredSpec, engine: Engine
-    ) -> list[_MergedFile]:
-        """Merge each group into a file: several groups in parallel, or the parts of a single group in parallel.
-
-        `mean` is the average size of the state of a night.
-        """
-        if len(groups) == 1:
-            return [self._merge(groups[0], mean, due, engine.budget, engine.each)]
-        return engine.each(lambda group: self._merge(group, mean, due, engine.budget, one_by_one), groups, "merged")
 
     def _merge(
         self, parts: Sequence[_MergedFile], mean: int, due: StoredSpec, budget: Budget, each: Each
     ) -> _MergedFile:
-        """Merge several merged files, or the files of single nights, into one file."""
+        """Merge several merged files, or the files of single nights of a mean size, into one file."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
         nbytes = mean * sum(len(part.stands_for) for part in parts)
         states = source.read_all([part.file for part in parts], nbytes, budget, due, each)
@@ -219,26 +181,26 @@ class Compaction:
         return _MergedFile(file, tuple(name for part in parts for name in part.stands_for))
 
     def _index(self) -> list[_MergedFile]:
-        """The merged files; none if the index is missing or damaged."""
+        """The merged files; none if the index is missing or damaged, or one covers no state file."""
         try:
-            return [_MergedFile.of(item) for item in unseal(self._index_file.read())["files"]]
+            items = unseal(self._index_file.read())["files"]
+            merged = [_MergedFile(item["file"], tuple(item["stands_for"])) for item in items]
         except (*READ_ERRORS, FormatError, StoreError, TypeError):
             return []
+        sound = all(
+            one.stands_for and all(isinstance(name, str) for name in (one.file, *one.stands_for)) for one in merged
+        )
+        return merged if sound else []
 
 
-def _cover(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Counter[str], list[_MergedFile]]:
+def _cover(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[list[str], list[_MergedFile]]:
     """The names that no merged file covers, and the merged files that cover the others, longest first."""
-    left, used = Counter(names), list[_MergedFile]()
+    left, used = set(names), list[_MergedFile]()
     for one in sorted(merged, key=lambda one: -len(one.stands_for)):
-        while _contains(one.counts, left):
-            left.subtract(one.counts)
+        if left.issuperset(one.stands_for):
+            left.difference_update(one.stands_for)
             used.append(one)
-    return +left, used
-
-
-def _contains(part: Counter[str], whole: Counter[str]) -> bool:
-    """Whether the whole contains the part; takes time proportional to the part, unlike ``part <= whole``."""
-    return all(whole[name] >= times for name, times in part.items())
+    return [name for name in names if name in left], used
 
 
 def _full_groups(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Sequence[_MergedFile]]:
@@ -246,8 +208,7 @@ def _full_groups(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Se
     levels: dict[int, list[_MergedFile]] = {}
     for part in parts:
         levels.setdefault(len(part.stands_for), []).append(part)
-    for nights in sorted(levels):
-        level = levels[nights]
+    for nights, level in sorted(levels.items()):
         if len(level) >= fan and nights * fan <= most:
             return [level[i : i + fan] for i in range(0, len(level) - fan + 1, fan)]
     return []

@@ -96,7 +96,7 @@ def reading(location: Location) -> Iterator[None]:
 
 def commit_numbers(location: Location) -> list[int]:
     """The numbers of the commits in a table's log, ascending; empty if there is no table."""
-    return sorted(int(match[1]) for name in _names(location) if (match := _COMMIT.fullmatch(name)))
+    return sorted(int(match[1]) for name in log_names(location) if (match := _COMMIT.fullmatch(name)))
 
 
 def read_commit(location: Location, version: int) -> Commit | None:
@@ -121,24 +121,28 @@ def read_commit(location: Location, version: int) -> Commit | None:
     return Commit(version, facts, tuple(action["add"]["path"] for action in actions if "add" in action))
 
 
-def newest_commit(location: Location, numbers: Iterable[int]) -> Commit:
-    """The newest of these commits that is whole; later ones are named in a warning, once.
+def newest_commit(location: Location) -> Commit:
+    """The newest whole commit of a table; later ones are named in a warning, once.
 
     Raises
     ------
     StoreError
         If it cannot be read, or none is whole although the log once had others.
     """
-    newest_first = sorted(numbers, reverse=True)
-    with reading(location):
-        for number in newest_first:
-            commit = read_commit(location, number)
-            if commit is not None:
-                return commit
-            _warn_of_cut(_file(location, number).name)
-        if (newest_first and newest_first[-1] > 0) or any(map(_CHECKPOINT.fullmatch, _names(location))):
-            raise ValueError(f"no commit in {LOG} is whole, but there were others")
-    return Commit(-1, {})
+
+    def read() -> Commit:
+        with reading(location):
+            numbers = commit_numbers(location)
+            for number in reversed(numbers):
+                commit = read_commit(location, number)
+                if commit is not None:
+                    return commit
+                _warn_of_cut(_file(location, number).name)
+            if (numbers and numbers[0] > 0) or any(map(_CHECKPOINT.fullmatch, log_names(location))):
+                raise ValueError(f"no commit in {LOG} is whole, but there were others")
+        return Commit(-1, {})
+
+    return read_again(location, read)
 
 
 def read_again(location: Location, read: Callable[[], _T]) -> _T:
@@ -172,35 +176,33 @@ def open_table(location: Location) -> DeltaTable | None:
     """
 
     def read() -> DeltaTable | None:
+        newest = newest_commit(location)
         with reading(location):
-            newest = newest_commit(location, commit_numbers(location))
             return None if newest.version < 0 else table_at(location, newest.version)
 
     return read_again(location, read)
 
 
 def table_at(location: Location, version: int) -> DeltaTable:
-    """A version of a table; damaged checkpoints are deleted if there are all commits, which hold what they held."""
+    """A version of a table; damaged checkpoints are deleted if there are all commits, which hold what they held.
+
+    An empty commit above the last checkpoint is refused with `ValueError`: deltalake would skip it.
+    """
     deltalake = import_deltalake()
     from deltalake.exceptions import DeltaError
 
-    _check_not_empty(location, version)
+    checkpoints = [int(match[1]) for name in log_names(location) if (match := _CHECKPOINT.fullmatch(name))]
+    first = max((number for number in checkpoints if number <= version), default=-1) + 1
+    paths = [_file(location, number).path for number in range(first, version)]
+    for file in location.filesystem.get_file_info(paths):
+        if file.is_file and not file.size:
+            raise ValueError(f"{LOG}/{file.base_name} is empty")
     try:
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
     except DeltaError:
         if not _delete_damaged_checkpoints(location):
             raise
         return deltalake.DeltaTable(location.uri, version, storage_options=location.options)
-
-
-def _check_not_empty(location: Location, version: int) -> None:
-    """Raise `ValueError` for an empty commit below a version and above its checkpoint: deltalake would skip it."""
-    checkpoints = [int(match[1]) for name in _names(location) if (match := _CHECKPOINT.fullmatch(name))]
-    first = max((number for number in checkpoints if number <= version), default=-1) + 1
-    paths = [_file(location, number).path for number in range(first, version)]
-    empty = next((file for file in location.filesystem.get_file_info(paths) if file.is_file and not file.size), None)
-    if empty is not None:
-        raise ValueError(f"{LOG}/{empty.base_name} is empty")
 
 
 def data_files(table: DeltaTable) -> list[str]:
@@ -226,13 +228,12 @@ def _file(location: Location, version: int) -> Location:
     return location.child(f"{LOG}/{version:020}.json")
 
 
-def _names(location: Location) -> list[str]:
+def log_names(location: Location) -> list[str]:
     """The names of all files in a table's log."""
     log = location.child(LOG)
     if not log.local:
-        return [
-            info.base_name for info in log.filesystem.get_file_info(fs.FileSelector(log.path, allow_not_found=True))
-        ]
+        files = log.filesystem.get_file_info(fs.FileSelector(log.path, allow_not_found=True))
+        return [file.base_name for file in files]
     with suppress(FileNotFoundError):  # unlike Arrow's, this listing does not look at every file
         return os.listdir(log.path)  # noqa: PTH208 - names only
     return []
@@ -248,7 +249,7 @@ def _delete_damaged_checkpoints(location: Location) -> bool:
 
     So is the file that names the last one, unless there is that one. What only cannot be read now is no damage.
     """
-    log, names, numbers = location.child(LOG), _names(location), {*commit_numbers(location)}
+    log, names, numbers = location.child(LOG), log_names(location), {*commit_numbers(location)}
     damaged = list[str]()
     for name in names:
         if (match := _CHECKPOINT.fullmatch(name)) and numbers.issuperset(range(int(match[1]) + 1)):
@@ -257,18 +258,14 @@ def _delete_damaged_checkpoints(location: Location) -> bool:
                 pq.ParquetFile(pa.BufferReader(content))
             except (pa.ArrowInvalid, OSError):
                 damaged.append(name)
-    last = "_last_checkpoint"
-    if last in names and _checkpoint_of(log.child(last).read()) not in {*names}.difference(damaged):
-        damaged.append(last)
+    last, checkpoint = "_last_checkpoint", ""
+    if last in names:
+        content = log.child(last).read()
+        with suppress(ValueError, KeyError, TypeError):
+            checkpoint = f"{json.loads(content)['version']:020}.checkpoint.parquet"
+        damaged += [last] if checkpoint not in {*names}.difference(damaged) else []
     PublishedFiles(log).delete(damaged)
     return bool(damaged)
-
-
-def _checkpoint_of(content: bytes) -> str:
-    """The name of the checkpoint that the file with the last one names; empty if it is damaged."""
-    with suppress(ValueError, KeyError, TypeError):
-        return f"{json.loads(content)['version']:020}.checkpoint.parquet"
-    return ""
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -361,8 +358,7 @@ class RowTable:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         location, first = self.location, base is None and not anew
-        with reading(location):
-            last = newest_commit(location, commit_numbers(location)).version if base is None else base.version()
+        last = newest_commit(location).version if base is None else base.version()
         number = 0 if first else last + 1
         try:
             check_conditional_writes(location)
@@ -377,8 +373,8 @@ class RowTable:
                     why = "another update created this store meanwhile; this update was not applied: run it again"
                 raise StoreError(f"{location.name}: {why}") from error
         _settle(location, number)
-        if (number + 1) % INTERVAL == 0 and _write_checkpoint(location, number - 1) and self.versions == FORGET:
-            _delete_before(location, number - 1)
+        if (number + 1) % INTERVAL == 0:
+            (forget_commits if self.versions == FORGET else _write_checkpoint)(location, number - 1)
 
     def _write(
         self,
@@ -416,14 +412,13 @@ def newer_version(location: Location) -> StoreError:
 
 
 def forget_commits(location: Location, oldest: int) -> None:
-    """Delete the commits and checkpoints before a version once it has a checkpoint; a later one must be settled."""
-    if _write_checkpoint(location, oldest):
-        _delete_before(location, oldest)
+    """Delete the commits and checkpoints before a version once it has a checkpoint; a later one must be settled.
 
-
-def _delete_before(location: Location, oldest: int) -> None:
-    """Delete the commits and checkpoints before a version, oldest first, so that the log never has a hole."""
-    matches = [_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in _names(location)]
+    The oldest are deleted first, so that the log never has a hole.
+    """
+    if not _write_checkpoint(location, oldest):
+        return
+    matches = [_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in log_names(location)]
     old = sorted(match[0] for match in matches if match and int(match[1]) < oldest)
     try:
         PublishedFiles(location.child(LOG)).delete(old)
@@ -445,29 +440,24 @@ def _delete_cut(location: Location, number: int) -> None:
     Two processes must not both do so, as the second would delete what the first has committed: under a lock, each looks
     again. Local commits get their name once they are written, and a moment later other hosts see them whole, too.
     """
+    import fcntl
+
     cut = list[int]()
     with suppress(FileNotFoundError):
         while read_commit(location, number + len(cut)) is None:
             cut.append(number + len(cut))
-    if cut and not location.local:
+    if not cut:
+        return
+    if not location.local:
         raise OSError(f"{_file(location, cut[0]).name} is empty or cut off; delete it and run again")
-    if cut:
-        time.sleep(MOMENT)
-    for later in cut:
-        with _locked(location.child(LOG).path), suppress(FileNotFoundError):
-            if read_commit(location, later) is None:
-                Path(_file(location, later).path).unlink()
-
-
-@contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Hold the lock of a local directory."""
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
+    time.sleep(MOMENT)
+    handle = os.open(location.child(LOG).path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        with suppress(FileNotFoundError):
+            for later in cut:
+                if read_commit(location, later) is None:
+                    Path(_file(location, later).path).unlink()
     finally:
         os.close(handle)
 
@@ -506,11 +496,7 @@ def _write_checkpoint(location: Location, number: int) -> bool:
             for name in (f"{number:020}.json", f"{number:020}.checkpoint.parquet", "_last_checkpoint", ""):
                 sync(f"{location.path}/{LOG}/{name}")
     except (DeltaError, *READ_ERRORS) as error:
-        _LOGGER.warning(
-            "%s: version %d was committed, but not its checkpoint: %s; commands take longer until one can be written",
-            location.name,
-            number,
-            reason(error),
-        )
+        why = f"version {number} was committed, but not its checkpoint: {reason(error)}"
+        _LOGGER.warning("%s: %s; commands take longer until one can be written", location.name, why)
         return False
     return True

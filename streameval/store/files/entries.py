@@ -139,13 +139,11 @@ class Entry:
         """The facts, parsed; raises `FormatError` if they are damaged."""
         try:
             facts = json.loads(self.facts)
-        except (ValueError, RecursionError):
-            facts = None
-        if not _are_facts(facts):
-            raise FormatError(
-                f"{self.partition}: its facts in the ledger are damaged; restore the ledger from a backup"
-            )
-        return dict(facts)
+            if _are_facts(facts):
+                return dict(facts)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        raise FormatError(f"{self.partition}: its facts in the ledger are damaged; restore the ledger from a backup")
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -159,37 +157,20 @@ class Entry:
 
     def state(self, group: str, of: str) -> StoredState | None:
         """The state of a column, if there is one."""
-        for kept in self.states:
-            if kept.of == of and kept.group == group:
-                return kept
-        return None
+        return next((state for state in self.states if state.of == of and state.group == group), None)
 
 
 def _are_facts(facts: Any) -> bool:
-    """Whether facts have the form that `gather_facts` gives them."""
-    if not isinstance(facts, dict):
-        return False
-    files, left_out = facts.get("files", []), facts.get("left_out", [])
+    """Whether facts have the form that `gather_facts` gives them; other errors mean that they have not."""
+    files, lost, counts = facts.get("files", []), facts.get("left_out", []), [facts.get("nulls", {})]
+    counts += [file["nulls"] for file in files] + [{"rows": file.get("rows") or 0} for file in files]
+    texts = [file["file"] for file in files] + [text for name, why in lost for text in (name, why)]
     return (
         isinstance(files, list)
-        and isinstance(left_out, list)
-        and _are_counts(facts.get("nulls", {}))
-        and all(
-            isinstance(file, dict)
-            and isinstance(file.get("file"), str)
-            and _are_counts({"rows": file.get("rows") or 0})
-            and _are_counts(file.get("nulls"))
-            for file in files
-        )
-        and all(
-            isinstance(lost, list) and len(lost) == 2 and all(isinstance(x, str) for x in lost) for lost in left_out
-        )
+        and isinstance(lost, list)
+        and all(isinstance(text, str) for text in texts)
+        and all(type(count) is int and 0 <= count < _MOST for some in counts for count in some.values())
     )
-
-
-def _are_counts(counts: Any) -> bool:
-    """Whether an object holds counts of rows only."""
-    return isinstance(counts, dict) and all(type(count) is int and 0 <= count < _MOST for count in counts.values())
 
 
 def row_of(entry: Entry, *, removed: bool = False) -> dict[str, Any]:
@@ -208,7 +189,9 @@ def merge_runs(runs: Sequence[pa.Table], *, whole: bool) -> pa.Table:
         If a run has two rows of a partition.
     """
     for run in runs:
-        _check_unique(run["partition"].to_pylist())
+        name, times = next(iter(Counter(run["partition"].to_pylist()).most_common(1)), ("", 0))
+        if times > 1:
+            raise FormatError(f"two rows are of partition {name!r}")
     rows = pa.concat_tables([SCHEMA.empty_table(), *runs])
     newest = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
     rows = rows.take(pa.array(newest.values(), pa.int64()))
@@ -245,13 +228,6 @@ def entries_of(runs: Sequence[pa.Table]) -> dict[str, Entry]:
     return {name: entries[name] for name in sorted(entries, key=natural)}
 
 
-def _check_unique(names: Sequence[str]) -> None:
-    """Raise `FormatError` if a name occurs twice."""
-    if len(set(names)) < len(names):
-        name, _ = Counter(names).most_common(1)[0]
-        raise FormatError(f"two rows are of partition {name!r}")
-
-
 def _check_rows(columns: Iterable[tuple[str, pa.Array | pa.ChunkedArray]]) -> None:
     """Raise `FormatError` if a column has a null, or a count is negative or too large."""
     for name, column in columns:
@@ -283,14 +259,9 @@ def gather_facts(
     counted = [_file(file, columns) for file in files if file.name not in dict(left_out)]
     if filtered:
         counted = [one | {"nulls": {name: 0 for name, count in one["nulls"].items() if not count}} for one in counted]
-    nulls: dict[str, int] = {}
-    for name in columns:
-        counts = [one["nulls"].get(name) for one in counted]
-        if all(count is not None for count in counts):
-            nulls[name] = sum(counts)
-    for wanted, state in states:
-        if wanted.group == "score":
-            nulls[wanted.of] = int(state.nan_rows.sum())
+    by_column = {name: [one["nulls"].get(name) for one in counted] for name in columns}
+    nulls = {name: sum(counts) for name, counts in by_column.items() if None not in counts}
+    nulls |= {w.of: int(state.nan_rows.sum()) for w, state in states if w.group == "score"}
     return json.dumps({"nulls": nulls, "files": counted, "left_out": [list(one) for one in left_out]})
 
 
@@ -305,29 +276,18 @@ def merge_facts(entry: Entry, other: Entry) -> str:
 
 
 def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
-    """The rows of a file, and the nulls of each column for which the footer counts them."""
+    """The rows of a file, and the nulls of each column for which the footer counts them in every row group."""
     try:
         footer = footer_at(file.filesystem, file.path)
     except READ_ERRORS:
         return {"file": file.name, "rows": None, "nulls": {}}
     place = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    nulls = {name: _nulls(footer, place[name]) for name in columns if name in place}
-    return {
-        "file": file.name,
-        "rows": footer.num_rows,
-        "nulls": {name: n for name, n in nulls.items() if n is not None},
-    }
-
-
-def _nulls(footer: Any, i: int) -> int | None:
-    """The nulls of a column; None if a row group has no null count."""
-    total = 0
-    for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(i).statistics
-        if statistics is None or not statistics.has_null_count:
-            return None
-        total += statistics.null_count
-    return total
+    groups, nulls = [footer.row_group(i) for i in range(footer.num_row_groups)], {}
+    for name in (name for name in columns if name in place):
+        statistics = [group.column(place[name]).statistics for group in groups]
+        if all(one is not None and one.has_null_count for one in statistics):
+            nulls[name] = sum(one.null_count for one in statistics)
+    return {"file": file.name, "rows": footer.num_rows, "nulls": nulls}
 
 
 def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False) -> Scalar:

@@ -23,9 +23,9 @@ import math
 import re
 import time as clock
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -33,29 +33,13 @@ import pyarrow as pa
 
 from streameval._version import __version__
 from streameval.errors import FormatError, OptionError, StoreError
-from streameval.scan import READ_ERRORS
-from streameval.store.files.delta import (
-    KEEP,
-    LOG,
-    Commit,
-    RowTable,
-    commit_numbers,
-    forget_commits,
-    newer_version,
-    newest_commit,
-    read_again,
-    read_commit,
-    read_rows,
-    reading,
-    table_at,
-)
+from streameval.scan import READ_ERRORS, natural
+from streameval.store.files import delta
 from streameval.store.files.entries import SCHEMA, Entry, entries_of, merge_runs, row_of
 from streameval.store.files.published import PublishedFiles, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from deltalake import DeltaTable
 
     from streameval.store.files.location import Location
 
@@ -80,7 +64,7 @@ class Snapshot:
     ----------
     version : version number; −1 before the first commit
     configuration : configuration of the store, see `streameval.store.nights.configuration`
-    entries : the partitions, by name
+    entries : the partitions, by name, in the natural order of names
     runs : the runs of rows, oldest first
     when : time of the commit, in milliseconds since 1970
     oldest : number of the oldest version that is kept
@@ -123,17 +107,13 @@ class Ledger:
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self._table = RowTable(location, SCHEMA, KEEP)
+        self._table = delta.RowTable(location, SCHEMA, delta.KEEP)
 
     def exists(self) -> bool:
         """Whether there is a ledger; False if that cannot be determined."""
-        from pyarrow import fs
-
-        log = self.location.child(LOG)
-        try:
-            return bool(log.filesystem.get_file_info(log.path).type == fs.FileType.Directory)
-        except READ_ERRORS:
-            return False
+        with suppress(*READ_ERRORS):
+            return bool(delta.log_names(self.location))
+        return False
 
     def read(self, as_of: str | int | date | None = None) -> Snapshot:
         """Read the newest version, a given version, or the one that was newest at a given time.
@@ -150,22 +130,22 @@ class Ledger:
         StoreError
             If the ledger cannot be read, is damaged, or was written by another version of streameval.
         """
-        return read_again(self.location, partial(self._read, as_of))
 
-    def _read(self, as_of: str | int | date | None) -> Snapshot:
-        newest = self._newest()
-        if newest.version < 0:
+        def read() -> Snapshot:
+            newest = delta.newest_commit(self.location)
+            if newest.version < 0:
+                if as_of is not None:
+                    raise OptionError(f"as_of={as_of!r}: {self.location.name} does not exist yet")
+                return Snapshot()
+            record, version = self._record(newest), newest.version
             if as_of is not None:
-                raise OptionError(f"as_of={as_of!r}: {self.location.name} does not exist yet")
-            return Snapshot()
-        record = self._record(newest)
-        version = newest.version
-        if as_of is not None:
-            version = self._version(version, record["oldest"], as_of)
-            record = self._record(self._commit(version))
-        runs, entries = self._read_runs(record["runs"])
-        facts = {name: record[name] for name in ("when", "oldest", "retention")}
-        return Snapshot(version, record["keeps"], entries, runs, **facts)
+                version = self._version(version, record["oldest"], as_of)
+                record = self._record_of(version)
+            runs, entries = self._read_runs(record["runs"])
+            facts = {name: record[name] for name in ("when", "oldest", "retention")}
+            return Snapshot(version, record["keeps"], entries, runs, **facts)
+
+        return delta.read_again(self.location, read)
 
     def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
         """Commit a new version with these partitions.
@@ -185,9 +165,18 @@ class Ledger:
         StoreError
             If another update was committed meanwhile, or the ledger cannot be written.
         """
-        by_name = {entry.partition: entry for entry in entries}
-        table = self._at(base)
-        runs_left, rows = _merge_due_runs(base, _touched_rows(base, by_name), len(by_name))
+        by_name = {entry.partition: entry for entry in sorted(entries, key=lambda entry: natural(entry.partition))}
+        table = None
+        if base.version >= 0:
+            if delta.newest_commit(self.location).version != base.version:
+                raise delta.newer_version(self.location)
+            with delta.reading(self.location):
+                table = delta.table_at(self.location, base.version)
+        before = base.entries
+        new = [e for name, e in by_name.items() if before.get(name) is not e and before.get(name) != e]
+        gone = [row_of(entry, removed=True) for name, entry in before.items() if name not in by_name]
+        touched = pa.Table.from_pylist([*map(row_of, new), *gone], schema=SCHEMA)
+        runs_left, rows = _merge_due_runs(base, touched, len(by_name))
         added = self._table.publish(rows)
         runs = (*runs_left, Run(added["path"], rows))
         when = max(int(clock.time() * 1000), base.when + 1)
@@ -201,18 +190,17 @@ class Ledger:
 
     def versions(self) -> list[dict[str, Any]]:
         """All versions that are kept, newest first: number, time of the commit, and description of the change."""
-        return read_again(self.location, self._versions)
 
-    def _versions(self) -> list[dict[str, Any]]:
-        newest = self._newest()
-        if newest.version < 0:
-            return []
-        numbers = range(newest.version, self._record(newest)["oldest"] - 1, -1)
-        commits = [(made, self._record(made)) for made in map(self._commit, numbers)]
-        return [
-            {"version": made.version, "when": _when(record), "action": made.facts.get("action")}
-            for made, record in commits
-        ]
+        def read() -> list[dict[str, Any]]:
+            newest = delta.newest_commit(self.location)
+            oldest = 0 if newest.version < 0 else self._record(newest)["oldest"]
+            commits = (self._commit(number) for number in range(newest.version, oldest - 1, -1))
+            return [
+                {"version": one.version, "when": _when(self._record(one)), "action": one.facts.get("action")}
+                for one in commits
+            ]
+
+        return delta.read_again(self.location, read)
 
     def without_versions(self, snapshot: Snapshot, retention: str, until: float) -> Snapshot:
         """The snapshot to commit to forget the versions that were replaced before a time, in seconds since 1970."""
@@ -225,56 +213,36 @@ class Ledger:
         What a version has and the one before it has not is in its newest run.
         """
         numbers = range(snapshot.oldest, snapshot.version + 1)
-        runs = [self._record(self._commit(number))["runs"] for number in numbers]
+        runs = [self._record_of(number)["runs"] for number in numbers]
         newer = (entry for names in runs[1:] for entry in self._read_runs(names[-1:])[1].values())
         return {name for names in runs for name in names}, chain(self.read(snapshot.oldest).entries.values(), newer)
 
     def forget(self, snapshot: Snapshot, files: Iterable[str]) -> None:
         """Delete files, and the commits before the oldest version of a snapshot; it must have been committed."""
         PublishedFiles(self.location).delete(files)
-        with reading(self.location):
-            if commit_numbers(self.location)[0] < snapshot.oldest:
-                forget_commits(self.location, snapshot.oldest)
+        with delta.reading(self.location):
+            if delta.commit_numbers(self.location)[0] < snapshot.oldest:
+                delta.forget_commits(self.location, snapshot.oldest)
 
     def _read_runs(self, names: Sequence[str]) -> tuple[tuple[Run, ...], dict[str, Entry]]:
         """Runs, oldest first, and their entries; raises `StoreError` if one cannot be read."""
-        with reading(self.location):
-            runs = tuple(Run(name, read_rows(self.location, [name], SCHEMA)) for name in names)
+        with delta.reading(self.location):
+            runs = tuple(Run(name, delta.read_rows(self.location, [name], SCHEMA)) for name in names)
             return runs, entries_of([run.rows for run in runs])
 
-    def _newest(self) -> Commit:
-        """The newest commit that can be read."""
-
-        def read() -> Commit:
-            with reading(self.location):
-                return newest_commit(self.location, commit_numbers(self.location))
-
-        return read_again(self.location, read)
-
-    def _commit(self, version: int) -> Commit:
+    def _commit(self, version: int) -> delta.Commit:
         """The commit of a version; raises `StoreError` if it cannot be read."""
-        with reading(self.location):
-            commit = read_commit(self.location, version)
+        with delta.reading(self.location):
+            commit = delta.read_commit(self.location, version)
         if commit is None:
             raise StoreError(f"{self.location.name}: version {version} is empty or cut off; read another one")
         return commit
 
-    def _at(self, base: Snapshot) -> DeltaTable | None:
-        """The Delta table at a snapshot; None before the first commit.
+    def _record_of(self, version: int) -> dict[str, Any]:
+        """The verified record of a version."""
+        return self._record(self._commit(version))
 
-        Raises
-        ------
-        StoreError
-            If there is a newer version.
-        """
-        if base.version < 0:
-            return None
-        if self._newest().version != base.version:
-            raise newer_version(self.location)
-        with reading(self.location):
-            return table_at(self.location, base.version)
-
-    def _record(self, made: Commit) -> dict[str, Any]:
+    def _record(self, commit: delta.Commit) -> dict[str, Any]:
         """The verified record of a commit.
 
         Raises
@@ -282,13 +250,13 @@ class Ledger:
         StoreError
             If the record is missing, damaged, or of another format.
         """
-        said = made.facts.get("streameval")
-        if said is None:
+        sealed = commit.facts.get("streameval")
+        if sealed is None:
             raise StoreError(
                 f"{self.location.name}: its last commit is not streameval's; restore the version before it"
             )
         try:
-            record = unseal(said)
+            record = unseal(sealed)
             number, library = record["format"], record["library"]
         except (KeyError, FormatError):
             raise StoreError(
@@ -312,7 +280,7 @@ class Ledger:
         if version > newest:
             raise OptionError(f"as_of={as_of!r}: the newest version of {self.location.name} is {newest}")
         if version < oldest:
-            first = f"{_when(self._record(self._commit(oldest))):%Y-%m-%dT%H:%MZ}"
+            first = f"{_when(self._record_of(oldest)):%Y-%m-%dT%H:%MZ}"
             why = f"the oldest version that is kept is {oldest}, of {first}"
             raise OptionError(f"as_of={as_of!r}: {why if oldest else f'the store was created later, at {first}'}")
         return version
@@ -320,15 +288,7 @@ class Ledger:
     def _at_time(self, newest: int, oldest: int, when: float) -> int:
         """The number of the version that was the newest before a time (milliseconds since 1970)."""
         numbers = range(oldest, newest + 1)
-        return oldest - 1 + bisect_left(numbers, when, key=lambda number: self._record(self._commit(number))["when"])
-
-
-def _touched_rows(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
-    """The rows of the entries that differ from a snapshot's, and of those that it has in excess."""
-    before = base.entries
-    new = [e for name, e in entries.items() if before.get(name) is not e and before.get(name) != e]
-    gone = [row_of(entry, removed=True) for name, entry in before.items() if name not in entries]
-    return pa.Table.from_pylist([*map(row_of, new), *gone], schema=SCHEMA)
+        return oldest - 1 + bisect_left(numbers, when, key=lambda number: self._record_of(number)["when"])
 
 
 def _merge_due_runs(base: Snapshot, rows: pa.Table, live: int) -> tuple[tuple[Run, ...], pa.Table]:

@@ -78,25 +78,20 @@ class Location:
         OptionError
             If it is neither on a local disk nor on S3, or deltalake would misread its path.
         """
-        location = cls._of(where, options)
-        odd = misread(location.path) or next(
-            (c for c in "#?" if c in location.path), ""
-        )  # it finds no commits beyond them
-        if odd:
-            why = f"a store cannot have {odd!r} in its path, which deltalake takes for something else"
-            raise OptionError(f"{location.name}: {why}; choose another directory")
-        return location
-
-    @classmethod
-    def _of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None) -> Location:
         text = os.fspath(where)
         uri = Uri.parse(text)
         if uri is None or uri.scheme == "file":
             path = Path(os.path.normpath(local_path(text)))
-            return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
-        if not uri.on_s3:
+            location = cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
+        elif uri.on_s3:
+            location = _s3(uri, {key.upper(): value for key, value in (options or {}).items()})
+        else:
             raise OptionError(f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)")
-        return _s3(uri, {key.upper(): value for key, value in (options or {}).items()})
+        odd = misread(location.path) or next((c for c in "#?" if c in location.path), "")
+        if odd:  # deltalake finds no commits beyond them
+            why = f"a store cannot have {odd!r} in its path, which deltalake takes for something else"
+            raise OptionError(f"{location.name}: {why}; choose another directory")
+        return location
 
     @property
     def local(self) -> bool:
@@ -161,21 +156,16 @@ def check_apart(location: Location, data: Any) -> None:
     if not isinstance(named, list | tuple):
         return  # refused later, when the data are listed
     store = _place(location.uri, local=location.local)
-    for item in named:
-        if not isinstance(item, str | os.PathLike):
-            continue
-        text = os.fspath(item)
+    for text in (os.fspath(item) for item in named if isinstance(item, str | os.PathLike)):
         uri = Uri.parse(text)
-        own = uri is None or uri.scheme == "file"
-        if own != location.local:
+        local = uri is None or uri.scheme == "file"
+        if local != location.local:
             continue
-        place = _place(text if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
-        if any(c in place for c in "*?["):
-            if _within(PurePosixPath(place).parent.as_posix(), store):
-                _refuse_place(location, f"the data {shown(text)} lie in it")
-        elif _within(place, store):
+        place = _place(text if uri is None or local else f"{uri.scheme}://{uri.path}", local=local)
+        pattern = any(c in place for c in "*?[")
+        if _within(PurePosixPath(place).parent.as_posix() if pattern else place, store):
             _refuse_place(location, f"the data {shown(text)} lie in it")
-        elif _within(store, place):
+        elif not pattern and _within(store, place):
             _refuse_place(location, f"it lies in its data {shown(text)}")
 
 
@@ -193,27 +183,18 @@ def check_empty(location: Location) -> None:
     Hidden files, and temporary files of other tools, are ignored.
     """
     selector = fs.FileSelector(location.path, allow_not_found=True)
-    names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
-    others = sorted(name for name in names if name not in PARTS and not _passed_over(name))
+    names = (PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector))
+    visible = (name for name in names if not name.startswith((".", "_")) and not name.lower().endswith(_TEMPORARY))
+    others = sorted(name for name in visible if name not in PARTS)
     if others:
         raise OptionError(f"{location.name}: holds other files ({few(others)}); give the store its own directory")
 
 
-def _passed_over(name: str) -> bool:
-    """Whether a name is that of a hidden or temporary file, such as ``_SUCCESS`` or ``part-0.parquet.crc``."""
-    return name.startswith((".", "_")) or name.lower().endswith(_TEMPORARY)
-
-
 def _place(text: str, *, local: bool) -> str:
     """A comparable path: with symbolic links resolved, or starting with the bucket."""
-    if not local:
-        return "/" + _in_bucket(text)
-    return os.path.realpath(local_path(text))
-
-
-def _in_bucket(text: str) -> str:
-    """Bucket and path of a URI."""
-    return text.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/")
+    if local:
+        return os.path.realpath(local_path(text))
+    return "/" + text.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/")
 
 
 def _within(path: str, directory: str) -> bool:

@@ -117,9 +117,11 @@ class PublishedFiles:
         StoreError
             If the store cannot be written.
         """
-        made = self.made
+        made, folder = self.made, Path(self.location.path if self.location.local else tempfile.gettempdir())
         try:
-            with self._part() as part:
+            if self.location.local:
+                make_folder(folder)
+            with unfinished(folder / f".{uuid.uuid4().hex}.part") as part:
                 with part.open("wb") as sink:
                     write(sink)
                 with part.open("rb") as written:
@@ -185,17 +187,6 @@ class PublishedFiles:
         with self.location.filesystem.open_input_file(path) as file:
             return file.read_buffer()
 
-    @contextmanager
-    def _part(self) -> Iterator[Path]:
-        """A temporary path; the file is deleted at the end if it still exists."""
-        if self.location.local:
-            folder = Path(self.location.path)
-            make_folder(folder)
-        else:
-            folder = Path(tempfile.gettempdir())
-        with unfinished(folder / f".{uuid.uuid4().hex}.part") as part:
-            yield part
-
     def _rename(self, part: Path, name: str) -> None:
         """Give a complete file its name."""
         where = self.location.child(name)
@@ -251,7 +242,6 @@ def unseal(text: str | bytes) -> dict[str, Any]:
 
 
 def _checksum(record: dict[str, Any]) -> str:
-    """The checksum of a record."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
@@ -328,14 +318,7 @@ class StateFiles(PublishedFiles):
         SpillError
             If the state exceeds the budget and cannot be spilled.
         """
-        try:
-            return self._state([name], budget, due)
-        except SpillError:
-            raise  # spilling failed, not this file
-        except (FormatError, *READ_ERRORS) as error:
-            missing = isinstance(error, FileNotFoundError)
-            why = f"{self._gone}{self._remedy}" if missing else remedied(error, self._remedy)
-            raise FormatError(f"{self.location.name}/{name}: {why}") from error
+        return self._read([name], budget, due)
 
     def read_all(self, names: Sequence[str], nbytes: int, budget: Budget, due: StoredSpec, each: Each) -> list[State]:
         """States that together hold the content of several files; `each` maps a function over a sequence.
@@ -350,26 +333,26 @@ class StateFiles(PublishedFiles):
         count = max(1, min(PARTS, nbytes // LEAST_BYTES), nbytes // MOST_BYTES, -(-len(names) // TOGETHER))
         count = min(count, -(-len(names) // (FEWEST if bounded else 1)))
         parts = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
-        return each(lambda part: self._together(part, budget, due), parts, "state")
+        return each(lambda part: self._read(part, budget, due), parts, "state")
 
-    def _together(self, names: Sequence[str], budget: Budget, due: StoredSpec) -> State:
-        """Read several files as one state; on failure, the error names the first unreadable file."""
+    def _read(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
+        """The state that several files hold together; on failure, the error names the first unreadable one."""
         try:
-            return self._state(names, budget, due)
+            state: State = codec.load_together([_read_batches(self.load(name)) for name in names], budget)
+            if due not in (None, state.spec):
+                raise FormatError(f"it holds {state.spec} where {due} is due")
         except SpillError:
             raise  # spilling failed, not a file
         except (FormatError, *READ_ERRORS) as error:
-            for name in names:
-                self.read(name, budget, due)
-            raise FormatError(
-                f"{self.location.name}: {len(names)} files are readable one by one, but not together: {reason(error)}"
-            ) from error
-
-    def _state(self, names: Sequence[str], budget: Budget | None, due: StoredSpec | None) -> State:
-        """The state of one or several verified files."""
-        state: State = codec.load_together([_read_batches(self.load(name)) for name in names], budget)
-        if due not in (None, state.spec):
-            raise FormatError(f"it holds {state.spec} where {due} is due")
+            where, why = f"{self.location.name}/{names[0]}", remedied(error, self._remedy)
+            if isinstance(error, FileNotFoundError):
+                why = f"{self._gone}{self._remedy}"
+            if len(names) > 1:
+                for name in names:
+                    self._read([name], budget, due)
+                where = self.location.name
+                why = f"{len(names)} files are readable one by one, but not together: {reason(error)}"
+            raise FormatError(f"{where}: {why}") from error
         return state
 
 

@@ -251,10 +251,10 @@ def test_a_commit_of_the_cache_that_fails_leaves_its_log(location, monkeypatch):
     assert cache.appendable(0)
     with monkeypatch.context() as patch:
         patch.setattr(RowTable, "_write", fill)
-        cache.append(1)
+        cache.write(1, None)
     assert first.read_bytes() == whole
     first.with_name(f"{1:020}.json").write_bytes(b"{\n}\n")
-    cache.append(1)
+    cache.write(1, None)
     assert ResultCache(location).appendable(1)
 
 
