@@ -20,6 +20,7 @@ from streameval.wording import nearest, text_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
@@ -412,6 +413,64 @@ class Source:
     files: int = 0
     command: str = ""
     nights: int = 0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The judgement of a value by a rule: of an evaluation, or of a night of a store.
+
+    Attributes
+    ----------
+    rule, text : name of the rule, and the rule as it was written
+    outcome : ``passed``, ``failed`` or ``undecided``; of nights also ``pending`` and ``earlier``
+    value : the judged value; for a rule without a level, the worse end of its bounds; NaN if it is null
+    reason : the comparison, in words
+    usual, nights : the usual value that it was compared with (NaN without one), and the number of nights behind it
+    partition, digest : the night, and the digest of the fold that was judged; empty for an evaluation
+    accepted : why a failure was accepted; None if it was not
+    judged : time of the judgement of a night, UTC
+    ci_lower, ci_upper, ci_level : the sampling interval of an evaluation, if the rule has a level and there is one
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> failed = Judgement("auc_floor", "roc_auc[v2] >= 0.97", "failed", 0.95, "")
+    >>> failed.word, failed.passed, replace(failed, accepted="known").word
+    ('FAIL', False, 'accepted')
+    """
+
+    rule: str
+    text: str
+    outcome: str
+    value: float
+    reason: str
+    usual: float = math.nan
+    nights: int = 0
+    partition: str = ""
+    digest: str = ""
+    accepted: str | None = None
+    judged: datetime | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+    ci_level: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the rule neither failed nor is undecided, or that was accepted."""
+        return self.accepted is not None or self.outcome not in ("failed", "undecided")
+
+    @property
+    def word(self) -> str:
+        """The outcome as tables show it."""
+        if self.accepted is not None:
+            return "accepted"
+        return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, those of nights or those of an evaluation; NaN becomes None."""
+        own = ("partition", "usual", "nights", "accepted") if self.partition else ("ci_lower", "ci_upper", "ci_level")
+        values = {name: getattr(self, name) for name in ("rule", "text", "outcome", "passed", "value", "reason", *own)}
+        return {name: None if value != value else value for name, value in values.items()}
 
 
 _ALWAYS = ("value", "lower", "upper")  # fields that are NaN, not None, where a table has null

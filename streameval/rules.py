@@ -49,6 +49,7 @@ the better end.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -56,7 +57,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
-from streameval.results import Scalar, near_slice, slice_name, slice_text
+from streameval.results import Judgement, Scalar, near_slice, slice_name, slice_text
 from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
@@ -225,9 +226,14 @@ class Rule:
         >>> Rule.read("roc_auc{length=*} >= 0.9").values_of({"length=0,20": "<0"})
         {'length': '<0'}
         """
-        own = {column: name for column, _ in self.slices for name in named if column in _spellings(name)}
+        own = {c: name for c, _ in self.slices for name in named if c in (name, name.partition("=")[0])}  # or no edges
         matched = len(own) == len(self.slices) and {*own.values()} == {*named}
         return {column: named[name] for column, name in own.items()} if matched else None
+
+    @property
+    def strict(self) -> bool:
+        """Whether the worse end of an interval is judged."""
+        return self.level is None or self.proven
 
     @property
     def labelled(self) -> bool:
@@ -247,17 +253,6 @@ class Rule:
         if self.share and not self.how:
             return f"{digits(value * 100)} %"
         return f"{digits(value)} h" if self.metric == "age" else digits(value)
-
-    def limit(self) -> str:
-        """The comparison and the bound, for messages."""
-        number = (
-            f"{self.bound * 100:g}%"
-            if self.share
-            else f"{self.bound:g}h"
-            if self.metric == "age"
-            else f"{self.bound:g}"
-        )
-        return f"{self.how} {self.sign} {number}".strip()
 
 
 def _parse(text: str) -> tuple[dict[str, str], dict[str, int]]:
@@ -289,11 +284,6 @@ def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
     if len(dict(pairs)) < len(pairs):
         _refuse(text, at, "a slice names each column once")
     return tuple(pairs)
-
-
-def _spellings(name: str) -> tuple[str, str]:
-    """The names that a rule may use for a slicing column: in full, and without edges."""
-    return name, name.partition("=")[0]
 
 
 def _is_value(text: str, value: Any) -> bool:
@@ -352,47 +342,10 @@ def named_rules(given: Any) -> list[Rule]:
 BASELINE = 7  # the usual value is the median of at most this number of nights
 ENOUGH = 3  # least number of earlier nights
 ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # endings of a reason if the value is not exact
-_SIGNS = {
-    ">=": lambda value, bound: value >= bound,
-    "<=": lambda value, bound: value <= bound,
-    "==": lambda value, bound: value == bound,
-    ">": lambda value, bound: value > bound,
-    "<": lambda value, bound: value < bound,
-}
+_SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a rule for one value.
-
-    Attributes
-    ----------
-    outcome : ``passed``, ``failed`` or ``undecided``
-    value : the judged value; for a rule without a level, the worse end of its bounds; NaN if it is null
-    usual : the usual value that it was compared with; NaN without one
-    nights : number of nights behind the usual value
-    reason : the comparison, in words
-    """
-
-    outcome: str
-    value: float
-    usual: float
-    nights: int
-    reason: str
-
-
-def outcome_word(outcome: str) -> str:
-    """An outcome as tables show it.
-
-    Examples
-    --------
-    >>> [outcome_word(outcome) for outcome in ("passed", "failed", "undecided")]
-    ['ok', 'FAIL', 'undecided']
-    """
-    return {"passed": "ok", "failed": "FAIL"}.get(outcome, outcome)
-
-
-def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
+def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Judgement:
     """Judge a value.
 
     Parameters
@@ -407,30 +360,32 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
     --------
     >>> from streameval.rules import Rule
     >>> usual = [Scalar.certain("m", value) for value in (0.5, 0.75, 0.75)]
-    >>> judge(Rule.read("m drop <= 0.1"), Scalar.certain("m", 0.5), usual)
-    Verdict(outcome='failed', value=0.5, usual=0.75, nights=3, reason='0.25 below the usual 0.75 (3 nights)')
+    >>> verdict = judge(Rule.read("m drop <= 0.1"), Scalar.certain("m", 0.5), usual)
+    >>> verdict.outcome, verdict.value, verdict.usual, verdict.reason
+    ('failed', 0.5, 0.75, '0.25 below the usual 0.75 (3 nights)')
     """
     low, high = ends = _ends(result)
     if math.isnan(low) or math.isnan(high):
-        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {result.reason or 'undefined'}")
+        return _judgement(rule, "failed", math.nan, f"{rule.metric} is null: {result.reason or 'undefined'}")
     if rule.level is not None:
         if result.ci_lower is None or result.ci_upper is None:
-            reason = f"no interval: {result.ci_reason or 'none was computed'}"
-            return _undecided(rule, result.value, 0, reason)
+            return _undecided(rule, result.value, 0, f"no interval: {result.ci_reason or 'none was computed'}")
         ends = result.ci_lower - (result.value - low), result.ci_upper + (high - result.value)
     if not rule.how:
-        return _bounded(rule, *ends, result)
+        judged = ends[0] if (">" in rule.sign) == rule.strict else ends[1]
+        passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or ends[0] == ends[1])
+        value = judged if rule.level is None else result.value
+        return _judgement(rule, "passed" if passed else "failed", value, _with_interval(rule, ends, result))
     known = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
     if len(known) < ENOUGH:
         worse = result.value if rule.level is not None else low if rule.how == "drop" else high
-        return _undecided(
-            rule, worse, len(known), f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
-        )
-    verdict = _compared(rule, ends, known, result.value)
-    return replace(verdict, reason=_said(rule, ends, result, verdict.reason))
+        why = f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
+        return _undecided(rule, worse, len(known), why)
+    judgement = _judge_change(rule, ends, known, result.value)
+    return replace(judgement, reason=_with_interval(rule, ends, result, judgement.reason))
 
 
-def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Verdict:
+def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Judgement:
     """Judge each slice as `judge` does; the rule fails if one slice fails.
 
     Parameters
@@ -450,50 +405,48 @@ def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequenc
     >>> judge_slices(Rule.read("m{c=FRR} >= 0.8"), values).reason
     'm is null: there is no such slice; did you mean {c=FR}?'
     """
-    found = {slice_name(one.slice): one for one in results if rule.judges(one.slice or {})}
+    matching = {slice_name(one.slice): one for one in results if rule.judges(one.slice or {})}
+    defined = {name: one for name, one in matching.items() if one.value == one.value}
+    if not defined:
+        why = next((one.reason for one in matching.values()), None) or f"there is no such slice{_meant(rule, results)}"
+        return _judgement(rule, "failed", math.nan, f"{rule.metric} is null: {why}")
     earlier = [{slice_name(one.slice): one for one in night} for night in before]
-    known = {name: one for name, one in found.items() if one.value == one.value}
-    if not known:
-        why = next((one.reason for one in found.values()), None) or f"there is no such slice{_meant(rule, results)}"
-        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {why}")
-    verdicts = {
-        name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in known.items()
+    judgements = {
+        name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in defined.items()
     }
-    for outcome in ("failed", "undecided"):
-        hit = {name: verdict for name, verdict in verdicts.items() if verdict.outcome == outcome}
-        if hit:
-            ordered = sorted(hit, key=lambda name: _badness(rule, hit[name]), reverse=True)
-            listed = [f"{name} {digits(hit[name].value)}" for name in ordered]
-            worst = hit[ordered[0]]
-            if len(found) == 1:
-                return worst
-            told = f"{len(hit)} of {plural(len(known), 'slice')}: {few(listed)}"
-            return replace(worst, reason=told if outcome == "failed" else f"undecided: {told}")
-    worst_name = max(verdicts, key=lambda name: _badness(rule, verdicts[name]))
-    if len(found) == 1:
-        return verdicts[worst_name]
-    left = f"; {plural(len(found) - len(known), 'slice')} without a value" if len(found) > len(known) else ""
-    return replace(verdicts[worst_name], reason=f"the worst of {plural(len(known), 'slice')}: {worst_name}{left}")
+    badness = {name: _badness(rule, one) for name, one in judgements.items()}
+    present = {one.outcome for one in judgements.values()}
+    outcome = next(word for word in ("failed", "undecided", "passed") if word in present)
+    names = [name for name, one in judgements.items() if one.outcome == outcome]
+    worst = max(names, key=badness.__getitem__)
+    if len(matching) == 1:
+        return judgements[worst]
+    if outcome == "passed":
+        left = len(matching) - len(defined)
+        without = f"; {plural(left, 'slice')} without a value" if left else ""
+        reason = f"the worst of {plural(len(defined), 'slice')}: {worst}{without}"
+    else:
+        listed = [f"{name} {digits(judgements[name].value)}" for name in sorted(names, key=lambda name: -badness[name])]
+        reason = f"{len(names)} of {plural(len(defined), 'slice')}: {few(listed)}"
+        reason = f"undecided: {reason}" if outcome == "undecided" else reason
+    return replace(judgements[worst], reason=reason)
 
 
 def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
     """A question that suggests the nearest slice; empty if none is near."""
     named = {column: value for column, value in rule.slices if value != "*"}
-    known = filter(None, (rule.values_of(one.slice or {}) for one in results))
-    some = [{column: each[column] for column in named} for each in known]
-    near = near_slice(named, some)
+    slices = filter(None, (rule.values_of(one.slice or {}) for one in results))
+    near = near_slice(named, [{column: values[column] for column in named} for values in slices])
     return f"; did you mean {slice_name({**dict(rule.slices), **near})}?" if near else ""
 
 
-def _badness(rule: Rule, verdict: Verdict) -> float:
+def _badness(rule: Rule, judgement: Judgement) -> float:
     """A sort key: larger for values further on the wrong side."""
-    if rule.how == "change":
-        return abs(verdict.value - verdict.usual)
+    value = judgement.value
     if rule.how:
-        return (verdict.usual - verdict.value) * (1 if rule.how == "drop" else -1)
-    return (
-        -verdict.value if ">" in rule.sign else verdict.value if "<" in rule.sign else abs(verdict.value - rule.bound)
-    )
+        below = judgement.usual - value
+        return abs(below) if rule.how == "change" else below if rule.how == "drop" else -below
+    return -value if ">" in rule.sign else value if "<" in rule.sign else abs(value - rule.bound)
 
 
 def difference(one: Scalar, other: Scalar) -> Scalar:
@@ -501,21 +454,26 @@ def difference(one: Scalar, other: Scalar) -> Scalar:
 
     Examples
     --------
-    >>> found = difference(Scalar.certain("m", 0.75), Scalar.between("m", 0.5, 0.25, 0.625))
-    >>> found.value, found.lower, found.upper
+    >>> less = difference(Scalar.certain("m", 0.75), Scalar.between("m", 0.5, 0.25, 0.625))
+    >>> less.value, less.lower, less.upper
     (0.25, 0.125, 0.5)
     """
     (low, high), (other_low, other_high) = _ends(one), _ends(other)
-    made = Scalar.between(one.metric, one.value - other.value, low - other_high, high - other_low)
+    value = Scalar.between(one.metric, one.value - other.value, low - other_high, high - other_low)
     missing = next((side for side in (one, other) if math.isnan(side.value)), None)
     reason = None if missing is None else f"{missing.metric} of {missing.of}: {missing.reason or 'undefined'}"
     exact = one.exact and other.exact
-    return replace(made, of=f"{one.of} − {other.of}", baseline=other.of, reason=reason, exact=exact)
+    return replace(value, of=f"{one.of} − {other.of}", baseline=other.of, reason=reason, exact=exact)
 
 
-def _undecided(rule: Rule, value: float, nights: int, reason: str) -> Verdict:
-    outcome = "passed" if rule.lenient else "undecided"
-    return Verdict(outcome, value, math.nan, nights, f"undecided: {reason}")
+def _judgement(
+    rule: Rule, outcome: str, value: float, reason: str, usual: float = math.nan, nights: int = 0
+) -> Judgement:
+    return Judgement(rule.name, rule.text, outcome, value, reason, usual=usual, nights=nights)
+
+
+def _undecided(rule: Rule, value: float, nights: int, why: str) -> Judgement:
+    return _judgement(rule, "passed" if rule.lenient else "undecided", value, f"undecided: {why}", nights=nights)
 
 
 def _ends(result: Scalar) -> tuple[float, float]:
@@ -524,47 +482,29 @@ def _ends(result: Scalar) -> tuple[float, float]:
     return lower, upper
 
 
-def _strict(rule: Rule) -> bool:
-    """Whether the rule uses the worse end of the interval."""
-    return rule.level is None or rule.proven
-
-
-def _bounded(rule: Rule, low: float, high: float, result: Scalar) -> Verdict:
-    """Judge the value itself."""
-    judged = low if (">" in rule.sign) == _strict(rule) else high
-    passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or low == high)
-    value = judged if rule.level is None else result.value
-    return Verdict("passed" if passed else "failed", value, math.nan, 0, _said(rule, (low, high), result))
-
-
-def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "") -> str:
-    """The reason: the interval and the comparison; without a level, the comparison and the kind of value."""
+def _with_interval(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "") -> str:
+    """The reason: the interval and the comparison; without a level, the comparison and the kind of an inexact value."""
     if rule.level is None:
-        return f"{reason} {_kind(result)}".strip()
+        exact = result.exact or result.lower == result.upper
+        return f"{reason} {'' if exact else ESTIMATED[0 if math.isnan(result.lower) else 1]}".strip()
     interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{rule.level * 100:g}%"
     unit = f"by {result.unit}" if result.unit else ""
     return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
 
 
-def _kind(result: Scalar) -> str:
-    """The kind of an inexact value in words; empty for an exact one."""
-    if result.exact or result.lower == result.upper:
-        return ""
-    return ESTIMATED[0 if math.isnan(result.lower) else 1]
-
-
-def _compared(rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float, float]], value: float) -> Verdict:
+def _judge_change(
+    rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float, float]], value: float
+) -> Judgement:
     """Judge the distance from the usual value."""
     low, high = ends
     usual_low, usual_high = (median(ends[side] for ends in known) for side in (0, 1))
-    strict = _strict(rule)
-    fall = usual_high - low if strict else usual_low - high
-    climb = high - usual_low if strict else low - usual_high
+    fall = usual_high - low if rule.strict else usual_low - high
+    climb = high - usual_low if rule.strict else low - usual_high
     sides = [(fall, usual_high, low)] * (rule.how != "rise") + [(climb, usual_low, high)] * (rule.how != "drop")
     moved, usual, worse = max(sides, key=lambda side: side[0])
     distance = (moved / abs(usual) if usual else 0.0 if moved <= 0 else math.inf) if rule.share else moved
-    passed = _SIGNS[rule.sign](distance, rule.bound)
-    told = worse if rule.level is None else value
-    side = "below" if told < usual else "above"
-    reason = f"{digits(abs(told - usual))} {side} the usual {digits(usual)} ({plural(len(known), 'night')})"
-    return Verdict("passed" if passed else "failed", told, usual, len(known), reason)
+    outcome = "passed" if _SIGNS[rule.sign](distance, rule.bound) else "failed"
+    shown = worse if rule.level is None else value
+    side = "below" if shown < usual else "above"
+    reason = f"{digits(abs(shown - usual))} {side} the usual {digits(usual)} ({plural(len(known), 'night')})"
+    return _judgement(rule, outcome, shown, reason, usual, len(known))

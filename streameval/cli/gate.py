@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streameval.evaluation.judging import Judged
+    from streameval.results import Judgement
     from streameval.store import Check, Store
     from streameval.store.nights.diagnosis import Diagnosis, Finding
-    from streameval.store.nights.judgements import Judgement
 
 
 @reads_store("check")
@@ -65,7 +64,7 @@ def check(
     lines = _aligned([_row(one, with_night=len(nights) != 1) for one in outcome.judgements])
     shown = [*lines, *_closing(store, outcome, nights)]
     to.deliver(lambda: as_json(outcome.to_dict()), lambda: "\n".join(map(visible, shown)))
-    failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.good]
+    failures = [line for line, one in zip(lines, outcome.judgements, strict=False) if not one.passed]
     leave(outcome.passed, failures, to)
 
 
@@ -112,7 +111,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def judged_lines(found: Sequence[Judged]) -> list[str]:
+def judged_lines(found: Sequence[Judgement]) -> list[str]:
     """A line for each rule that judged data, in columns."""
     from streameval.rules import Rule
 
@@ -139,7 +138,7 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
 
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     """Closing lines: other unusual facts of the newest failing night, and the next command to run."""
-    there = list(dict.fromkeys(one.partition for one in found.judgements if not one.good and one.rule != "present"))
+    there = list(dict.fromkeys(one.partition for one in found.judgements if not one.passed and one.rule != "present"))
     which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shell([store.name])
     lines = [which + "; ".join(found.odd)] if found.odd else []
     pending = {one.partition for one in found.judgements if one.outcome == "pending"}

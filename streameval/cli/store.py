@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -257,7 +257,7 @@ def history(store: Store, to: Output, nightly: bool = False, **asked: Any) -> No
 
     Each night's value is followed by the value over all nights up to it, starting at --since or --last if given.
     """
-    histories = store.history(**asked, cumulative=not nightly)
+    histories = cast("Histories", store.history(**asked, cumulative=not nightly))  # options that repeat are sequences
     results = histories if len(histories.series) > 1 else histories.series[0]
     for path in to.out:
         results.save(path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.results import Scalar
-from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules, outcome_word
+from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
 
@@ -18,46 +17,9 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.request import Request
     from streameval.metrics.estimates import Estimate
+    from streameval.results import Judgement
 
     Counts = tuple[int, int | None]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The judgement of a rule on an evaluation.
-
-    Attributes
-    ----------
-    rule, text : name of the rule, and the rule as it was written
-    outcome : ``passed``, ``failed`` or ``undecided``
-    value : the judged value; NaN if it is null
-    ci_lower, ci_upper, ci_level : its sampling interval, if the rule has a level and there is one
-    reason : the comparison, in words
-    """
-
-    rule: str
-    text: str
-    outcome: str
-    value: float
-    ci_lower: float | None
-    ci_upper: float | None
-    ci_level: float | None
-    reason: str
-
-    @property
-    def passed(self) -> bool:
-        """Whether the rule passed; False if undecided."""
-        return self.outcome == "passed"
-
-    @property
-    def word(self) -> str:
-        """The outcome as tables show it."""
-        return outcome_word(self.outcome)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; a NaN is None."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return found | {"value": None if math.isnan(self.value) else self.value, "passed": self.passed}
 
 
 def rules_of_data(given: Any) -> list[Rule]:
@@ -138,7 +100,7 @@ def judged(
     result: Callable[..., Scalar],
     estimate: Callable[..., Estimate],
     results: Sequence[Scalar] = (),
-) -> Iterator[Judged]:
+) -> Iterator[Judgement]:
     """Judge an evaluation by rules.
 
     Parameters
@@ -151,13 +113,11 @@ def judged(
     """
     for rule in rules_of_data(given):
         if rule.slices:
-            verdict = judge_slices(rule, _of_slices(rule, results))
-            yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, None, None, None, verdict.reason)
+            yield judge_slices(rule, _of_slices(rule, results))
             continue
-        found = _value(rule, counts, result, estimate)
-        verdict = judge(rule, found)
-        ends = (None, None) if rule.level is None else (found.ci_lower, found.ci_upper)
-        yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, *ends, rule.level, verdict.reason)
+        value = _value(rule, counts, result, estimate)
+        ends = (None, None) if rule.level is None else (value.ci_lower, value.ci_upper)
+        yield replace(judge(rule, value), ci_lower=ends[0], ci_upper=ends[1], ci_level=rule.level)
 
 
 def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:

@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
-    from streameval.evaluation.judging import Judged
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.resampling import Resampled
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning
-    from streameval.results import Scalar
+    from streameval.results import Judgement, Scalar
 
 
 _WORST = 5  # clusters and classes in each table of a page
@@ -67,7 +66,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty without intervals.
     ci_level : float
         Level of the sampling intervals; None without them.
-    judgements : tuple of Judged
+    judgements : tuple of Judgement
         Judgements of rules, see `judge`.
     unit_hash : int
         Version of the hash that assigns units to blocks; evaluations of different versions cannot be compared.
@@ -98,7 +97,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     slice_estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
     counts: tuple[Scalar, ...] = field(default=(), repr=False, compare=False)
     _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
-    judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
+    judgements: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
     _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
 

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
     from streameval.report.attribution import Attributed
     from streameval.report.elements import Block
-    from streameval.report.nights import Judged
     from streameval.report.terminal import Found
     from streameval.report.values import Meaning
-    from streameval.results import Curve, Distribution, Scalar
+    from streameval.results import Curve, Distribution, Judgement, Scalar
 
 
 MOST = 200  # slices of a slicing on a page
@@ -141,7 +140,7 @@ class Evidence:
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
     more: Sequence[Section] = ()
-    judgements: Sequence[Judged] = ()
+    judgements: Sequence[Judgement] = ()
     attributions: Sequence[Attributed] = ()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streameval.store.nights.judgements import Judgement
+    from streameval.results import Judgement
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 4)]
 VERBS: dict[str, Callable[[Store, Path], Any]] = {
@@ -134,7 +134,7 @@ def attempt(verb: str, store: Store, data: Path) -> list[str]:
 
 def judgements_of(store: Store) -> list[Judgement]:
     """All judgements of a store."""
-    return [one for night in store._context.judgements()._newest.values() for one in night.values()]
+    return [one for night in store._context.judgements()._by_night.values() for one in night.values()]
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,15 @@ from streameval.store.files.entries import fact
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from streameval.engine import Engine
     from streameval.evaluation.costs.attributed import Attribution
-    from streameval.results import Scalar
+    from streameval.results import Judgement, Scalar
+    from streameval.states.protocol import State
     from streameval.store.files.entries import Entry
-    from streameval.store.nights.judgements import Judgement
     from streameval.store.nights.merge import Nights
     from streameval.typing import Array
 
@@ -67,8 +67,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; NaN and infinities become None. Keys of a missing interval are omitted."""
-        told = {k: v for k, v in asdict(self).items() if v is not None}
-        return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in told.items()}
+        facts = {k: v for k, v in asdict(self).items() if v is not None}
+        return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in facts.items()}
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        told: dict[str, Any] = {"partition": self.partition, "fails": list(self.fails)}
-        told |= {"undecided": list(self.undecided), "rules": [one.to_dict() for one in self.rules]}
-        told |= {"nights": self.nights}
-        told |= {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
-        return told | {"costs": [one.to_dict() for one in self.costs]}
+        facts = {
+            name: list(getattr(self, name)) for name in ("fails", "undecided", "rules", "findings", "files", "costs")
+        }
+        facts |= {name: [one.to_dict() for one in facts[name]] for name in ("rules", "findings", "costs")}
+        return {"partition": self.partition, "nights": self.nights, **facts}
 
 
 def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, Any]) -> list[Entry]:
@@ -184,62 +184,60 @@ def _order(finding: Finding) -> float:
     return -finding.deviations if finding.deviations == finding.deviations else 1.0
 
 
+class NightFacts(NamedTuple):
+    """The facts of a night.
+
+    Attributes
+    ----------
+    values : facts from the ledger and the states
+    metrics : results of its metrics; those with a sampling interval are compared
+    slices : facts of its slices; those that changed most are reported
+    """
+
+    values: dict[str, float]
+    metrics: Sequence[Scalar]
+    slices: dict[str, float]
+
+
 def diagnose_night(
-    entry: Entry,
-    usual: Sequence[Entry],
-    columns: Sequence[str],
-    rules: Sequence[Judgement],
-    metrics: Callable[[Entry], Sequence[Scalar]],
-    shapes: Callable[[Entry], Mapping[str, float]],
-    slices: Callable[[Entry], Mapping[str, float]] = lambda _: {},
+    entry: Entry, night: NightFacts, usual: Sequence[NightFacts], rules: Sequence[Judgement], costs: tuple[Finding, ...]
 ) -> Diagnosis:
     """Compare a night with usual ones.
 
     Parameters
     ----------
-    entry, usual : the night, and the result of `usual_nights`
-    columns : the columns that the store reads
+    entry : the night
+    night, usual : the facts of the night, and of the result of `usual_nights`
     rules : judgements of the night that keep the gate closed
-    metrics : returns the metrics of a night; those with a sampling interval are compared
-    shapes : returns the result of `shapes_of` for a night
-    slices : returns the facts of the slices of a night; those that changed most are reported
+    costs : the clusters and classes whose cost rose most
     """
-    sampled = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
+    sampled = {f"{r.metric}[{r.of}]": r for r in night.metrics if r.ci_lower is not None}
 
-    def facts(one: Entry) -> dict[str, float]:
-        values = {f"{r.metric}[{r.of}]": r.value for r in metrics(one)} if sampled else {}
-        values = {name: value for name, value in values.items() if name in sampled and value == value}
-        return {**ledger_facts(one, columns), **shapes(one), **values}
+    def compared(one: NightFacts) -> dict[str, float]:
+        metrics = {f"{r.metric}[{r.of}]": r.value for r in one.metrics if r.value == r.value}
+        return one.values | {name: value for name, value in metrics.items() if name in sampled}
 
-    findings = compare_facts(facts(entry), list(map(facts, usual)))
-    findings = [_with_interval(one, sampled.get(one.what)) for one in findings]
-    moved = compare_facts(slices(entry), list(map(slices, usual)))[:_MOVED]
+    findings = compare_facts(compared(night), list(map(compared, usual)))
+    for i, finding in enumerate(findings):
+        if result := sampled.get(finding.what):
+            findings[i] = replace(finding, ci_lower=result.ci_lower, ci_upper=result.ci_upper)
+    moved = compare_facts(night.slices, [one.slices for one in usual])[:_MOVED]
     findings = sorted([*findings, *moved], key=_order)
-    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(findings), facts_by_file(entry))
-
-
-def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
-    """Add the interval of its metric to a finding."""
-    return finding if result is None else replace(finding, ci_lower=result.ci_lower, ci_upper=result.ci_upper)
+    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(findings), facts_by_file(entry), costs)
 
 
 def shapes_of(night: Nights, engine: Engine) -> dict[str, float]:
     """Quantiles of scores and sizes of clusters of a night, from its states."""
-    states = night.states(engine)
-    shapes = [_shape(group, of, states[group, of]) for group, of in states] if night.entries[0].rows else []
-    return {name: value for shape in shapes for name, value in shape.items()}
+    states, measures = night.states(engine), {"score": _quantiles, "cluster": _sizes}
+    return {
+        f"{of} {name}": value
+        for group, of in (states if night.entries[0].rows else ())
+        if group in measures
+        for name, value in measures[group](states[group, of]).items()
+    }
 
 
-def _shape(group: str, of: str, state: Any) -> dict[str, float]:
-    """Quantiles of scores, or sizes of clusters; empty for other states."""
-    if group == "score":
-        return {f"{of} {name}": value for name, value in _quantiles(state).items()}
-    if group == "cluster":
-        return {f"{of} {name}": value for name, value in _sizes(state).items()}
-    return {}
-
-
-def _quantiles(state: Any) -> dict[str, float]:
+def _quantiles(state: State) -> dict[str, float]:
     """Quantiles of scores, of all rows and of positives; the latter show if a score no longer separates the classes."""
     parts = [part for shard in state.shards() for part in state.parts(shard)]
     if not parts:
@@ -266,7 +264,7 @@ def _weighted_quantiles(scores: Array, weights: Array, shares: Sequence[float]) 
     return [(q, float(scores[min(i, len(upto) - 1)])) for q, i in zip(shares, places, strict=True)]
 
 
-def _sizes(state: Any) -> dict[str, float]:
+def _sizes(state: State) -> dict[str, float]:
     """The number of clusters, the size of the largest cluster, and the share of rows in singletons."""
     tables = [table for shard in state.shards() for table in state.parts(shard)]
     sizes = np.concatenate([table.size for table in tables])

@@ -12,10 +12,11 @@ from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved, csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
+    from matplotlib.axes import Axes
 
     from streameval.results import Scalar
 
@@ -47,14 +48,6 @@ class Point:
                 facts = result.to_dict()
                 told[span] = {name: facts[name] for name in facts if name not in ("metric", "of")}
         return told
-
-
-def describe_intervals(results: Iterable[Scalar]) -> str:
-    """The suffix of a title that names the level and the units of sampling intervals; empty if there are none."""
-    there = [result for result in results if result.ci_lower is not None]
-    levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in there)
-    units = dict.fromkeys(str(result.unit) for result in there)
-    return f", {' and '.join(levels)} intervals by {', '.join(units)}" if there else ""
 
 
 @dataclass(frozen=True)
@@ -92,17 +85,11 @@ class History(Saved):
         """CSV text with one line per night: rows, value and intervals of the night, and of all nights up to it."""
         return _csv_text(self.to_arrow().to_pydict())
 
-    def plot(self, save_to: str | Path | None = None) -> Any:
+    def plot(self, save_to: str | Path | None = None) -> Axes:
         """Plot the history, with sampling intervals or bounds as bands; returns the matplotlib Axes."""
-        from streameval.plots.comparisons import plot_series
-
-        lines = {name: [(r.value, *r.ends) for r in results] for name, results in self.spans().items()}
-        names = [point.partition for point in self.points]
-        marked = [i for i, name in enumerate(names) if name in self.failing]
         title = f"{self.metric} of {self.of}" if self.of else self.metric
         title += f", {slice_name(self.slice)[1:-1]}" if self.slice else ""
-        title += describe_intervals(point.night for point in self.points)
-        return plot_series(names, lines, title, marked=marked, save_to=save_to)
+        return _plot(self, self.spans(), title, save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
         """The results ``per night`` and, if requested, ``cumulative``."""
@@ -129,10 +116,7 @@ class History(Saved):
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
-        from streameval.report.html import html_of
-        from streameval.report.nights import history_page
-
-        return html_of(history_page([self], self.source))
+        return _html([self])
 
 
 @dataclass(frozen=True)
@@ -199,26 +183,49 @@ class Histories(Saved):
         """Plain values."""
         return {"failing": list(self.failing), "series": [one.to_dict() for one in self.series]}
 
-    def plot(self, save_to: str | Path | None = None) -> Any:
+    def plot(self, save_to: str | Path | None = None) -> Axes:
         """Plot the values of the nights, failing ones marked; returns the matplotlib Axes."""
-        from streameval.plots.comparisons import plot_series
-
-        columns = self.columns
-        if len(self.series) > 1:
-            columns = {name: results for name, results in columns.items() if not name.endswith(" cumulative")}
-        lines = {name: [(r.value, *r.ends) for r in results] for name, results in columns.items()}
-        nights = [name for name, _, _ in self.nights]
-        marked = [i for i, name in enumerate(nights) if name in self.failing]
-        title = ", ".join(dict.fromkeys(one.metric for one in self.series))
-        title += describe_intervals(result for results in columns.values() for result in results)
-        return plot_series(nights, lines, title, marked=marked, save_to=save_to)
+        several = len(self.series) > 1
+        lines = {name: some for name, some in self.columns.items() if not (several and name.endswith(" cumulative"))}
+        return _plot(self.series[0], lines, ", ".join(dict.fromkeys(one.metric for one in self.series)), save_to)
 
     def to_html(self) -> str:
         """The text of a self-contained HTML page."""
-        from streameval.report.html import html_of
-        from streameval.report.nights import history_page
+        return _html(self.series)
 
-        return html_of(history_page(self.series, self.series[0].source))
+
+def _plot(first: History, lines: Mapping[str, Sequence[Scalar]], title: str, save_to: str | Path | None) -> Axes:
+    """Plot the lines of some histories over their nights; the title names the level and units of intervals."""
+    from streameval.plots.comparisons import plot_series
+
+    sampled = [result for line in lines.values() for result in line if result.ci_lower is not None]
+    levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in sampled)
+    units = dict.fromkeys(str(result.unit) for result in sampled)
+    title += f", {' and '.join(levels)} intervals by {', '.join(units)}" if sampled else ""
+    names = [point.partition for point in first.points]
+    marked = [i for i, name in enumerate(names) if name in first.failing]
+    points = {name: [(result.value, *result.ends) for result in line] for name, line in lines.items()}
+    return plot_series(names, points, title, marked=marked, save_to=save_to)
+
+
+def _html(series: Sequence[History]) -> str:
+    """The page of some histories over the same nights."""
+    from streameval.report.html import html_of
+    from streameval.report.nights import history_page
+
+    first, values = series[0], [[point.night for point in one.points] for one in series]
+    columns = [f"{one.of or one.metric}{slice_name(one.slice)}" for one in series]
+    titles = [f"{one.metric} of {column}" if one.of else one.name for one, column in zip(series, columns, strict=True)]
+    lines: dict[str, dict[str, list[Scalar]]] = {first.metric: first.spans()}
+    if len(series) > 1:
+        lines = {one.metric: {} for one in series}
+        for one, column, nights in zip(series, columns, values, strict=True):
+            lines[one.metric][column] = nights
+    names = [point.partition for point in first.points]
+    incomplete = [point.partition for point in first.points if point.incomplete]
+    failed = [name for name in names if name in first.failing]
+    page = history_page(names, lines, dict(zip(titles, values, strict=True)), failed, incomplete, first.source)
+    return html_of(page)
 
 
 def _csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
