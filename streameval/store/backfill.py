@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
@@ -25,8 +25,10 @@ from streameval.wording import unknown_column
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streameval.engine import Engine
     from streameval.engine.threads import ThreadEngine
     from streameval.options import Option
+    from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.files.published import StateFiles
     from streameval.store.nights.fold import Workers
@@ -48,25 +50,23 @@ def extend_configuration(before: Configuration, given: Mapping[str, Any]) -> Con
     """
     options, plain = dict(before.options), plain_options(given)
     for name, value in sorted(plain.items(), key=lambda item: bool(KEPT[item[0]].of)):  # policies after columns
-        option = KEPT[name]
-        kept, rest = before.options[name], option.rest
+        option, own = KEPT[name], before.options[name]
         new = [c for c in options[option.of] if c not in before.options[option.of]] if option.of else []
-        if name == "metrics" and not kept and value:
+        if name == "metrics" and not own and value:
             options[name] = ("default", *value)
         elif isinstance(value, ByColumn) or (new and not option.kind.many):
             options[name] = _extend_policy(before, option, value, new)
-        elif isinstance(kept, ByColumn) and option.kind.many:
-            options[name] = ByColumn.of(dict(kept.columns), tuple(dict.fromkeys((*kept.others, *value))))
+        elif isinstance(own, ByColumn) and option.kind.many:
+            options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
         elif option.kind.many:
-            options[name] = tuple(dict.fromkeys((*kept, *value)))
-        elif kept == rest or name == "max_slices":  # a limit changes no state
+            options[name] = tuple(dict.fromkeys((*own, *value)))
+        elif own == option.rest or name == "max_slices":  # a limit changes no state
             options[name] = value
-        elif value != kept:
-            raise contradiction_error(name, value, kept, "a store can have only one: create another store")
+        elif value != own:
+            raise contradiction_error(name, value, own, "a store can have only one: create another store")
     check_policies(plain, options, KEPT)  # the store's own may be for columns that are still to be added
-    return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
-        before.types
-    )
+    after = Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest})
+    return after.with_(before.types)
 
 
 def _extend_policy(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
@@ -85,8 +85,8 @@ def _extend_policy(before: Configuration, option: Option, value: Any, new: Seque
     stray = [name for name in named if name not in new and of_column(own, name) not in (named[name], option.rest)]
     if stray and option.decides == "state":
         raise contradiction_error(option.name, value, own, f"{', '.join(stray)} keeps its policy: create another store")
-    kept = own if isinstance(own, ByColumn) else ByColumn((), own)
-    return ByColumn.of(dict(kept.columns) | named, kept.others)
+    by_column = own if isinstance(own, ByColumn) else ByColumn((), own)
+    return ByColumn.of(dict(by_column.columns) | named, by_column.others)
 
 
 def list_added(after: Configuration, before: Configuration) -> tuple[str, ...]:
@@ -108,8 +108,10 @@ def list_altered(after: Configuration, before: Configuration) -> tuple[tuple[str
         own = before.options[name]
         if isinstance(value, ByColumn):
             changes = [(column, of_column(own, column), new) for column, new in value.columns]
-            known = [each for each in changes if each[0] in before.key_columns and each[1] != each[2]]
-            altered += [(f"{name} of {column}", old, new) for column, old, new in known]
+            changes = [
+                (column, old, new) for column, old, new in changes if column in before.key_columns and old != new
+            ]
+            altered += [(f"{name} of {column}", old, new) for column, old, new in changes]
         elif not isinstance(value, tuple) and name not in _COLUMNS and value != own:
             altered.append((name, own, value))
     return tuple(altered)
@@ -123,58 +125,32 @@ def remove_column(before: Configuration, column: str) -> Configuration:
     OptionError
         If the store does not keep the column, all states depend on it, or it is the only column.
     """
-    single = [name for name in ("label", "weight") if before.options[name] == column]
-    if single:
-        raise OptionError(f"{column} is the {single[0]} column, on which all states depend; create another store")
-    columns_kept = (*before.key_columns, *([before.options["classes"]] if before.options["classes"] else []))
-    columns_kept = tuple(dict.fromkeys((*columns_kept, *before.slicing.sources)))
-    if column not in columns_kept:
-        raise OptionError(unknown_column(column, columns_kept, "the store keeps"))
     options = dict(before.options)
+    for name in ("label", "weight"):
+        if options[name] == column:
+            raise OptionError(f"{column} is the {name} column, on which all states depend; create another store")
+    have = dict.fromkeys((*before.key_columns, *filter(None, [options["classes"]]), *before.slicing.sources))
+    if column not in have:
+        raise OptionError(unknown_column(column, list(have), "the store keeps"))
     options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).sources)
-    for name in (*SUBSETS, "classes"):
-        own = options[name]
-        options[name] = tuple(c for c in own if c != column) if isinstance(own, tuple) else own
-    options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
-    options["unit"] = None if options["unit"] == column else options["unit"]
+    options |= {name: tuple(c for c in options[name] if c != column) for name in SUBSETS}
+    options |= {name: None for name in ("classes", "unit") if options[name] == column}
+    options["classes"] = options["classes"] if options["cluster"] else None
     if not any(options[name] for name in SUBSETS):
         raise OptionError(f"{column} is the only column of the store; delete the store instead")
-    configuration = Configuration(active(options, "update"), before.types)
-    return configuration.with_(before.types)
+    return Configuration(active(options, "update"), {}).with_(before.types)
 
 
-def narrow_configuration(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
+def narrow_configuration(whole: Configuration, due: frozenset[_Column]) -> Configuration:
     """The configuration that folds only these states."""
     families = {(group.partition(".")[0], of) for group, of in due}  # score.blocks belongs to the family score
-    columns = {
-        name: tuple(of for of in whole.options[name] if any((group, of) in families for group in groups))
-        for name, groups in (
-            ("score", ("score", "sample")),
-            ("cluster", ("cluster", "classes")),
-            ("sketch", ("sketch",)),
-        )
-    }
-    classes = whole.options["classes"] if any(group == "classes" for group, _ in families) else None
-    options = whole.options | columns | {"classes": classes, "metrics": (), "clip": None}
-    return replace(Configuration(active(options, "update"), whole.types).with_(whole.types), due=due)
-
-
-class Backfilled(NamedTuple):
-    """Outcome of a backfill.
-
-    Attributes
-    ----------
-    configuration : configuration of the store, with the new columns
-    entries : all nights
-    folded : names of the nights that were folded
-    gone, without : names of the nights whose files no longer exist, or lack the columns
-    """
-
-    configuration: Configuration
-    entries: list[Entry]
-    folded: tuple[str, ...]
-    gone: tuple[str, ...]
-    without: tuple[str, ...]
+    groups = {"score": ("score", "sample"), "cluster": ("cluster", "classes"), "sketch": ("sketch",)}
+    options = whole.options | {"metrics": (), "clip": None}
+    for name in SUBSETS:
+        options[name] = tuple(of for of in options[name] if any((group, of) in families for group in groups[name]))
+    if not any(group == "classes" for group, _ in families):
+        options["classes"] = None
+    return replace(Configuration(active(options, "update"), {}).with_(whole.types), due=due)
 
 
 @dataclass(frozen=True)
@@ -222,7 +198,7 @@ class Backfill:
         engine: ThreadEngine,
         files: StateFiles,
         workers: Workers | None,
-    ) -> Backfilled:
+    ) -> tuple[Configuration, list[Entry], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Fold some nights for the additional states.
 
         Parameters
@@ -232,6 +208,13 @@ class Backfill:
         engine, workers : fold the nights in this process, or on a cluster
         files : writes the states
 
+        Returns
+        -------
+        Configuration, list of Entry
+            The configuration of the store with the new columns, and all nights.
+        three tuples of str
+            The nights that were folded, those whose files no longer exist, and those that lack the columns.
+
         Raises
         ------
         DataError
@@ -240,29 +223,33 @@ class Backfill:
         after, relabelled = self.after, self._relaxed.changed(self.before)
         entries = [_relabel_states(entry, relabelled, engine, files) for entry in entries]
         stale, lacking = self._find_lacking(entries)
-        some = {entry.partition for entry in chosen}
-        due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
+        names = {entry.partition for entry in chosen}
+        due = {e.partition: e for e in entries if e.partition in names and lacking[e.partition]}
+        present, gone = self._find_files(list(due.values())) if due else ([], [])
         nights: dict[str, Entry] = {}
-        at_hand: list[Partition] = []
-        gone: list[str] = []
         if due:
             narrow = narrow_configuration(after, frozenset().union(*lacking.values()))
-            at_hand, gone = self._find_files(due)
-            has = [partition for partition in at_hand if not _why_not_foldable(partition, narrow, engine)]
+            reasons = [_why_not_foldable(partition, narrow, engine) for partition in present]
+            foldable = [partition for partition, reason in zip(present, reasons, strict=True) if not reason]
             new = sorted({*after.folding.columns} - {*self._relaxed.folding.columns})
-            if not has and (new or stale):
+            if not foldable and (new or stale):
                 new = new or [of for _, of in sorted(stale)]
-                why = f" ({lack})" if at_hand and (lack := _why_not_foldable(at_hand[-1], narrow, engine)) else ""
+                why = f" ({reasons[-1]})" if reasons else ""
                 what = f"a column {new[0]}; add it" if len(new) == 1 else f"all columns {', '.join(new)}; add them"
                 raise MissingColumnError(f"no night at hand has {what} once one has{why}")
-            if has:
-                narrow = find_types(has, narrow, engine)
+            if foldable:
+                narrow = find_types(foldable, narrow, engine)
                 after = replace(after, types=after.types | narrow.types)
-                nights = _fold_lacking(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
+            for skip in (False, True):  # files that were left out of an incomplete night may be left out again
+                if some := [partition for partition in foldable if due[partition.name].incomplete == skip]:
+                    folded, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip)
+                    for error in errors.values():
+                        raise error
+                    nights |= {name: night.entry for name, night in folded.items()}
         filled = [_add_states(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
-        without = tuple(partition.name for partition in at_hand if partition.name not in nights)
-        folded = tuple(partition.name for partition in at_hand if partition.name in nights)
-        return Backfilled(after, filled, folded, tuple(gone), without)
+        at_hand = [partition.name for partition in present]
+        without = tuple(name for name in at_hand if name not in nights)
+        return after, filled, tuple(name for name in at_hand if name in nights), tuple(gone), without
 
     def _find_files(self, entries: Sequence[Entry]) -> tuple[list[Partition], list[str]]:
         """The partitions whose files exist, and the names of the other nights.
@@ -272,12 +259,13 @@ class Backfill:
         DataError
             If the files of a night changed since it was folded.
         """
-        roots, version = {entry.root for entry in entries}, self.delta_version
-        moved = [] if self.data is None else discover(self.data, roots, version)
-        at_hand = {partition.name: partition for partition in moved}
-        partitions, gone = [], []
+        version, partitions, gone = self.delta_version, [], []
+        roots = {entry.root for entry in entries}
+        present = {p.name: p for p in ([] if self.data is None else discover(self.data, roots, version))}
         for entry in entries:
-            partition = _find_unmoved(entry, version) if self.data is None else at_hand.get(entry.partition)
+            if self.data is None:
+                present |= {partition.name: partition for partition in _discover_again(entry, version)}
+            partition = present.get(entry.partition)
             if partition is None:
                 gone.append(entry.partition)
             elif partition.fingerprint != entry.fingerprint:
@@ -288,7 +276,7 @@ class Backfill:
 
 
 def _relabel_states(
-    entry: Entry, changed: Mapping[tuple[str, str], tuple[Any, Any] | None], engine: ThreadEngine, files: StateFiles
+    entry: Entry, changed: Mapping[_Column, tuple[StoredSpec, StoredSpec] | None], engine: Engine, files: StateFiles
 ) -> Entry:
     """The night with its states relabelled for the new policies, which change nothing: nulls were refused before."""
     states = []
@@ -303,33 +291,12 @@ def _relabel_states(
     return replace(entry, states=tuple(states))
 
 
-def _fold_lacking(
-    partitions: Sequence[Partition],
-    narrow: Configuration,
-    entries: Mapping[str, Entry],
-    engine: ThreadEngine,
-    files: StateFiles,
-    workers: Workers | None,
-) -> dict[str, Entry]:
-    """Fold the new states of nights; files that were left out of an incomplete night may be left out again."""
-    folded: dict[str, Entry] = {}
-    for skip in (False, True):
-        some = [partition for partition in partitions if entries[partition.name].incomplete == skip]
-        if some:
-            nights, errors = fold_partitions(some, narrow, engine, files, workers, skip=skip)
-            folded |= {name: night.entry for name, night in nights.items()}
-            for error in errors.values():
-                raise error
-    return folded
-
-
-def _find_unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
-    """The partition of a night at its original path; None if it no longer exists."""
+def _discover_again(entry: Entry, delta_version: int | None) -> list[Partition]:
+    """The partitions at the original path of a night; empty if it no longer exists."""
     try:
-        partitions = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
+        return discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
     except MissingInputError:
-        return None
-    return next((partition for partition in partitions if partition.name == entry.partition), None)
+        return []
 
 
 def _why_not_foldable(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
@@ -341,9 +308,7 @@ def _why_not_foldable(partition: Partition, configuration: Configuration, engine
     return ""
 
 
-def _add_states(
-    entry: Entry, folded: Entry | None, lacking: frozenset[tuple[str, str]], stale: set[tuple[str, str]]
-) -> Entry:
+def _add_states(entry: Entry, folded: Entry | None, lacking: frozenset[_Column], stale: set[_Column]) -> Entry:
     """The entry with its new states added, and stale states removed.
 
     Raises
@@ -358,6 +323,5 @@ def _add_states(
     if folded.rows != entry.rows or (labels.column and own.column and labels != own):
         raise DataError(f"{entry.partition}: its labels are not those that were folded; update or replace it first")
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
-    return replace(
-        entry, labels=own if own.column else labels, states=(*states, *new), facts=merge_facts(entry, folded)
-    )
+    labels = own if own.column else labels
+    return replace(entry, labels=labels, states=(*states, *new), facts=merge_facts(entry, folded))

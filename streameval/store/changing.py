@@ -6,6 +6,7 @@ these are committed, and then the error names the bad ones.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,14 @@ from streameval.store.files.location import check_apart, check_empty, check_file
 from streameval.store.nights.configuration import KEPT, Configuration, plain_options
 from streameval.store.nights.fold import Night, find_types, fold_partitions
 from streameval.store.nights.merge import labels_of
-from streameval.store.nights.partitions import compare_partitions, discover, select_entries, sort_entries
+from streameval.store.nights.partitions import compare_partitions, discover, select_entries
 from streameval.store.vacuum import bound_scores, vacuum
 from streameval.wording import few, plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from streameval.states.labels import LabelSpec
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
     from streameval.store.files.ledger import Snapshot
@@ -139,34 +139,21 @@ class Changing:
         """
         context, skip = self._context, _skips(on_error)
         snapshot, configuration, changes = find_changes(context, data, options, delta_version)
-        keeps = str(configuration) if snapshot.version < 0 else ""
-        doubted = tuple(p for p in changes.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
+        entries, keeps = snapshot.entries, str(configuration) if snapshot.version < 0 else ""
+        doubted = [p for p in changes.unchanged if verify or (skip and entries[p.name].incomplete)]
+        unchanged = len(changes.unchanged) - len(doubted)
+        done = Update(snapshot.version, unchanged=unchanged, gone=changes.gone, keeps=keeps)
         if dry_run:
-            counts = (
-                _names(changes.new),
-                _names(changes.changed),
-                (),
-                len(changes.unchanged) - len(doubted),
-                changes.gone,
-            )
-            return Update(snapshot.version, *counts, suspected=_names(doubted), keeps=keeps)
+            new, changed, suspected = map(_names, (changes.new, changes.changed, doubted))
+            return with_changes(done, new=new, changed=changed, suspected=suspected)
         due = [*changes.new, *changes.changed, *doubted]
         configuration, nights, errors = _fold(context, snapshot, configuration, due, skip=skip)
-        again = [name for name in _names([*changes.changed, *doubted]) if name in nights]
-        compared = again if verify else [name for name in again if name in _names(doubted)]
-        same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
+        compared = _names([*doubted, *(changes.changed if verify else ())])
+        again = [name for name in nights if name in compared]
+        same = [name for name in again if _same(context, configuration, entries[name], nights[name].entry)]
         nights = {name: night for name, night in nights.items() if name not in same}
-        left = [name for name in _names(changes.unchanged) if name not in nights and snapshot.entries[name].incomplete]
-        done = Update(
-            snapshot.version + bool(nights),
-            tuple(name for name in _names(changes.new) if name in nights),
-            tuple(name for name in again if name in nights),
-            unchanged=len(same) + len(changes.unchanged) - len(doubted),
-            gone=changes.gone,
-            rows=_rows(nights),
-            incomplete=(*_incomplete(nights), *left),
-            keeps=keeps,
-        )
+        left = [name for name in _names(changes.unchanged) if name not in nights and entries[name].incomplete]
+        done = with_changes(done, unchanged=unchanged + len(same), incomplete=tuple(left))
         return _commit(context, snapshot, configuration, nights, errors, done)
 
     def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
@@ -187,10 +174,7 @@ class Changing:
         context, skip = self._context, _skips(on_error)
         snapshot, configuration, partitions = find_replaced(context, data, delta_version)
         configuration, nights, errors = _fold(context, snapshot, configuration, partitions, skip=skip)
-        done = Update(
-            snapshot.version + bool(nights), changed=tuple(nights), rows=_rows(nights), incomplete=_incomplete(nights)
-        )
-        return _commit(context, snapshot, configuration, nights, errors, done)
+        return _commit(context, snapshot, configuration, nights, errors, Update(snapshot.version))
 
     def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
@@ -210,18 +194,16 @@ class Changing:
             If the store has no such column, or it is the only column.
         """
         snapshot, configuration = self._context.begun()
-        named = several(names)
-        out = tuple(entry.partition for entry in select_entries(snapshot.entries, partition=named)) if named else ()
-        entries = [entry for name, entry in snapshot.entries.items() if name not in out]
-        left = several(columns)
+        named, left = several(names), several(columns)
+        removed = tuple(e.partition for e in select_entries(snapshot.entries, partition=named)) if named else ()
+        entries = [entry for name, entry in snapshot.entries.items() if name not in removed]
         for column in left:
             configuration = remove_column(configuration, column)
         if left:
-            staying = set(configuration.specs(["_"]))
-            entries = [
-                with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in staying)) for e in entries
-            ]
-        done = Update(snapshot.version + 1, removed=out, left=tuple(left))
+            staying = set(configuration.specs)
+            states = [tuple(state for state in e.states if (state.group, state.of) in staying) for e in entries]
+            entries = [with_changes(entry, states=own) for entry, own in zip(entries, states, strict=True)]
+        done = Update(snapshot.version + 1, removed=removed, left=tuple(left))
         self._context.commit(snapshot, configuration, entries, str(done))
         return done
 
@@ -267,23 +249,24 @@ class Changing:
                 refuse("add", name)
         context = self._context
         snapshot, backfill = begin_backfill(context, options, data, delta_version)
-        entries = list(snapshot.entries.values())
-        some = select_entries(snapshot.entries, since=since) if entries else []
+        chosen = select_entries(snapshot.entries, since=since) if snapshot.entries else []
         engine = context.engine()
         with engine.progress, context.files.undone() as files:
-            filled = backfill.fold(entries, some, engine, files, context.workers())
-        news = filled.folded or filled.configuration.to_dict() != backfill.before.to_dict()
+            after, entries, folded, gone, without = backfill.fold(
+                list(snapshot.entries.values()), chosen, engine, files, context.workers()
+            )
+        changed = folded or after.to_dict() != backfill.before.to_dict()
         done = Update(
-            snapshot.version + bool(news),
-            changed=filled.folded,
-            gone=(*filled.gone, *filled.without),
-            lacking=filled.without,
-            rows=sum(snapshot.entries[name].rows for name in filled.folded),
+            snapshot.version + bool(changed),
+            changed=folded,
+            gone=(*gone, *without),
+            lacking=without,
+            rows=sum(snapshot.entries[name].rows for name in folded),
             joined=list_added(backfill.after, backfill.before),
             altered=list_altered(backfill.after, backfill.before),
         )
-        if news:
-            context.commit(snapshot, filled.configuration, filled.entries, str(done))
+        if changed:
+            context.commit(snapshot, after, entries, str(done))
         return done
 
     def vacuum(
@@ -329,14 +312,16 @@ def find_changes(
     """The snapshot, the configuration (new for a first update), and the new and changed partitions of the data."""
     check_apart(context.location, data)
     snapshot = context.ledger.read()
+    given = {name: value for name, value in options.items() if value is not None}
     if snapshot.version < 0:
         check_empty(context.location)
-    configuration = _configuration(context, snapshot, options)
-    return (
-        snapshot,
-        configuration,
-        compare_partitions(_discovered(context, data, snapshot, delta_version), snapshot.entries, data),
-    )
+        configuration = Configuration.of(given)
+        check_policies(plain_options(given), configuration.options, KEPT)
+    else:
+        configuration = context.configuration(snapshot)
+        configuration.refuse_others(given)
+    partitions = _discover(context, data, snapshot, delta_version)
+    return snapshot, configuration, compare_partitions(partitions, snapshot.entries, data)
 
 
 def find_replaced(
@@ -351,25 +336,20 @@ def find_replaced(
     """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
-    partitions = _discovered(context, data, snapshot, delta_version)
+    partitions = _discover(context, data, snapshot, delta_version)
     absent = [partition.name for partition in partitions if partition.name not in snapshot.entries]
     if absent:
         raise MissingInputError(f"{absent[0]}: the store has no such partition to replace; use update")
     return snapshot, configuration, partitions
 
 
-def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
+def _discover(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
     """The partitions of the data; raises `OptionError` if a file lies in the store."""
     partitions = discover(data, {entry.root for entry in snapshot.entries.values()}, delta_version)
     kind = context.location.filesystem.type_name
-    same = (file.path for partition in partitions for file in partition.files if file.filesystem.type_name == kind)
-    check_files(context.location, same)
+    files = (file for partition in partitions for file in partition.files)
+    check_files(context.location, (file.path for file in files if file.filesystem.type_name == kind))
     return partitions
-
-
-def _skips(on_error: str) -> bool:
-    """Whether files that cannot be read are left out."""
-    return bool(honoured("update")["on_error"].plain(on_error) == "skip")
 
 
 def begin_backfill(
@@ -392,25 +372,19 @@ def begin_backfill(
     snapshot, before = context.begun()
     after = extend_configuration(before, named)
     if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
-        msg = "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
-        msg += "create another store with this column as well"
-        raise OptionError(msg)
+        raise OptionError(
+            "the store counts only rows with a value in all columns (common_rows), and a new column may lack some; "
+            "create another store with this column as well"
+        )
     return snapshot, Backfill(before, after, data, delta_version)
 
 
-def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:
-    """The store's configuration, or a new one for a first update."""
-    given = {name: value for name, value in given.items() if value is not None}
-    if snapshot.version < 0:
-        new = Configuration.of(given)
-        check_policies(plain_options(given), new.options, KEPT)
-        return new
-    configuration = context.configuration(snapshot)
-    configuration.refuse_others(given)
-    return configuration
+def _skips(on_error: str) -> bool:
+    """Whether files that cannot be read are left out."""
+    return bool(honoured("update")["on_error"].plain(on_error) == "skip")
 
 
-def _names(partitions: Sequence[Partition]) -> tuple[str, ...]:
+def _names(partitions: Iterable[Partition]) -> tuple[str, ...]:
     return tuple(partition.name for partition in partitions)
 
 
@@ -423,55 +397,45 @@ def _fold(
     skip: bool,
 ) -> tuple[Configuration, dict[str, Night], dict[str, DataError]]:
     """The configuration with key types, the folded partitions, and the errors of those that cannot be folded."""
-    nights, errors = dict[str, Night](), dict[str, DataError]()
-    if partitions:
-        engine, workers = context.engine(), context.workers()
-        with engine.progress:
-            if not configuration.complete:
-                configuration = find_types(partitions, configuration, engine)
-            with context.files.undone() as files:
-                nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
-    good, refused = _split_by_labels(snapshot, configuration, nights)
-    return configuration, good, errors | refused
+    if not partitions:
+        return configuration, {}, {}
+    engine, workers = context.engine(), context.workers()
+    with engine.progress:
+        if not configuration.complete:
+            configuration = find_types(partitions, configuration, engine)
+        with context.files.undone() as files:
+            nights, errors = fold_partitions(partitions, configuration, engine, files, workers, skip=skip)
+    refused = _refuse_labels(snapshot, configuration, nights)
+    return configuration, {n: night for n, night in nights.items() if n not in refused}, errors | refused
 
 
-def _split_by_labels(
-    snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night]
-) -> tuple[dict[str, Night], dict[str, LabelError]]:
-    """The nights whose labels form two classes together with the store's, and the errors of the others."""
+def _refuse_labels(
+    snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night]
+) -> dict[str, DataError]:
+    """The errors of the nights whose labels do not form two classes, by themselves or with those of the store."""
     spec, entries = configuration.folding.label, dict(snapshot.entries)
-
-    def misfit(new: dict[str, Entry]) -> LabelError | None:
-        try:
-            labels_of([*(entries | new).values()], spec).check()
-        except LabelError as error:
-            return error
-        return None
-
-    if misfit({name: night.entry for name, night in nights.items()}) is None:
-        return nights, {}
-    good, refused = dict[str, Night](), dict[str, LabelError]()
+    with suppress(LabelError):
+        labels_of([*(entries | {name: night.entry for name, night in nights.items()}).values()], spec).check()
+        return {}
+    reasons: dict[str, str] = {}
     for name, night in nights.items():
-        error = misfit({name: night.entry})
-        if error is None:
-            entries[name], good[name] = night.entry, night
-        else:
-            refused[name] = error
-    return good, {name: _misfit_error(nights[name].entry, entries, spec, why) for name, why in refused.items()}
-
-
-def _misfit_error(entry: Entry, entries: Mapping[str, Entry], spec: LabelSpec, why: LabelError) -> LabelError:
-    """The error of a night whose labels do not form two classes, by themselves or with those that the store keeps."""
-    others = [other for name, other in entries.items() if name != entry.partition]
-    own, rest = (", ".join(map(str, sorted(labels_of(some, spec).values))) for some in ([entry], others))
-    msg = f"{entry.root}/{entry.partition}: {why}"
-    if rest:
-        msg = (
-            f"{entry.root}/{entry.partition}: label column {spec.column!r} has the values {own}, which do not form two "
-            f"classes with those of the store's other partitions, {rest}; write them alike, or create another store "
-            "with pos_label (--pos-label)"
-        )
-    return LabelError(msg)
+        try:
+            labels_of([*(entries | {name: night.entry}).values()], spec).check()
+            entries[name] = night.entry
+        except LabelError as error:
+            reasons[name] = str(error)
+    errors: dict[str, DataError] = {}
+    for name, why in reasons.items():
+        entry, others = nights[name].entry, [other for n, other in entries.items() if n != name]
+        own, rest = (", ".join(map(str, sorted(labels_of(some, spec).values))) for some in ([entry], others))
+        if rest:
+            why = (
+                f"label column {spec.column!r} has the values {own}, which do not form two classes with those of the "
+                f"store's other partitions, {rest}; write them alike, or create another store with pos_label "
+                "(--pos-label)"
+            )
+        errors[name] = LabelError(f"{entry.root}/{entry.partition}: {why}")
+    return errors
 
 
 def _commit(
@@ -482,15 +446,23 @@ def _commit(
     errors: Mapping[str, DataError],
     done: Update,
 ) -> Update:
-    """Commit folded partitions, then raise the errors of those that cannot be folded."""
+    """Commit folded partitions, complete the outcome, then raise the errors of those that cannot be folded."""
+    entries = {name: night.entry for name, night in nights.items()}
+    done = with_changes(
+        done,
+        version=snapshot.version + bool(nights),
+        new=tuple(name for name in nights if name not in snapshot.entries),
+        changed=tuple(name for name in nights if name in snapshot.entries),
+        rows=sum(entry.rows for entry in entries.values()),
+        incomplete=(*(name for name, entry in entries.items() if entry.incomplete), *done.incomplete),
+    )
     if nights:
-        entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
-        evaluations = {name: night.evaluation for name, night in nights.items()}
         action = f"{done}; {done.keeps}" if done.keeps else str(done)
-        context.commit(snapshot, configuration, sort_entries(entries.values()), action, evaluations)
+        evaluations = {name: night.evaluation for name, night in nights.items()}
+        context.commit(snapshot, configuration, (snapshot.entries | entries).values(), action, evaluations)
     if not errors:
         return done
-    good = len(done.new) + len(done.changed)
+    good = len(nights)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
     if done.version >= 0 and any(isinstance(error, NullError) for error in errors.values()):
         rest += (
@@ -504,20 +476,12 @@ def _commit(
     raise DataError(f"{plural(len(errors), 'partition')} cannot be folded{rest}: {listed}") from first
 
 
-def _rows(nights: Mapping[str, Night]) -> int:
-    return sum(night.entry.rows for night in nights.values())
-
-
-def _incomplete(nights: Mapping[str, Night]) -> tuple[str, ...]:
-    return tuple(name for name, night in nights.items() if night.entry.incomplete)
-
-
 def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:
     """Whether a partition that was folded again has the same states as before, in undamaged files.
 
     Scores that vacuum turned into histograms are compared as histograms. Unreferenced new files are deleted.
     """
-    specs, files = configuration.specs([entry.partition]), context.files
+    specs, files = configuration.specs, context.files
     bounded = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
     alike = bound_scores(again, {name: specs[name] for name in bounded & specs.keys()}, files, context.engine().budget)
     one, other = ((e.labels, e.fingerprint, {state.content for state in e.states}) for e in (entry, alike))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
@@ -12,16 +13,13 @@ from streameval.options import recorded
 from streameval.store.backfill import list_added, list_altered
 from streameval.store.changing import begin_backfill, find_changes, find_replaced
 from streameval.store.nights.configuration import slices_group
-from streameval.store.nights.partitions import newest, select_entries, sort_entries
+from streameval.store.nights.partitions import select_entries
 from streameval.wording import few, plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.states.grouped.keys import By
     from streameval.store.context import StoreContext
-    from streameval.store.files.entries import Entry
-    from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
 
 
@@ -74,84 +72,70 @@ class Info:
 
     def lines(self) -> list[tuple[str, str]]:
         """Name and value of each fact, as text."""
-        listed = {name: given if isinstance(given, str) else ", ".join(given) for name, given in self.columns.items()}
-        listed.pop("by", None)
+        columns = {n: v if isinstance(v, str) else ", ".join(v) for n, v in self.columns.items() if n != "by"}
         sliced = [f"by {by}, {size / max(self.rows, 1):,.1f} bytes a row" for by, size in self.slices.items()]
         failing, undecided = (
             few([f"{night} ({few(list(rules))})" for night, rules in (nights or {}).items()])
             for nights in (self.failing, self.undecided)
         )
-        facts = [
+        damaged = () if self.damaged is None else self.damaged or ("none: all files are as they were written",)
+        return [
             ("store", f"{self.name}, version {self.version}"),
             ("versions", self.kept),
             ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
             ("rows", f"{self.rows:,}"),
             ("size", f"{plural(self.files, 'file')}, {size(self.bytes)}"),
-            *listed.items(),
+            *columns.items(),
             *(("slices", what) for what in sliced),
             *((name, in_words(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
             ("failing", failing or ("unknown" if self.failing is None else "none")),
             *([("undecided", undecided)] if undecided else []),
+            *(("damaged", what) for what in damaged),
         ]
-        if self.damaged is not None:
-            facts += [("damaged", what) for what in self.damaged] or [
-                ("damaged", "none: all files are as they were written")
-            ]
-        return facts
 
 
 def info(context: StoreContext, *, verify: bool) -> Info:
     """Describe a store; see `Store.info`."""
     snapshot, configuration = context.begun()
-    entries, log = sort_entries(snapshot.entries.values()), context.judgements()
-    states = {state.file: state.bytes for entry in entries for state in entry.states}
-    options = {name: value for name, value in configuration.options.items() if value}
+    entries, names = list(snapshot.entries.values()), list(snapshot.entries)
+    stored = [(entry, state) for entry in entries for state in entry.states]
+    states = {state.file: state for _, state in stored}
     damaged: tuple[str, ...] | None = None
     if verify:
         damaged = tuple(
             f"{entry.partition}: {state.of} ({state.file}); fold it again: replace {entry.root}/{entry.partition}"
-            for entry in entries
-            for state in entry.states
+            for entry, state in stored
             if not context.files.sound(state.file)
         )
     failing: dict[str, tuple[str, ...]] | None
     undecided: dict[str, tuple[str, ...]] | None
     try:
-        last = newest(snapshot.entries)
-        failing, undecided = log.failing(entries, last), log.undecided(entries, last)
+        log = context.judgements(snapshot)
+        failing, undecided = log.failing(entries), log.failing(entries, "undecided")
     except StoreError as error:  # everything else is still told
         failing, undecided, damaged = None, None, (str(error), *(damaged or ()))
+    groups = {",".join(key.columns): slices_group("", key) for key in configuration.slicing.keys}
+    options = {name: configuration.options[name] for name in _COLUMNS if configuration.options[name]}
     return Info(
         context.location.name,
         snapshot.version,
         snapshot.span,
         len(entries),
-        entries[0].partition if entries else None,
-        entries[-1].partition if entries else None,
+        names[0] if names else None,
+        names[-1] if names else None,
         sum(entry.rows for entry in entries),
-        sum(states.values()),
+        sum(state.bytes for state in states.values()),
         len(states),
-        {name: _plain(options[name]) for name in _COLUMNS if name in options},
+        {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()},
         dict(configuration.types),
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
         failing,
         undecided,
-        {",".join(key.columns): _bytes_of(entries, key) for key in configuration.slicing.keys},
+        {by: sum(s.bytes for s in states.values() if s.group.endswith(group)) for by, group in groups.items()},
         damaged,
     )
-
-
-def _bytes_of(entries: Sequence[Entry], key: By) -> int:
-    """Total size in bytes of the sliced states of a slicing."""
-    group = slices_group("", key)
-    sizes = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
-    return sum(sizes.values())
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -199,26 +183,6 @@ class Reading:
         return "\n".join(map(visible, lines))
 
 
-def _of_states(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
-    """The forecast of reading the states of these nights, for the given columns or all; uses the ledger only."""
-    sizes: dict[str, tuple[int, int]] = {}
-    for entry in entries:
-        for state in entry.states:
-            if not columns or state.of in columns:
-                files, nbytes = sizes.get(f"{state.group} {state.of}", (0, 0))
-                sizes[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
-    return Reading(
-        len(entries),
-        entries[0].partition if entries else "",
-        entries[-1].partition if entries else "",
-        sum(entry.rows for entry in entries),
-        sum(files for files, _ in sizes.values()),
-        sum(nbytes for _, nbytes in sizes.values()),
-        sizes,
-        keeps,
-    )
-
-
 FOLDING = ("update", "replace", "add")
 READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that read states
 _RUN = ("dry_run", "on_error")  # these do not change what is read
@@ -226,50 +190,35 @@ _RUN = ("dry_run", "on_error")  # these do not change what is read
 
 def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     """Forecast what a verb reads and keeps; see `Store.plan`."""
-    if verb in FOLDING:
-        return _plan_folding(context, verb, asked)
-    if verb not in READING:
+    if verb in READING:
+        return _plan_reading(context, verb, asked)
+    if verb not in FOLDING:
         raise OptionError(f"verb={verb!r} must be one of {', '.join((*READING, *FOLDING))}")
-    return _plan_reading(context, verb, asked)
-
-
-def _plan_folding(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
-    """Forecast `update`, `replace` or `add` with these arguments.
-
-    Raises
-    ------
-    OptionError, DataError
-        If the verb would raise it without reading more than footers.
-    """
     options = {name: value for name, value in asked.items() if name not in _RUN}
     data, version = options.pop("data", None), options.pop("delta_version", None)
-    if verb == "update":
-        verify = options.pop("verify", False)
-        _, configuration, changes = find_changes(context, data, options, version)
-        due: Sequence[Partition] = [*changes.new, *changes.changed, *(changes.unchanged if verify else ())]
-        return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
-    if verb == "replace":
-        _, configuration, due = find_replaced(context, data, version)
-        return _reading(context, configuration, due, str(configuration).removeprefix("keeps "))
-    since = options.pop("since", None)
-    snapshot, backfill = begin_backfill(context, options, data, version)
-    some = select_entries(snapshot.entries, since=since) if snapshot.entries else []
-    narrow, due = backfill.plan(some)
-    options_changed = list_altered(backfill.after, backfill.before)
-    more = (*list_added(backfill.after, backfill.before), *(f"{name}={new}" for name, _, new in options_changed))
-    return _reading(context, narrow, due, f"also {', '.join(more)}")
-
-
-def _reading(context: StoreContext, configuration: Configuration, due: Sequence[Partition], keeps: str) -> Reading:
-    """The forecast of reading these partitions."""
+    due: Sequence[Partition]
+    if verb == "add":
+        since = options.pop("since", None)
+        snapshot, backfill = begin_backfill(context, options, data, version)
+        chosen = select_entries(snapshot.entries, since=since) if snapshot.entries else []
+        configuration, due = backfill.plan(chosen)
+        altered = [f"{name}={new}" for name, _, new in list_altered(backfill.after, backfill.before)]
+        keeps = f"also {', '.join((*list_added(backfill.after, backfill.before), *altered))}"
+    else:
+        if verb == "update":
+            verify = options.pop("verify", False)
+            _, configuration, changes = find_changes(context, data, options, version)
+            due = [*changes.new, *changes.changed, *(changes.unchanged if verify else ())]
+        else:
+            _, configuration, due = find_replaced(context, data, version)
+        keeps = str(configuration).removeprefix("keeps ")
     files = [file for partition in due for file in partition.files]
-    columns, rows, nbytes = configuration.folding.columns if due else (), 0, 0
-    try:
-        planned = scan.plan(files, columns, on_error="skip", threads=context.engine().threads) if files else None
-    except MissingInputError:  # no file has rows
-        planned = None
-    if planned is not None:
-        rows, nbytes = planned.rows, planned.nbytes
+    columns = configuration.folding.columns if due else ()
+    rows = nbytes = 0
+    with suppress(MissingInputError):  # no file has rows
+        if files:
+            planned = scan.plan(files, columns, on_error="skip", threads=context.engine().threads)
+            rows, nbytes = planned.rows, planned.nbytes
     first, last = (due[i].name if due else "" for i in (0, -1))
     return Reading(len(due), first, last, rows, len(files), nbytes, {}, keeps, tuple(columns))
 
@@ -282,8 +231,8 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
     selection = {name: asked[name] for name in names if asked.get(name)}
     entries = select_entries(snapshot.entries, **selection)
     if verb == "diagnose" and not selection:
-        log, last = context.judgements(), newest(snapshot.entries)
-        due = {**log.failing(entries, last), **log.undecided(entries, last)}
+        log = context.judgements(snapshot)
+        due = {**log.failing(entries), **log.failing(entries, "undecided")}
         entries = [entry for entry in entries if entry.partition in due]
     columns: list[str] = []
     if verb == "show":
@@ -295,8 +244,14 @@ def _plan_reading(context: StoreContext, verb: str, asked: Mapping[str, Any]) ->
         columns = [column for metric in metrics for _, column in nightly.named(metric, of)]
     if verb == "attribute":
         columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
-    kept = {"show": "the results until the next update", "history": "the values of the nights"}
-    keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
-    forecast = _of_states(entries, columns, keeps)
+    sizes: dict[str, tuple[int, int]] = {}
     from_ledger = verb == "info" and not asked.get("verify")
-    return replace(forecast, files=0, bytes=0, columns={}) if from_ledger else forecast
+    for state in (state for entry in entries for state in entry.states if not from_ledger):
+        if not columns or state.of in columns:
+            files, nbytes = sizes.get(f"{state.group} {state.of}", (0, 0))
+            sizes[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
+    kept = {"show": "the results until the next update", "history": "the values of the nights", "check": "judgements"}
+    keeps = "nothing" if as_of is not None else kept.get(verb, "nothing")
+    first, last = (entries[i].partition if entries else "" for i in (0, -1))
+    files, nbytes = (sum(pair[i] for pair in sizes.values()) for i in (0, 1))
+    return Reading(len(entries), first, last, sum(entry.rows for entry in entries), files, nbytes, sizes, keeps)

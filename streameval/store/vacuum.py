@@ -25,7 +25,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import histogram_spec, to_histogram
 from streameval.store.files.entries import StoredState
 from streameval.store.files.published import PublishedFiles
-from streameval.store.nights.partitions import date_of, date_problem
+from streameval.store.nights.partitions import day_of
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.store.context import StoreContext
     from streameval.store.files.entries import Entry
-    from streameval.store.files.ledger import Snapshot
     from streameval.store.files.published import StateFiles
 
 _LOGGER = logging.getLogger(__name__)
@@ -111,21 +110,10 @@ def select_older(entries: Iterable[Entry], keep: str) -> list[Entry]:
     OptionError
         If `keep` is not a span, or the name of a partition has no date.
     """
-    dated = {entry: _date(entry.partition) for entry in entries}
-    newest = max(dated.values(), default=date.min).toordinal()
+    dated = [(entry, day_of(entry.partition, ", so nights cannot be kept by their age")) for entry in entries]
+    newest = max((day for _, day in dated), default=date.min)
     days = parse_seconds(keep, "keep") // 86_400
-    return [entry for entry, when in dated.items() if newest - when.toordinal() >= days]
-
-
-def _date(name: str) -> date:
-    """The date of a partition."""
-    try:
-        year, month, day = date_of(name)
-        return date(year, month, day)
-    except ValueError:
-        raise OptionError(
-            f"{name}: the name of this partition has {date_problem(name)}, so nights cannot be kept by their age"
-        ) from None
+    return [entry for entry, day in dated if (newest - day).days >= days]
 
 
 def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], files: StateFiles, budget: Budget) -> Entry:
@@ -149,11 +137,6 @@ def bound_scores(entry: Entry, specs: Mapping[tuple[str, str], StoredSpec], file
     return replace(entry, states=tuple(states))
 
 
-def _is_exact(state: StoredState, specs: Mapping[tuple[str, str], StoredSpec]) -> bool:
-    """Whether a stored state has exact scores that can be turned into a histogram."""
-    return state.kind == ScoreSpec.kind and isinstance(specs.get((state.group, state.of)), ScoreSpec)
-
-
 def vacuum(
     context: StoreContext, keep: str | None, grace: str, versions: str | None = None, *, dry_run: bool = False
 ) -> Vacuumed:
@@ -161,28 +144,34 @@ def vacuum(
     now, engine = time.time(), context.engine()
     oldest = now - parse_seconds(grace, "grace")
     before, configuration = context.begun()
-    old = {entry.partition for entry in select_older(before.entries.values(), keep)} if keep else set()
+    old = {entry.partition for entry in select_older(before.entries.values(), keep)} if keep else set[str]()
     snapshot = before
     if versions is not None:
         snapshot = context.ledger.without_versions(before, versions, now - parse_seconds(versions, "versions"))
-    forgotten = snapshot.oldest - before.oldest
-    specs = configuration.specs(list(snapshot.entries))
-    states = [(entry.partition, state) for entry in snapshot.entries.values() for state in entry.states]
-    exact = {state.file: name for name, state in states if name in old and _is_exact(state, specs)}
-    turned = tuple(dict.fromkeys(exact.values()))
-    runs, needed = _find_needed(context, snapshot, old)
-    dead = context.files.unneeded(needed | {state.file for _, state in states} - exact.keys(), oldest)
+    forgotten, specs = snapshot.oldest - before.oldest, configuration.specs
+
+    def loses(entry: Entry, state: StoredState) -> bool:
+        """Whether a state holds exact scores that are turned into a histogram."""
+        exact = state.kind == ScoreSpec.kind and isinstance(specs.get((state.group, state.of)), ScoreSpec)
+        return exact and entry.partition in old
+
+    entries = list(snapshot.entries.values())
+    turned = tuple(entry.partition for entry in entries if any(loses(entry, state) for state in entry.states))
+    runs, earlier = context.ledger.kept(snapshot)
+    needed = {state.file for entry in entries for state in entry.states if not loses(entry, state)}
+    for entry in earlier:
+        needed |= {s.file for s in entry.states if not (s.kind == ScoreSpec.kind and entry.partition in old)}
+    dead = context.files.unneeded(needed, oldest)
     if dry_run:
         return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, 0, forgotten, dry_run=True)
     dead_runs = PublishedFiles(context.ledger.location).unneeded(runs, oldest)
-    entries = [
-        bound_scores(entry, specs, context.files, engine.budget) if entry.partition in turned else entry
-        for entry in snapshot.entries.values()
-    ]
     if turned or dead or dead_runs or snapshot != before:
+        bounded = [
+            bound_scores(e, specs, context.files, engine.budget) if e.partition in turned else e for e in entries
+        ]
         action = f"vacuum: {plural(len(dead), 'file')} deleted, {plural(len(turned), 'night')} turned into histograms"
         action += f", {plural(forgotten, 'version')} forgotten" if forgotten else ""
-        snapshot = context.commit(snapshot, configuration, entries, action)
+        snapshot = context.commit(snapshot, configuration, bounded, action)
         context.files.delete(dead)
         context.ledger.forget(snapshot, dead_runs)
     merged = context.compact(snapshot, configuration, engine, exact=True)
@@ -192,10 +181,3 @@ def vacuum(
     except StoreError as error:  # what the vacuum is about is done
         _LOGGER.warning("%s", error)
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged, forgotten)
-
-
-def _find_needed(context: StoreContext, snapshot: Snapshot, old: set[str]) -> tuple[set[str], set[str]]:
-    """Runs and state files of all versions that are kept, except the exact scores of old nights."""
-    runs, entries = context.ledger.kept(snapshot)
-    states = ((entry.partition in old, state) for entry in entries for state in entry.states)
-    return runs, {state.file for aged, state in states if not (aged and state.kind == ScoreSpec.kind)}
