@@ -21,7 +21,7 @@ The modules, from the bottom up:
 
 - ``files``: ``location`` (the directory of a store), ``published`` (files that are named by their content, states among
   them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``, ``compaction``;
-- ``nights``: ``partitions`` (find new and changed data), ``key_types``, ``configuration`` (columns and policies),
+- ``nights``: ``partitions`` (find new and changed data), ``configuration`` (columns, policies and key types),
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
   (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``judgements`` (stored verdicts of
   rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);

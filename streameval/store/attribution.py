@@ -209,7 +209,7 @@ def _check_kept(states: Mapping[str, Any], wanted: set[str], asked: Mapping[str,
 def _dropped(nights: Nights, states: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Rows left out, by reason."""
     dropped: dict[str, int] = {}
-    for wanted in nights.configuration.wanted(nights.names, **ALL_STATES):
+    for wanted in nights.configuration.wanted(nights.configuration.request(**ALL_STATES)):
         state = states.get(wanted.group)
         if state is not None and wanted.spec == state.spec:
             for reason, rows in wanted.family.counted(wanted, state).dropped:

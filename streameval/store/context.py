@@ -129,9 +129,9 @@ class StoreContext:
         """The cache of results, in its current version."""
         return ResultCache(self.location.child("history"))
 
-    def judgements(self) -> Judgements:
-        """The stored judgements of nights."""
-        return Judgements(self.location.child("checks"))
+    def judgements(self, snapshot: Snapshot | None = None) -> Judgements:
+        """The stored judgements of nights; whether they keep the gate closed depends on the snapshot."""
+        return Judgements(self.location.child("checks"), next(reversed(snapshot.entries), "") if snapshot else "")
 
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
         """The cached results of a snapshot."""

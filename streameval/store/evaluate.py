@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval._version import __version__
 from streameval.errors import OptionError
@@ -19,12 +19,11 @@ from streameval.evaluation.result import CachedEstimates, CachedEvaluation, Cach
 from streameval.kinds import texts
 from streameval.options import honoured, recorded, result_key, words
 from streameval.results import REST, Source
-from streameval.scan.derived import slicing
 from streameval.store.nights.merge import Nights, labels_of
-from streameval.store.nights.partitions import group_by_keys, newest, select_entries
+from streameval.store.nights.partitions import group_by_keys, select_entries
 from streameval.store.nights.results import key_of
-from streameval.store.nights.slices import evaluate_where, kept_key, slices_of
-from streameval.wording import hint, shell
+from streameval.store.nights.slices import evaluate_slices, evaluate_where, find_slicing
+from streameval.wording import shell
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -54,31 +53,29 @@ def nights_of_page(
     from streameval.report.nights import nights_section  # imported here: only a page needs it
 
     snapshot, configuration = context.begun(as_of)
-    entries, log = select_entries(snapshot.entries, **selection), context.judgements()
-    nightly = context.nightly(snapshot, configuration)
-    meanings = evaluation.meanings()
-    first: dict[str, str] = {}
+    entries, log = select_entries(snapshot.entries, **selection), context.judgements(snapshot)
+    nightly, meanings = context.nightly(snapshot, configuration), evaluation.meanings()
     values = [result for result in evaluation.results if result.baseline is None and result.slice is None]
+    first: dict[str, str] = {}
     for result in values:
         meaning = meanings.get(result.metric)
         if meaning is not None and meaning.family in ("score", "cluster", "classes"):
             first.setdefault(meaning.family, result.metric)
     series = {
-        metric: {r.of: nightly.nights(entries, metric, r.of) for r in values if r.metric == metric and r.of is not None}
+        metric: {r.of: nightly.values(entries, metric, r.of) for r in values if r.metric == metric and r.of is not None}
         for metric in first.values()
     }
     if as_of is None:
         nightly.write()
-    last = newest(snapshot.entries)
     judgements = [
         one
         for entry in entries
-        for one in (log.of(entry) if entry is entries[-1] else log.closing(entry, last) + log.accepted(entry))
-        if one.outcome != "earlier"
+        for one in log.of(entry)
+        if one.outcome != "earlier" and (entry is entries[-1] or one.accepted is not None or one in log.closing(entry))
     ]
     incomplete = [entry.partition for entry in entries if entry.incomplete]
-    failing = log.failing(entries, last)
-    return [nights_section([entry.partition for entry in entries], series, failing, incomplete, judgements)]
+    names = [entry.partition for entry in entries]
+    return [nights_section(names, series, log.failing(entries), incomplete, judgements)]
 
 
 def store_source(
@@ -120,17 +117,24 @@ def evaluate(
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     nights = Nights(select_entries(snapshot.entries, **selection), configuration, context.compaction)
     filtered = options.get("where") is not None
-    stored = [text for text in by if kept_key(configuration, list(slicing(text)))]
-    _check(against, filtered, by, stored)
-    groups = [
-        group for text in by if text not in stored for group in _group_by_keys(configuration, nights.entries, text)
-    ]
+    if filtered and (against not in (None, REST) or by):
+        raise OptionError(
+            "where (--where) of a store is answered from kept slices for all rows that meet it: leave out by (--by) "
+            "and against (--against), or evaluate the files with where and by",
+            "where",
+        )
+    slicings = {text: find_slicing(configuration, text) for text in by}
+    keys = [key for key in slicings.values() if key is not None]
+    if against == REST and not keys:
+        raise OptionError(f"against={REST!r} compares slices that the store keeps; name some with by (--by)", "against")
+    sliced = configuration.options["by"]
+    groups = [group for text in by if not slicings[text] for group in group_by_keys(nights.entries, text, sliced)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, nights.entries)
     cached = not request.selection.own and not filtered  # user-defined metrics and filters are not cached
-    stored_results = nightly.recall(key) if cached else None
-    if stored_results is not None:
-        result = _restore_evaluation(stored_results, request, nights, engine, options)
+    stored = nightly.recall(key) if cached else None
+    if stored is not None:
+        result = _restore_evaluation(stored, request, nights, engine, options)
     else:
         result = (evaluate_where if filtered else context.evaluate)(nights, engine, **options)
         if cached and as_of is None:
@@ -141,13 +145,12 @@ def evaluate(
         results = [*with_comparison(before, result, (str(against), "these nights"))]
     if groups:
         rows = nightly.grouped([group for _, group in groups], dict(options))
-        results += [replace(one, slice=keys) for (keys, _), row in zip(groups, rows, strict=True) for one in row]
+        results += [replace(one, slice=values) for (values, _), row in zip(groups, rows, strict=True) for one in row]
         if cached and as_of is None:
             nightly.write(snapshot)
-    resampling = replace(request.resampling, rest=against == REST)
-    for text in stored:
-        of_text = partial(slices_of, text=text, resampling=resampling, options=options)
-        results += context.computed(of_text, nights)
+    if keys:
+        resampling = replace(request.resampling, rest=against == REST)
+        results += context.computed(partial(evaluate_slices, keys=keys, resampling=resampling, **options), nights)
     arguments = {**selection, "against": against, "by": by or None}
     more = partial(nights_of_page, context, as_of, selection)
     return replace(
@@ -160,43 +163,6 @@ def evaluate(
     )
 
 
-def _check(against: str | None, filtered: bool, by: Sequence[str], sliced: Sequence[str]) -> None:
-    """Refuse combinations of options that a store cannot answer.
-
-    Raises
-    ------
-    OptionError
-        If a filter is combined with slices or other nights, or rests are requested without stored slices.
-    """
-    if filtered and (against not in (None, REST) or by):
-        raise OptionError(
-            "where (--where) of a store is answered from kept slices for all rows that meet it: leave out by (--by) "
-            "and against (--against), or evaluate the files with where and by",
-            "where",
-        )
-    if against == REST and not sliced:
-        raise OptionError(f"against={REST!r} compares slices that the store keeps; name some with by (--by)", "against")
-
-
-def _group_by_keys(
-    configuration: Configuration, entries: Sequence[Entry], names: str
-) -> list[tuple[dict[str, str], list[Entry]]]:
-    """Partitions grouped by the values of keys in their names.
-
-    Raises
-    ------
-    OptionError
-        If a partition has no such key; the message also lists the slices that the store keeps.
-    """
-    try:
-        return group_by_keys(entries, names)
-    except OptionError as error:
-        have = "; ".join(configuration.options["by"])
-        stored = f"the store keeps slices by {have}" if have else "the store keeps no slices"
-        near = hint(names, configuration.options["by"])
-        raise OptionError(f"{error}; {stored}; {near}add them (add STORE DATA --by {names})") from None
-
-
 def _restore_evaluation(
     results: tuple[Any, Any, Any], request: Request, nights: Nights, engine: Engine, options: Mapping[str, Any]
 ) -> Evaluation:
@@ -204,8 +170,7 @@ def _restore_evaluation(
 
     States are read on demand, for curves. Replicates are not cached: comparisons and bands evaluate the nights again.
     """
-    labels = labels_of(nights.entries, request.label)
-    states: Any = nights.states(engine, **options)
+    labels, states = labels_of(nights.entries, request.label), cast("dict[Any, Any]", nights.states(engine, **options))
     level, again = request.resampling.level, CachedEvaluation(lambda: nights.evaluate(engine, **options))
     estimates: Sequence[Estimated] = () if level is None else CachedEstimates(again)
     return Evaluation(

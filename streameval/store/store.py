@@ -17,11 +17,18 @@ from streameval.store.context import StoreContext
 from streameval.store.evaluate import evaluate, store_source
 from streameval.store.files.location import Location
 from streameval.store.info import Info, info, plan
-from streameval.store.nights.diagnosis import diagnose_night, shapes_of, unusual_facts, usual_nights
+from streameval.store.nights.diagnosis import (
+    NightFacts,
+    diagnose_night,
+    ledger_facts,
+    shapes_of,
+    unusual_facts,
+    usual_nights,
+)
 from streameval.store.nights.gate import Gate, accept, store_rules
 from streameval.store.nights.history import Histories, History, Point
-from streameval.store.nights.partitions import newest, select_entries
-from streameval.store.nights.slices import slice_facts, slice_histories
+from streameval.store.nights.partitions import select_entries
+from streameval.store.nights.slices import slice_facts, slice_histories, stored_slicing
 from streameval.store.vacuum import parse_seconds
 from streameval.wording import canonical
 
@@ -32,12 +39,12 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.costs.attributed import Attribution
     from streameval.evaluation.result import Evaluation
-    from streameval.results import Scalar
+    from streameval.results import Judgement, Scalar
     from streameval.store.files.entries import Entry
     from streameval.store.info import Reading
     from streameval.store.nights.diagnosis import Diagnosis
     from streameval.store.nights.gate import Check
-    from streameval.store.nights.judgements import Judgement
+    from streameval.store.nights.results import MetricSeries
 
 
 class Store(Changing):
@@ -284,7 +291,7 @@ class Store(Changing):
         as_of: str | int | date | None = None,
         by: str | Sequence[str] = (),
         ci: float | None = None,
-    ) -> Any:
+    ) -> History | Histories:
         """A metric of each night, and over all nights up to each; or several metrics and columns in one table.
 
         Updates compute the values of single nights. Cumulative values are computed on the first request, each in time
@@ -319,30 +326,35 @@ class Store(Changing):
         context = self._context
         snapshot, configuration = context.begun(as_of)
         entries, nightly = select_entries(snapshot.entries, **selection), context.nightly(snapshot, configuration)
-        if isinstance(metric, str) and (of is None or isinstance(of, str)) and not by:
-            pairs: list[tuple[str, str | None]] = [(canonical(metric), of)]
-            named, slicings = {"metric": pairs[0][:1], "of": of, "ci": level}, None
+        single = isinstance(metric, str) and (of is None or isinstance(of, str)) and not by
+        metrics, columns, slicings = texts("metric", metric), texts("of", of), texts("by", by or None)
+        if single:
+            pairs: list[tuple[str, str | None]] = [(canonical(metrics[0]), columns[0] if columns else None)]
+            metrics = (canonical(metrics[0]),)
         else:
-            metrics, columns, slicings = texts("metric", metric), texts("of", of), texts("by", by or None)
             pairs = [pair for one in metrics for pair in nightly.named(one, columns)]
-            named = {"metric": metrics, "of": columns, "by": slicings, "ci": level}
-        failing = tuple(context.judgements().failing(entries, newest(snapshot.entries)))
+        named = {"metric": metrics, "of": columns, "by": slicings, "ci": level}
+        keys = [stored_slicing(configuration, text) for text in slicings]
+        failing = tuple(context.judgements(snapshot).failing(entries))
         given = [name for name, value in named.items() if value]
         source = store_source("history", context.location.name, len(entries), selection, named, given)
         series = []
         for pair in dict.fromkeys(pairs):
-            nights = nightly.nights(entries, *pair, level)
-            totals: Sequence[Any] = nightly.cumulative(entries, *pair, level) if cumulative else [None] * len(nights)
+            nights = nightly.values(entries, *pair, level)
+            totals: Sequence[Scalar | None] = [None] * len(nights)
+            if cumulative:
+                totals = nightly.values(entries, *pair, level, cumulative=True)
             rows = zip(entries, nights, totals, strict=True)
             points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
             series.append(History(pair[0], nights[0].of, points, failing, source))
         if as_of is None:
             nightly.write()
-        if slicings is None:
+        if single:
             return series[0]
-        asked = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
-        for text in slicings:
-            series += context.computed(partial(slice_histories, text=text, asked=asked), nightly.stored.of(*entries))
+        of_slices = [(one.metric, *nightly.column(one.metric, one.of, level), one) for one in series]
+        for key in keys:
+            compute = partial(slice_histories, key=key, series=of_slices)
+            series += context.computed(compute, nightly.stored.of(*entries))
         return Histories(tuple(series))
 
     def plan(self, verb: str, **asked: Any) -> Reading:
@@ -401,26 +413,26 @@ class Store(Changing):
         StoreError
             If another check was committed meanwhile.
         """
-        read, hours = store_rules(rules), parse_seconds(mature, "mature") / 3600 if mature else 0.0
+        parsed, hours = store_rules(rules), parse_seconds(mature, "mature") / 3600 if mature else 0.0
         snapshot, configuration = self._context.begun()
         named = several(partition)
         entries = select_entries(snapshot.entries) if snapshot.entries or not named else []
         if since is not None:
             select_entries(snapshot.entries, since=since)  # raises unless it is a date
-        nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements()
+        nightly, log = self._context.nightly(snapshot, configuration), self._context.judgements(snapshot)
         gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
         first = None if since is None else str(since)
-        result = gate.check(read, named, first, again=again, allow_incomplete=allow_incomplete)
+        result = gate.check(parsed, named, first, again=again, allow_incomplete=allow_incomplete)
         log.write()
         nightly.write()
-        options = {"rules": tuple(rule.text for rule in read), "partition": tuple(named), "since": since}
+        options = {"rules": tuple(rule.text for rule in parsed), "partition": tuple(named), "since": since}
         source = store_source("check", self._context.location.name, result.nights, {}, options, options)
         failing = [snapshot.entries[name] for name in result.failing if name in snapshot.entries]
-        unusual: tuple[str, ...] = ()
+        odd: tuple[str, ...] = ()
         if failing:
-            usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
-            unusual = unusual_facts(failing[-1], usual, configuration.readable)
-        return replace(result, source=source, odd=unusual)
+            usual = usual_nights(failing[-1], entries, log.failing(entries))
+            odd = unusual_facts(failing[-1], usual, configuration.readable)
+        return replace(result, source=source, odd=odd)
 
     def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
         """Accept failures of nights that checks have recorded; later failures are not accepted.
@@ -480,25 +492,22 @@ class Store(Changing):
         """
         context = self._context
         snapshot, configuration = context.begun()
-        entries, log = select_entries(snapshot.entries), context.judgements()
-        nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
-        failing, undecided = log.failing(entries, last), log.undecided(entries, last)
-        named = several(partition) or [*failing, *undecided]
-        stored = nightly.stored
-
-        def metrics(entry: Entry) -> Sequence[Scalar]:
-            return nightly.grouped([[entry]], {})[0] if configuration.options["unit"] else ()
-
-        def shapes(entry: Entry) -> dict[str, float]:
-            return context.computed(shapes_of, stored.of(entry))
-
-        def slices(entry: Entry) -> dict[str, float]:
-            return context.computed(slice_facts, stored.of(entry))
-
+        entries, log = select_entries(snapshot.entries), context.judgements(snapshot)
+        nightly, failing = context.nightly(snapshot, configuration), log.failing(entries)
+        named = several(partition) or [*failing, *log.failing(entries, "undecided")]
         diagnoses = []
         for entry in select_entries(snapshot.entries, partition=named) if named else []:
-            usual, rules = usual_nights(entry, entries, failing), log.closing(entry, last)
-            diagnosis = diagnose_night(entry, usual, configuration.readable, rules, metrics, shapes, slices)
+            usual = usual_nights(entry, entries, failing)
+            night, *others = (_facts(context, nightly, one) for one in (entry, *usual))
             rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
-            diagnoses.append(replace(diagnosis, costs=rose))
+            diagnoses.append(diagnose_night(entry, night, others, log.closing(entry), rose))
         return tuple(diagnoses)
+
+
+def _facts(context: StoreContext, nightly: MetricSeries, entry: Entry) -> NightFacts:
+    """The facts of a night that a diagnosis compares."""
+    night = nightly.stored.of(entry)
+    metrics = nightly.grouped([[entry]], {})[0] if nightly.configuration.options["unit"] else []
+    shapes = context.computed(shapes_of, night)
+    facts = ledger_facts(entry, nightly.configuration.readable)
+    return NightFacts(facts | shapes, metrics, context.computed(slice_facts, night))

@@ -8,6 +8,8 @@ has a narrower type, it is widened.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -17,24 +19,29 @@ import pyarrow as pa
 
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
-from streameval.evaluation.request import Request
+from streameval.evaluation.request import NO_INTERVALS, Request
 from streameval.evaluation.slicing import Slicing
 from streameval.kinds import ByColumn, Filter, in_words
 from streameval.options import active, honoured, kept_options, recorded, refuse
-from streameval.scan import Piece, Scan, Where
+from streameval.scan import Piece, Scan, Where, widened
+from streameval.scan.columns import without_views
+from streameval.scan.widen import plain
 from streameval.states.grouped.state import GroupedSpec, divisible
 from streameval.states.grouped.table import slice_type
+from streameval.states.keyed.ids import id_type
 from streameval.states.scores.blocks import BlockSpec
-from streameval.store.nights.key_types import COMPUTED, arrow_type, key_type, slices_arrow_type, widen_columns
+from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.evaluation.family import MetricRequest
     from streameval.states.grouped.keys import By
+    from streameval.states.protocol import StoredSpec
     from streameval.store.files.entries import Entry
 
 
+COMPUTED = "computed"  # the type of a slicing column that is computed, since the data lack it
 KEPT = kept_options()
 REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
 SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
@@ -44,13 +51,6 @@ SHOWN = tuple(
     if name in honoured("evaluate") and name not in KEPT and option.decides != "nothing"
 )
 ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
-
-
-def _spell(value: Any) -> str:
-    """The value of an option for messages."""
-    return (
-        ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else "none" if value is None else repr(value)
-    )
 
 
 def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
@@ -80,8 +80,11 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
 
 def contradiction_error(name: str, value: Any, own: Any, remedy: str) -> OptionError:
     """The error for an option whose value differs from the store's."""
-    msg = f"{name}={_spell(value)} contradicts the store's value, {_spell(own)}; {remedy}"
-    return OptionError(msg)
+    given, kept = (
+        ", ".join(map(repr, one if isinstance(one, tuple) else () if one is None else (one,))) or "none"
+        for one in (value, own)
+    )
+    return OptionError(f"{name}={given} contradicts the store's value, {kept}; {remedy}")
 
 
 _MANY_SLICES = (
@@ -89,6 +92,7 @@ _MANY_SLICES = (
     "update"
 )
 _OTHERWISE = {"max_slices": "leave it out, or change the store's limit (add)"}
+_ELSE = "leave it out, or create another store"
 
 
 @dataclass(frozen=True)
@@ -166,9 +170,7 @@ class Configuration:
         )
         configuration = configuration.with_(kept["types"])
         for name, kind in configuration.types.items():
-            if kind == COMPUTED and name not in configuration.key_columns:
-                continue
-            (arrow_type if name in configuration.key_columns else slices_arrow_type)(kind)
+            (arrow_type if name in configuration.key_columns else _slices_arrow_type)(kind)
         return configuration
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,7 +194,7 @@ class Configuration:
         """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
-                remedy = _OTHERWISE.get(name, "leave it out, or create another store")
+                remedy = _OTHERWISE.get(name, _ELSE)
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
@@ -209,21 +211,20 @@ class Configuration:
         """
         plain = plain_options(given, SHOWN)
         for name, value in plain.items():
-            if name == "where":  # selects among the kept rows
-                continue
-            if name in SUBSETS and set(value) <= set(self.options[name]):
-                continue
-            if name not in REPORTED and value != self.options.get(name, value):
-                remedy = _OTHERWISE.get(name, "leave it out, or create another store")
-                if name in SUBSETS:
-                    near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
-                    remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
-                raise contradiction_error(name, value, self.options[name], remedy)
+            subset = name in SUBSETS and set(value) <= set(self.options[name])
+            if subset or name in ("where", *REPORTED) or value == self.options.get(name, value):
+                continue  # where selects among the kept rows
+            remedy = _OTHERWISE.get(name, _ELSE)
+            if name in SUBSETS:
+                near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
+                remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
+            raise contradiction_error(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in (*SHOWN, *SUBSETS, *REPORTED, "where")}
-        whole = {"by": ()}  # slices have separate states
-        subset = {name: given[name] for name in SUBSETS if name in given}
-        asked = active(self.options | subset | whole) | {"where": None} | given
-        if plain.get("clip") is None and not _clips(asked["metrics"]):
+        subsets = {name: given[name] for name in SUBSETS if name in given}
+        asked = active(self.options | subsets | {"by": ()}) | {"where": None} | given  # slices have separate states
+        names = [metric for metric in asked["metrics"] if isinstance(metric, str)]
+        clips = any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
+        if plain.get("clip") is None and not clips:
             asked["clip"] = None  # the store's clip is for a metric that is not requested
         return asked
 
@@ -249,21 +250,15 @@ class Configuration:
 
     def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
         """The requests of the sliced states that are kept; `keys` are slicings, by default all."""
-        return [
-            replace(w, spec=GroupedSpec(w.spec, key), metrics=(), by=",".join(key.columns))
-            for key in (self.slicing.keys if keys is None else keys)
-            for w in wanted
-            if divisible(w.spec)
-        ]
+        keys = self.slicing.keys if keys is None else keys
+        whole = [replace(w, metrics=()) for w in wanted if divisible(w.spec)]
+        return [replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns)) for key in keys for w in whole]
 
     def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
         """The requests of the unit blocks that are kept for slices; `keys` are slicings, by default all."""
-        return [
-            replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns))
-            for key in (self.slicing.keys if keys is None else keys)
-            for w in self.kept(wanted)
-            if isinstance(w.spec, BlockSpec)
-        ]
+        keys = self.slicing.keys if keys is None else keys
+        whole = [w for w in self.kept(wanted) if isinstance(w.spec, BlockSpec)]
+        return [replace(w, spec=GroupedSpec(w.spec, key), by=",".join(key.columns)) for key in keys for w in whole]
 
     @property
     def _all_states(self) -> dict[str, Any]:
@@ -274,13 +269,13 @@ class Configuration:
 
     def typed(self, planned: Scan) -> Configuration:
         """The configuration, with key types from a scan for the columns that have none yet."""
-        types = {
-            name: self.types.get(name) or key_type(planned.schema.field(name), self.numbers)
-            for name in self.key_columns
-        }
+        schema, types = planned.schema, {}
+        for name in self.key_columns:
+            types[name] = self.types.get(name) or _key_type(schema.field(name), self.numbers)
         for column, name in self._slices.items():
-            if kind := self.types.get(name) or _slice_type(planned, column):
-                types[name] = kind
+            present = column in schema.names
+            kind = slice_type(schema.field(column).type, column, planned.pieces[0].name) if present else COMPUTED
+            types |= {name: self.types.get(name) or kind} if name in self.types or kind else {}
         return replace(self, types=types)
 
     @property
@@ -295,19 +290,16 @@ class Configuration:
 
     def check_typed(self, entries: Iterable[Entry]) -> None:
         """Raise `FormatError` if partitions have states of a column without a key type."""
-        untyped = [name for name in self.key_columns if name not in self.types]
-        for entry in entries if untyped else ():
-            for state in entry.states:
-                needed = {state.of}
-                needed |= {self.options["classes"]} if state.group.startswith("classes") else set()
-                needed |= {self.options["unit"]} if ".blocks" in state.group else set()
-                lacking = [name for name in untyped if name in needed]
-                if lacking:
-                    msg = (
-                        f"{entry.partition} has states of column {lacking[0]!r}, whose type is missing in the ledger; "
-                    )
-                    msg += "restore the ledger from a backup"
-                    raise FormatError(msg)
+        untyped = {name for name in self.key_columns if name not in self.types}
+        for entry, state in ((e, s) for e in (entries if untyped else ()) for s in e.states):
+            needed = [state.of]
+            needed += [self.options["classes"]] if state.group.startswith("classes") else []
+            needed += [self.options["unit"]] if ".blocks" in state.group else []
+            for name in untyped.intersection(needed):
+                raise FormatError(
+                    f"{entry.partition} has states of column {name!r}, whose type is missing in the ledger; "
+                    "restore the ledger from a backup"
+                )
 
     @property
     def _slices(self) -> dict[str, str]:
@@ -315,7 +307,13 @@ class Configuration:
         return {column: f"by {column}" for column in self.slicing.columns}
 
     def widen_columns(self, planned: Scan) -> Scan:
-        """Widen the columns of a scan to the store's key types; raises `SchemaError` if a type is wider."""
+        """Widen the columns of a scan to the store's key types.
+
+        Raises
+        ------
+        SchemaError
+            If a column's type cannot be widened to the store's type, or a slicing column is there only in some nights.
+        """
         slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
         for column, kind in slices.items():
             if (kind == COMPUTED) == (column in planned.schema.names):
@@ -324,7 +322,15 @@ class Configuration:
                     f"{planned.pieces[0].name}: it {have} a column {column!r}, unlike the nights of the store; "
                     "rename the column, or create another store"
                 )
-        return widen_columns(planned, self.types, self.numbers, slices)
+        fields = []
+        for field in without_views(planned.schema):
+            due, sliced = self.types.get(field.name), slices.get(field.name)
+            if due is not None and not _has_key_type(field, self.numbers, due):
+                field = _widen(field, planned, arrow_type(due), "holds")
+            if sliced and slice_type(field.type, field.name, planned.pieces[0].name) not in (sliced, ""):
+                field = _widen(field, planned, _slices_arrow_type(sliced), "slices by")
+            fields.append(field)
+        return replace(planned, schema=pa.schema(fields))
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -334,45 +340,38 @@ class Configuration:
     @property
     def key_columns(self) -> tuple[str, ...]:
         """Score, cluster, sketch and class columns and the unit, each once; classes only if there are clusters."""
-        classes = [self.options["classes"]] if self.options["classes"] and self.options["cluster"] else []
-        unit = [self.options["unit"]] if self.options["unit"] else []
-        named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"], *unit)
-        return tuple(dict.fromkeys(named))
+        score, cluster, sketch, classes, unit = (self.options[n] for n in (*SUBSETS, "classes", "unit"))
+        named = (*score, *cluster, classes if cluster else None, *sketch, unit)
+        return tuple(dict.fromkeys(name for name in named if name))
 
-    def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
+    def wanted(self, request: Request) -> list[MetricRequest]:
         """The states of partitions with their metrics, planned as in an evaluation of the files."""
-        types = self.with_placeholders.types  # a column that was added when no night had rows has no type yet
-        fields = {name: arrow_type(types[name]) for name in self.key_columns}
-        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one is enough
-        return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
+        types = {name: self.types.get(name) or ("f8" if name in self.numbers else "hash") for name in self.key_columns}
+        schema = pa.schema({name: arrow_type(kind) for name, kind in types.items()})  # columns may have no type yet
+        return planned(request, Scan(schema, (Piece("_", "_", 0, 0, 0, "_", source=_Nothing()),), 0, 0))
 
-    def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
+    @property
+    def specs(self) -> dict[tuple[str, str], StoredSpec]:
         """The spec of every state, by group and column."""
-        wanted = self.wanted(names, **self._all_states) if names else []
-        return {
-            (w.group, w.of): w.spec for w in (*self.kept(wanted), *self.sliced(wanted), *self.sliced_blocks(wanted))
-        }
+        wanted = self.wanted(self.request(**self._all_states))
+        requests = (*self.kept(wanted), *self.sliced(wanted), *self.sliced_blocks(wanted))
+        return {(w.group, w.of): w.spec for w in requests}
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """The requests themselves, and those of the unit blocks that are kept for them."""
-        blocked = [w for w in wanted if w.family.replication.own_blocks and self.options["unit"]]
-        blocks = (w.blocks(self.folding.resampling) for w in blocked)
-        return [*wanted, *(block for block in blocks if block is not None)]
+        resampling = self.folding.resampling if self.options["unit"] else NO_INTERVALS
+        blocks = (w.blocks(resampling) for w in wanted if w.family.replication.own_blocks)
+        return [*wanted, *filter(None, blocks)]
 
     def with_(self, types: Mapping[str, str]) -> Configuration:
         """The configuration with these key types, restricted to its columns."""
         own = {*self.key_columns, *self._slices.values()}
         return replace(self, types={name: kind for name, kind in types.items() if name in own})
 
-    def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
+    def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[StoredSpec, StoredSpec] | None]:
         """All states by (group, column), with the old and the new spec if they differ, otherwise None."""
-        old, new = (each.with_placeholders.specs(["_"]) for each in (before, self))
-        return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in new.items()}
-
-    @property
-    def with_placeholders(self) -> Configuration:
-        """The configuration with placeholder key types for columns that have none yet."""
-        return replace(self, types={n: "f8" if n in self.numbers else "hash" for n in self.key_columns} | self.types)
+        old = before.specs
+        return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in self.specs.items()}
 
 
 def slices_group(group: str, key: By) -> str:
@@ -395,14 +394,80 @@ class _Nothing:
         return iter(())
 
 
-def _clips(metrics: Sequence[Any]) -> bool:
-    """Whether one of these metrics depends on `clip`."""
-    names = [metric for metric in metrics if isinstance(metric, str)]
-    return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
+_ARROW = {
+    "f4": pa.float32(),
+    "f8": pa.float64(),
+    "i4": pa.int32(),
+    "i8": pa.int64(),
+    "u8": pa.uint64(),
+    "signed": pa.int64(),
+    "unsigned": pa.uint64(),
+    "hash": pa.large_string(),
+}
+_SLICES = {"b": pa.bool_(), "i": pa.int64(), "s": pa.large_string(), "x": pa.large_binary(), COMPUTED: pa.null()}
 
 
-def _slice_type(planned: Scan, column: str) -> str:
-    """The type of a slicing column in a scan; see `slice_type`."""
-    if column not in planned.schema.names:
-        return COMPUTED
-    return slice_type(planned.schema.field(column).type, column, planned.pieces[0].name)
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type for a key type, such as ``f4``, ``hash``, or ``d2`` (decimals with two places).
+
+    Raises
+    ------
+    FormatError
+        If there is no such key type, so that the ledger it is from is damaged.
+    """
+    if isinstance(kind, str):
+        if kind in _ARROW:
+            return _ARROW[kind]
+        if re.fullmatch(r"d\d{1,2}", kind):
+            return pa.decimal128(18, int(kind[1:]))
+    raise _unknown_type_error(kind)
+
+
+def _slices_arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type for a result of `slice_type`; raises `FormatError` as `arrow_type`."""
+    with suppress(ValueError, TypeError):
+        if kind in _SLICES:
+            return _SLICES[kind]
+        if match := re.fullmatch(r"decimal(32|64|128|256)\((\d{1,2}), (\d{1,2})\)", kind):
+            return (pa.decimal256 if match[1] == "256" else pa.decimal128)(int(match[2]), int(match[3]))
+        if match := re.fullmatch(r"timestamp\[(\w{1,2}), tz=(.+)\]", kind):
+            return pa.timestamp(match[1], match[2])
+        return pa.type_for_alias(kind)
+    raise _unknown_type_error(kind)
+
+
+def _unknown_type_error(kind: object) -> FormatError:
+    """The error for a type that no column has."""
+    msg = f"the ledger has a column of type {str(kind)[:60]!r}, which no column has; restore the ledger from a backup"
+    return FormatError(msg)
+
+
+def _key_type(field: pa.Field, numbers: Sequence[str]) -> str:
+    """The key type of a column; `numbers` names the score and sketch columns, all others are ids."""
+    return (score_type if field.name in numbers else id_type)(field.type, field.name)
+
+
+def _widen(field: pa.Field, planned: Scan, kind: pa.DataType, does: str) -> pa.Field:
+    """Widen a column to a type; `does` is the verb of the message.
+
+    Raises
+    ------
+    SchemaError
+        If the type cannot hold all values of the column's type.
+    """
+    if widened([field.type, kind]) == kind:
+        return field.with_type(kind)
+    own = plain(planned.schema.field(field.name).type)
+    raise SchemaError(
+        f"{planned.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
+        f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
+        "create another store"
+    )
+
+
+def _has_key_type(field: pa.Field, numbers: Sequence[str], due: str) -> bool:
+    """Whether a column already has the store's key type."""
+    try:
+        return _key_type(field, numbers) == due
+    except SchemaError:
+        return False

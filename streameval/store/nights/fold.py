@@ -349,7 +349,7 @@ def _pruned(planned: scan.Scan, where: scan.Test | None) -> scan.Scan:
 
 def _evaluation(name: str, configuration: Configuration, engine: Engine, folded: Folded) -> Evaluation | None:
     """The metrics of one partition; None if it has no rows, or its labels do not have both classes."""
-    wanted = [w for w in configuration.wanted([name]) if w.spec in folded.states]
+    wanted = [w for w in configuration.wanted(configuration.request()) if w.spec in folded.states]
     states = {w.spec: folded.states[w.spec] for w in configuration.kept(wanted) if w.spec in folded.states}
     label = configuration.folding.label
     states[label] = folded.states[label]

@@ -120,7 +120,8 @@ class Nights:
         DataError
             If there are no rows, or labels or weights cannot be evaluated.
         """
-        wanted, request = self.configuration.wanted(self.names, **changes), self.configuration.request(**changes)
+        request = self.configuration.request(**changes)
+        wanted = self.configuration.wanted(request)
         if only is not None:
             named = [w for w in wanted if (w.group, w.of) == only and request.resampling.level]
             further = {w.family.replication.source_family for w in named}
@@ -137,24 +138,31 @@ class Nights:
                 raise FormatError(f"{', '.join(damaged)}: {error}" if damaged else str(error)) from error
         engine.budget.release_spares()
         result = finalize_nights(engine, self.names, request, label, there, states)
-        return result if len(there) == len(wanted) else self._with_absent(result, wanted, there)
+        if len(there) == len(wanted):
+            return result
+        values, results = iter(result.results), list[Scalar]()
+        for w in wanted:
+            if w in there:
+                results += islice(values, len(w.metrics))
+                continue
+            absent = self.lacking(w.group, w.of)
+            reason = f"no {w.of} in {len(absent)} of {plural(len(self.entries), 'partition')} ({few(absent)})"
+            results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
+        return replace(result, results=tuple(results))
 
     def states(self, engine: Engine, **changes: Any) -> LazyStates:
         """The states that an evaluation of the nights needs, each read on demand."""
-        wanted = map(self._as_kept, self.configuration.wanted(self.names, **changes))
+        wanted = map(self._as_kept, self.configuration.wanted(self.configuration.request(**changes)))
         there = [w for w in wanted if not self.lacking(w.group, w.of)]
         return LazyStates({(w.group, w.of): partial(self.merged, engine, w) for w in there})
 
     def merged(self, engine: Engine, w: MetricRequest) -> State:
         """The state of a column over all nights."""
-        by_spec: dict[StoredSpec, list[StoredState]] = {}
-        for entry in self.entries:
-            if state := entry.state(w.group, w.of):
-                by_spec.setdefault(spec_as_kept(w.spec, state), []).append(state)
-        parts = self.files.read_all(*_files(by_spec.pop(w.spec, [])), engine.budget, w.spec, engine.each)
-        for spec, states in by_spec.items():  # exact scores among histograms
-            exact = [state.file for state in states]
-            parts += engine.each(partial(_histogram, self.files, engine.budget, spec), exact, "bounded")
+        columns = {column.spec: column for column in _by_spec(self.entries, {(w.group, w.of): w.spec})}
+        own = columns.pop(w.spec, ColumnFiles(w.spec, [], 0))
+        parts = self.files.read_all(own.names, own.nbytes, engine.budget, w.spec, engine.each)
+        for spec, column in columns.items():  # exact scores among histograms
+            parts += engine.each(partial(_histogram, self.files, engine.budget, spec), column.names, "bounded")
         merged: State = reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
         return merged
 
@@ -163,20 +171,6 @@ class Nights:
         specs = {spec_as_kept(w.spec, stored) for entry in self.entries if (stored := entry.state(w.group, w.of))}
         histogram = next((spec for spec in specs - {w.spec} if isinstance(spec, HistogramSpec)), None)
         return w if histogram is None else w.remade(histogram, w.metrics)
-
-    def _with_absent(
-        self, result: Evaluation, wanted: Sequence[MetricRequest], there: Sequence[MetricRequest]
-    ) -> Evaluation:
-        """Insert null results for the columns that some nights lack."""
-        known, results = iter(result.results), list[Scalar]()
-        for w in wanted:
-            if w in there:
-                results += islice(known, len(w.metrics))
-                continue
-            absent = self.lacking(w.group, w.of)
-            reason = f"no {w.of} in {len(absent)} of {plural(len(self.entries), 'partition')} ({few(absent)})"
-            results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
-        return replace(result, results=tuple(results))
 
 
 def finalize_nights(
@@ -223,30 +217,25 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         ) from error
 
 
-def _files(states: Sequence[StoredState]) -> tuple[list[str], int]:
-    """The names of the files of states, and their size together."""
-    return [state.file for state in states], sum(state.bytes for state in states)
-
-
 def _histogram(files: Compaction, budget: Budget, spec: StoredSpec, name: str) -> ScoreHistogram:
     """The histogram of exact scores in a file."""
-    return to_histogram(cast("ScoreCounts", files.read(name, budget, spec)))
+    return to_histogram(cast("ScoreCounts", files.files.read(name, budget, spec)))
 
 
 class PrefixMerge:
     """The state of a column over growing prefixes of the nights; merged nights are not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[State, int]] = {}
+        self._merged: dict[tuple[str, str], tuple[State, int]] = {}
 
     def __call__(self, nights: Nights, engine: Engine, w: MetricRequest) -> State:
         """The state over all nights; they must begin with those of the previous call."""
-        state, merged = self._known.get((w.group, w.of), (None, 0))
+        state, merged = self._merged.get((w.group, w.of), (None, 0))
         if state is None or state.spec != w.spec:  # the states were exact so far, and now there is a histogram
             state, merged = None, 0
         new = nights.of(*nights.entries[merged:]).merged(engine, w)
         state = state.merge(new) if state else new
-        self._known[w.group, w.of] = state, len(nights.entries)
+        self._merged[w.group, w.of] = state, len(nights.entries)
         return state
 
 
@@ -255,11 +244,16 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
 
     Digests are left out: their values depend on the order of merging, which compaction would change.
     """
+    return _by_spec(entries, {column: spec for column, spec in configuration.specs.items() if spec.traits.associative})
+
+
+def _by_spec(entries: Sequence[Entry], specs: Mapping[tuple[str, str], StoredSpec]) -> list[ColumnFiles]:
+    """The state files of some columns by their stored spec; `specs` are those of the configuration."""
     by_spec: dict[StoredSpec, list[StoredState]] = {}
-    for column, spec in configuration.specs([entry.partition for entry in entries]).items():
-        for stored in (state for entry in entries if spec.traits.associative and (state := entry.state(*column))):
+    for column, spec in specs.items():
+        for stored in filter(None, (entry.state(*column) for entry in entries)):
             by_spec.setdefault(spec_as_kept(spec, stored), []).append(stored)
-    return [ColumnFiles(spec, *_files(states)) for spec, states in by_spec.items()]
+    return [ColumnFiles(spec, [s.file for s in kept], sum(s.bytes for s in kept)) for spec, kept in by_spec.items()]
 
 
 def spec_as_kept(spec: StoredSpec, stored: StoredState) -> StoredSpec:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.kinds import whole
 from streameval.scan import File, details, locate_all, natural
-from streameval.wording import few, unescaped
+from streameval.wording import few, hint, unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,32 +99,30 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         raise OptionError(f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}")
-    files = {
-        (_with_scheme(file, file.path), file.name): file for file in locate_all(map(os.fspath, named), delta_version)
-    }
-    grouped: dict[str, list[File]] = {}
-    for (where, _), file in sorted(files.items(), key=lambda pair: pair[0]):
-        known = max((root for root in roots if where.startswith(root.rstrip("/") + "/")), key=len, default=None)
-        rooted = file if known is None else replace(file, root=known.partition("://")[2] if "://" in known else known)
-        grouped.setdefault(rooted.partition, []).append(rooted)
-    _refuse_ambiguous(grouped)
-    sizes = _sizes(list(files.values()))
+    located = locate_all(map(os.fspath, named), delta_version)
+    files = {(_with_scheme(file, file.path), file.name): file for file in located}
+    sizes: dict[str, tuple[int, int]] = {}  # and times; in a bucket, from one listing per tree
+    for _, tree in groupby(files.values(), key=lambda file: (file.filesystem, file.root)):
+        some = list(tree)
+        sizes |= zip((file.path for file in some), details(some), strict=True)
+    by_name: dict[str, list[File]] = {}
+    for (path, _), file in sorted(files.items(), key=lambda pair: pair[0]):
+        root = max((root for root in roots if path.startswith(root.rstrip("/") + "/")), key=len, default=None)
+        rooted = file if root is None else replace(file, root=root.partition("://")[2] if "://" in root else root)
+        by_name.setdefault(rooted.partition, []).append(rooted)
     partitions = []
-    for name, found in grouped.items():
-        facts = _fingerprint(found, [sizes[file.path] for file in found])
-        partitions.append(Partition(name, _with_scheme(found[0], found[0].root), tuple(found), *facts))
+    for name, own in by_name.items():
+        roots_of_name = sorted({_with_scheme(file, file.root) for file in own})
+        if len(roots_of_name) > 1:
+            raise DataError(
+                f"{name}: in {roots_of_name[0]} and in {roots_of_name[1]}; names of partitions are unique in a store: "
+                "rename one"
+            )
+        if len({file.path for file in own}) < len(own):
+            raise DataError(f"{own[0].name}: named more than once; name inputs that do not overlap")
+        facts = fingerprint(own, [sizes[file.path] for file in own])
+        partitions.append(Partition(name, roots_of_name[0], tuple(own), *facts))
     return sorted(partitions, key=lambda partition: natural(partition.name))
-
-
-def _sizes(files: Sequence[File]) -> dict[str, tuple[int, int]]:
-    """Size and modification time of all files by path; in a bucket, from one listing per tree."""
-    trees = groupby(files, key=lambda file: (file.filesystem, file.root))
-    return {
-        file.path: size
-        for _, tree in trees
-        for some in [list(tree)]
-        for file, size in zip(some, details(some), strict=True)
-    }
 
 
 def _with_scheme(file: File, path: str) -> str:
@@ -133,27 +131,11 @@ def _with_scheme(file: File, path: str) -> str:
     return path if kind == "local" else f"{kind}://{path}"
 
 
-def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
-    """Raise `DataError` if two directories hold a partition of the same name, or a file is named twice."""
-    for name, files in grouped.items():
-        roots = sorted({_with_scheme(file, file.root) for file in files})
-        if len(roots) > 1:
-            raise DataError(
-                f"{name}: in {roots[0]} and in {roots[1]}; names of partitions are unique in a store: rename one"
-            )
-        if len({file.path for file in files}) < len(files):
-            raise DataError(f"{files[0].name}: named more than once; name inputs that do not overlap")
-
-
-def fingerprint(files: Sequence[File]) -> tuple[str, int]:
-    """Hash of the current names, sizes and modification times of files, and their total size in bytes."""
-    return _fingerprint(files, details(files))
-
-
-def _fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]]) -> tuple[str, int]:
-    text = "\n".join(
-        f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in zip(files, sizes, strict=True)
-    )
+def fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]] | None = None) -> tuple[str, int]:
+    """Hash of the names, sizes and modification times of files, by default the current ones, and the total size."""
+    sizes = details(files) if sizes is None else sizes
+    facts = zip(files, sizes, strict=True)
+    text = "\n".join(f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in facts)
     return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
 
 
@@ -165,7 +147,7 @@ def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, En
     DataError
         If a partition of the store is found with other files in another directory.
     """
-    new, changed, unchanged = [], [], []
+    new, changed, unchanged = list[Partition](), list[Partition](), list[Partition]()
     for partition in partitions:
         entry = entries.get(partition.name)
         if entry is None:
@@ -180,26 +162,14 @@ def compare_partitions(partitions: Sequence[Partition], entries: Mapping[str, En
             )
         else:
             changed.append(partition)
-    return Changes(tuple(new), tuple(changed), tuple(unchanged), _find_gone(partitions, entries, data))
-
-
-def _find_gone(partitions: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
-    """Names of partitions that no longer exist under the roots among the data."""
-    named = [data] if isinstance(data, str | os.PathLike) else data
-    whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
-    whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
-    here = {partition.name for partition in partitions}
-    return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
-
-
-def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries sorted by `natural`."""
-    return sorted(entries, key=lambda entry: natural(entry.partition))
-
-
-def newest(names: Iterable[str]) -> str:
-    """The last name by `natural`; empty without names."""
-    return max(names, key=natural, default="")
+    items = [os.fspath(item) for item in ([data] if isinstance(data, str | os.PathLike) else data)]
+    roots = {
+        item.partition("?")[0].rstrip("/") if "://" in item else os.path.normpath(Path(item).absolute())
+        for item in items
+    }
+    present = {partition.name for partition in partitions}
+    gone = tuple(name for name, entry in entries.items() if entry.root in roots and name not in present)
+    return Changes(tuple(new), tuple(changed), tuple(unchanged), gone)
 
 
 def span(names: Sequence[str]) -> str:
@@ -258,6 +228,14 @@ def _days(text: str) -> list[tuple[str, tuple[int, ...]]]:
     parts = (part.rpartition("=") for part in text.split("/"))
     dates = ((key, _first_date(value)) for key, _, value in parts)
     return [(key, when) for key, when in dates if len(when) > len(("year", "month"))]
+
+
+def day_of(name: str, why: str) -> date:
+    """The day in the name of a partition; raises `OptionError`, which ends with `why`, if it has none."""
+    when = date_of(name)
+    if len(when) < len(("year", "month", "day")):
+        raise OptionError(f"{name}: the name of this partition has {date_problem(name)}{why}")
+    return date(*when)
 
 
 def _first_date(text: str) -> tuple[int, ...]:
@@ -338,13 +316,16 @@ def keys_of(partition: str) -> dict[str, str]:
     return {name: unescaped(value) for name, equals, value in parts if equals}
 
 
-def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
+def group_by_keys(
+    entries: Sequence[Entry], names: str, sliced: Sequence[str]
+) -> list[tuple[dict[str, str], list[Entry]]]:
     """Group partitions by the values of keys; returns pairs (values, partitions) in order of first occurrence.
 
     Parameters
     ----------
     entries : the partitions, in order
     names : keys, separated by commas; a partition without a key ``night`` has its name as ``night``
+    sliced : the slicings that the store keeps, for the message
 
     Raises
     ------
@@ -355,12 +336,14 @@ def group_by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, 
     keys = [name.strip() for name in names.split(",")]
     for entry in entries:
         own = keys_of(entry.partition)
+        have = ", ".join(own) or "none"
         own.setdefault("night", entry.partition)
         absent = [name for name in keys if name not in own]
         if absent:
-            have = ", ".join(keys_of(entry.partition)) or "none"
+            stored = f"the store keeps slices by {'; '.join(sliced)}" if sliced else "the store keeps no slices"
             raise OptionError(
-                f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}", "by"
+                f"by={names!r}: the name of {entry.partition} has no key {absent[0]!r}; its keys: {have}; {stored}; "
+                f"{hint(names, sliced)}add them (add STORE DATA --by {names})"
             )
         groups.setdefault(tuple(own[name] for name in keys), []).append(entry)
     return [(dict(zip(keys, values, strict=True)), group) for values, group in groups.items()]

@@ -1,4 +1,4 @@
-"""Slices of nights, finalized from the states that a store keeps for each slice.
+"""Slices of nights, evaluated from the states that a store keeps for each slice.
 
 The state of a slice is the merge of its states over all nights; results equal those of the files to the last bit.
 
@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import chain, product
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from itertools import compress, product
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from streameval.errors import MissingInputError, OptionError
+from streameval.engine.fold import Folded
+from streameval.errors import MissingInputError, OptionError, WeightError
 from streameval.evaluation.request import NO_INTERVALS
-from streameval.evaluation.slice_intervals import sampled_slices
-from streameval.evaluation.slices import SlicedStates, slice_results
+from streameval.evaluation.run import finalize_all
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_column, slice_name
 from streameval.scan.derived import mark, slicing
@@ -34,7 +33,7 @@ from streameval.store.nights.partitions import keys_of
 from streameval.wording import few, hint, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.family import MetricRequest
@@ -42,163 +41,149 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
     from streameval.scan.where import Test
+    from streameval.states.grouped.groups import Grouped
     from streameval.states.grouped.keys import By
     from streameval.states.labels import LabelCounts
+    from streameval.states.protocol import State, StoredSpec
     from streameval.store.files.entries import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.history import History
     from streameval.store.nights.merge import Nights
 
 
-def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
-    """The stored slicing by these columns, in any order; None if there is none."""
-    return next((key for key in configuration.slicing.keys if set(key.columns) == set(columns)), None)
+def find_slicing(configuration: Configuration, text: str) -> By | None:
+    """The stored slicing by the columns in a text, in any order; None if there is none."""
+    columns = set(slicing(text))
+    return next((key for key in configuration.slicing.keys if set(key.columns) == columns), None)
 
 
-@dataclass(frozen=True)
-class KeptSlices:
-    """The stored slices of one slicing in some nights.
-
-    Attributes
-    ----------
-    nights : Nights
-    engine : Engine
-    key : the slicing
-    """
-
-    nights: Nights
-    engine: Engine
-    key: By
-
-    @classmethod
-    def of(cls, nights: Nights, engine: Engine, text: str) -> KeptSlices:
-        """The slices of the slicing that `text` describes.
-
-        Raises
-        ------
-        OptionError
-            If the store does not keep them.
-        """
-        key = kept_key(nights.configuration, list(slicing(text)))
-        if key is None:
-            have = nights.configuration.options["by"]
-            there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
-            raise OptionError(f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})")
-        return cls(nights, engine, key)
-
-    def results(
-        self, only: tuple[str, str] | None = None, resampling: Resampling = NO_INTERVALS, **options: Any
-    ) -> list[Scalar]:
-        """The results of every slice over all nights, largest slices first.
-
-        Parameters
-        ----------
-        only : (group, column) of a single state to evaluate
-        resampling : the sampling intervals and comparisons to compute; if a night lacks the blocks of its slices,
-            scores have a reason instead of intervals
-        options : metrics and their options, if they differ from the store's
-
-        Raises
-        ------
-        MissingInputError
-            If a night lacks the slices.
-        """
-        configuration = self.nights.configuration
-        wanted = configuration.wanted(self.nights.names, **options)
-        wanted = [w for w in wanted if only in (None, (w.group, w.of)) and configuration.sliced([w])]
-        states = {GroupedSpec(w.spec, self.key): self.state(w) for w in wanted}
-        request = configuration.request(**options)
-        weighted = request.weight is not None
-        sliced = SlicedStates(self.engine, Slicing((self.key,)), states, wanted)
-        scalars = list(slice_results(sliced, {}, weighted=weighted))
-        if resampling.level is not None:
-            sliced = replace(sliced, states=states | self.blocks(wanted))
-            scalars, _ = sampled_slices(sliced, scalars, resampling)
-        self.engine.budget.release_spares()
-        return scalars if request.label.column is not None else [replace(one, positives=None) for one in scalars]
-
-    def blocks(self, wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
-        """The unit blocks of every slice, for the columns whose blocks all nights have."""
-        kept = self.nights.configuration.sliced_blocks(wanted, [self.key])
-        there = [w for w in kept if not self.nights.lacking(w.group, w.of)]
-        return {w.spec: self.nights.merged(self.engine, w) for w in there}
-
-    def state(self, w: MetricRequest) -> Any:
-        """The sliced state of a request, merged over nights.
-
-        Raises
-        ------
-        MissingInputError
-            If a night lacks it.
-        """
-        [kept] = self.nights.configuration.sliced([w], [self.key])
-        if absent := self.nights.lacking(kept.group, w.of):
-            by = ",".join(self.key.columns)
-            raise MissingInputError(
-                f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
-                f"their files (add STORE DATA --by {by}), or name other nights"
-            )
-        state: Any = self.nights.merged(self.engine, kept)
-        self.key.check(len(state.groups()), state.named.values)
-        return state
-
-    def of_night(
-        self,
-        entry: Entry,
-        metric: str,
-        w: MetricRequest,
-        options: Mapping[str, Any],
-        resampling: Resampling = NO_INTERVALS,
-    ) -> list[Scalar]:
-        """A metric in every slice of one night; empty if the night has no rows."""
-        night = replace(self, nights=self.nights.of(entry))
-        results = night.results((w.group, w.of), resampling, **options) if entry.rows else []
-        return [one for one in results if one.metric == metric]
-
-    def histories(self, metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History) -> list[History]:
-        """The histories of a metric in every slice, largest slices first.
-
-        Parameters
-        ----------
-        metric, w, options : the metric, the state that it reads, and the options that compute it
-        whole : the history of the metric over all rows, for the same nights
-        """
-        resampling = self.nights.configuration.request(**options).resampling
-        nights = [self.of_night(entry, metric, w, options, resampling) for entry in self.nights.entries]
-        by_night = [{_values(one): one for one in night} for night in nights]
-        rows: Counter[tuple[Any, ...]] = Counter()
-        named: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for one in chain.from_iterable(nights):
-            rows[_values(one)] += one.rows
-            named.setdefault(_values(one), one.slice or {})
-        series = []
-        for name, _ in rows.most_common():
-            scalars = [night.get(name) for night in by_night]
-            values = [one or replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0) for one in scalars]
-            points = zip(whole.points, values, strict=True)
-            sliced = tuple(replace(point, night=value, cumulative=None) for point, value in points)
-            series.append(replace(whole, points=sliced, slice=named[name]))
-        return series
+def stored_slicing(configuration: Configuration, text: str) -> By:
+    """The stored slicing by the columns in a text; raises `OptionError` if the store does not keep it."""
+    key = find_slicing(configuration, text)
+    if key is None:
+        have = configuration.options["by"]
+        there = f"slices by {'; '.join(have)}, not by {text}" if have else "no slices"
+        raise OptionError(f"the store keeps {there}; {hint(text, have)}add them (add STORE DATA --by {text})")
+    return key
 
 
-def _values(result: Scalar) -> tuple[Any, ...]:
-    """The values of a result's slice with their types, because values of different types may compare equal."""
-    return tuple((type(value), value) for value in (result.slice or {}).values())
+def _sliced_state(nights: Nights, engine: Engine, w: MetricRequest, key: By) -> Grouped:
+    """The sliced state of a request, merged over nights; raises `MissingInputError` if a night lacks it."""
+    [sliced] = nights.configuration.sliced([w], [key])
+    if absent := nights.lacking(sliced.group, w.of):
+        by = ",".join(key.columns)
+        raise MissingInputError(
+            f"{plural(len(absent), 'night')} without slices of {w.of} by {by} ({few(absent)}); fold them from "
+            f"their files (add STORE DATA --by {by}), or name other nights"
+        )
+    return cast("Grouped", nights.merged(engine, sliced))
 
 
-def slices_of(
-    nights: Nights, engine: Engine, text: str, resampling: Resampling, options: Mapping[str, Any]
+def _sliced_blocks(
+    nights: Nights, engine: Engine, wanted: Sequence[MetricRequest], key: By
+) -> dict[StoredSpec, Grouped]:
+    """The unit blocks of every slice, for the columns whose blocks all nights have."""
+    requests = nights.configuration.sliced_blocks(wanted, [key])
+    present = [w for w in requests if not nights.lacking(w.group, w.of)]
+    return {w.spec: cast("Grouped", nights.merged(engine, w)) for w in present}
+
+
+def evaluate_slices(
+    nights: Nights,
+    engine: Engine,
+    keys: Sequence[By],
+    resampling: Resampling = NO_INTERVALS,
+    only: tuple[str, str] | None = None,
+    **options: Any,
 ) -> list[Scalar]:
-    """The results of every slice over all nights; see `KeptSlices.results`."""
-    return KeptSlices.of(nights, engine, text).results(None, resampling, **options)
+    """The results of every slice over all nights: slicing by slicing, largest slices first.
+
+    Parameters
+    ----------
+    nights, engine : as for `Nights.evaluate`
+    keys : stored slicings
+    resampling : the sampling intervals and comparisons to compute; if a night lacks the blocks of its slices, scores
+        have a reason instead of intervals
+    only : (group, column) of a single state to evaluate
+    options : metrics and their options, if they differ from the store's
+
+    Raises
+    ------
+    MissingInputError
+        If a night lacks the slices.
+    """
+    request = nights.configuration.request(**options)
+    wanted = [w for w in nights.configuration.wanted(request) if only in (None, (w.group, w.of)) and divisible(w.spec)]
+    if not wanted or not keys:
+        return []
+    label = nights.label(request)
+    states: dict[StoredSpec, State] = {label: labels_of(nights.entries, label)}
+    for key in keys:
+        states |= {GroupedSpec(w.spec, key): _sliced_state(nights, engine, w, key) for w in wanted}
+        if resampling.level is not None:
+            states |= _sliced_blocks(nights, engine, wanted, key)
+    request = replace(request, label=label, slicing=Slicing(tuple(keys)), resampling=resampling)
+    evaluation = finalize_all(engine, request, nights.names, wanted, Folded(states))
+    engine.budget.release_spares()
+    return [one for one in evaluation.results if one.slice is not None]
+
+
+def evaluate_night_slices(
+    night: Nights,
+    engine: Engine,
+    key: By,
+    metric: str,
+    w: MetricRequest,
+    options: Mapping[str, Any],
+    resampling: Resampling = NO_INTERVALS,
+) -> list[Scalar]:
+    """A metric in every slice of one night; empty if the night has no rows, or its weights cannot be used."""
+    if not night.entries[0].rows:
+        return []
+    with suppress(WeightError):
+        results = evaluate_slices(night, engine, [key], resampling, (w.group, w.of), **options)
+        return [one for one in results if one.metric == metric]
+    return []
 
 
 def slice_histories(
-    nights: Nights, engine: Engine, text: str, asked: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]]
+    nights: Nights,
+    engine: Engine,
+    key: By,
+    series: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]],
 ) -> list[History]:
-    """The histories of metrics in every slice; `asked` holds the arguments of `KeptSlices.histories`."""
-    slices = KeptSlices.of(nights, engine, text)
-    return [one for arguments in asked for one in slices.histories(*arguments)]
+    """The histories of metrics in every slice, largest slices first.
+
+    Parameters
+    ----------
+    nights, engine : as for `Nights.evaluate`
+    key : a stored slicing
+    series : for each metric its name, the state that it reads, the options that compute it, and its history over all
+        rows for the same nights
+    """
+    histories = []
+    for metric, w, options, whole in series:
+        resampling = nights.configuration.request(**options).resampling
+        rows: Counter[tuple[Any, ...]] = Counter()
+        named: dict[tuple[Any, ...], dict[str, Any]] = {}
+        by_night: list[dict[tuple[Any, ...], Scalar]] = []
+        for entry in nights.entries:
+            results = evaluate_night_slices(nights.of(entry), engine, key, metric, w, options, resampling)
+            by_night.append({_typed_values(one): one for one in results})
+            for values, one in by_night[-1].items():
+                rows[values] += one.rows
+                named.setdefault(values, one.slice or {})
+        absent = replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0)
+        for values, _ in rows.most_common():
+            pairs = zip(whole.points, by_night, strict=True)
+            points = tuple(replace(point, night=some.get(values, absent), cumulative=None) for point, some in pairs)
+            histories.append(replace(whole, points=points, slice=named[values]))
+    return histories
+
+
+def _typed_values(result: Scalar) -> tuple[Any, ...]:
+    """The values of a result's slice with their types, because values of different types may compare equal."""
+    return tuple((type(value), value) for value in (result.slice or {}).values())
 
 
 def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
@@ -206,10 +191,9 @@ def slice_facts(night: Nights, engine: Engine) -> dict[str, float]:
     facts: dict[str, float] = {}
     [entry] = night.entries
     for key in night.configuration.slicing.keys if entry.rows else ():
-        try:
-            results = KeptSlices(night, engine, key).results()
-        except MissingInputError:
-            continue
+        results: list[Scalar] = []
+        with suppress(MissingInputError, WeightError):
+            results = evaluate_slices(night, engine, [key])
         first: dict[str | None, str] = {}
         for one in results:
             if first.setdefault(one.of, one.metric) == one.metric:
@@ -237,25 +221,24 @@ def evaluate_where(nights: Nights, engine: Engine, **changes: Any) -> Evaluation
         If a night lacks the slices, or no row meets the filter.
     """
     request = nights.configuration.request(**changes)
-    where: Any = request.where
-    slices = KeptSlices(nights, engine, _covering(nights.configuration, where, nights.entries))
-    wanted = nights.configuration.wanted(nights.names, **changes)
+    wanted = nights.configuration.wanted(request)
+    where = cast("Where", request.where)
+    key = _covering(nights.configuration, where, nights.entries)
     if apart := list(dict.fromkeys(w.of for w in wanted if not divisible(w.spec))):
         raise OptionError(
             f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns", "where"
         )
-    states: dict[Any, Any] = {}
-    groups: dict[Any, None] = {}  # matching groups of all states
-    for w in wanted:
-        grouped = slices.state(w)
-        here = _meeting(grouped, slices.key, where)
-        states[w.spec] = _union(grouped.several(here, engine.budget), w.spec)
-        groups |= dict.fromkeys(here)
-    kept = slices.blocks(wanted) if request.resampling.level is not None else {}
-    blocks = {spec.inner: _union(map(state.only, groups), spec.inner) for spec, state in kept.items()}
+    grouped = {w.spec: _sliced_state(nights, engine, w, key) for w in wanted}
+    matching = set[bytes]().union(*(_matching(state, key, where) for state in grouped.values()))
+    if request.resampling.level is not None:
+        blocks = _sliced_blocks(nights, engine, wanted, key)
+        grouped |= {cast("GroupedSpec", spec).inner: state for spec, state in blocks.items()}
+    states: dict[StoredSpec, State] = {}
+    for spec, state in grouped.items():
+        others = [group for group, name in state.named.items() if name not in matching]
+        states[spec] = state.without(*others, budget=engine.budget)
     label = nights.label(request)
-    labels = _labels(labels_of(nights.entries, label), wanted, states, where.text)
-    states |= {label: labels, **blocks}
+    states[label] = _labels(labels_of(nights.entries, label), wanted, states, where.text)
     return finalize_nights(engine, nights.names, request, label, wanted, states)
 
 
@@ -294,13 +277,8 @@ def _instead(configuration: Configuration, where: Where, entries: Sequence[Entry
     return text
 
 
-def _union(states: Iterable[Any], spec: Any) -> Any:
-    """The merge of several states."""
-    return reduce(lambda one, other: one.merge(other), states, spec.empty())
-
-
-def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
-    """The slices that match a filter.
+def _matching(grouped: Grouped, key: By, where: Where) -> set[bytes]:
+    """The names of the slices that match a filter.
 
     Raises
     ------
@@ -310,22 +288,20 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
     parts = [parts_of(name) for name in grouped.named.values()]
     at = {name: i for i, name in enumerate(key.columns) if name in where.columns}
     kinds = {name: {tag_of(each[i]) for each in parts} - {b"n"} for name, i in at.items()}
-    for name, found in kinds.items():
-        if not found <= _TYPES.keys() or len(found) > 1:
+    for name, tags in kinds.items():
+        if not tags <= _TYPES.keys() or len(tags) > 1:
             raise OptionError(
                 f"where={where.text!r}: slices answer filters of booleans, integers and texts, and {name} has other "
                 "values; evaluate the files",
                 "where",
             )
-    groups = grouped.groups()
-    values = {name: [group[i] for group in groups] for name, i in at.items()}
+    values = {name: [group[i] for group in grouped.named] for name, i in at.items()}
     marks = {name: mark(values[name]) for name in at if kinds[name] == {b"s"}}
-    accepted = {name: [_TYPES[kind] for kind in found or _TYPES] for name, found in kinds.items()}
+    accepted = {name: [_TYPES[kind] for kind in tags or _TYPES] for name, tags in kinds.items()}
     accepted |= {name: [slice_column(values[name]).type] for name in at if kinds[name] == {b"i"}}
     test = _bound(where, accepted, marks)
     columns = [pa.array(values[name], test.schema.field(name).type) for name in at]
-    kept = test.kept(pa.record_batch(columns, names=list(at))).tolist()
-    return [group for group, here in zip(groups, kept, strict=True) if here]
+    return set(compress(grouped.named.values(), test.kept(pa.record_batch(columns, names=list(at))).tolist()))
 
 
 def _bound(
@@ -343,7 +319,9 @@ def _bound(
     return where.bound(last)
 
 
-def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[Any, Any], text: str) -> LabelCounts:
+def _labels(
+    labels: LabelCounts, wanted: Sequence[MetricRequest], states: Mapping[StoredSpec, State], text: str
+) -> LabelCounts:
     """The label counts of the chosen slices, derived from their states."""
     left = labels.incomplete + (labels.null if labels.spec.column is not None else 0)
     if left:
@@ -353,14 +331,12 @@ def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[A
             "where",
         )
     for w in wanted:
-        state = states[w.spec]
         if isinstance(w.spec, ScoreSpec | HistogramSpec | ClusterSpec):
+            state: Any = states[w.spec]
             missing = state.dropped_rows if isinstance(w.spec, ClusterSpec) else state.nan_rows
             neg, pos = (int(side) for side in (state.totals().neg + missing[0], state.totals().pos + missing[1]))
             break
     else:
         counted = wanted[0].family.counted(wanted[0], states[wanted[0].spec])
         neg, pos = counted.rows + sum(rows for _, rows in counted.dropped), 0
-    if labels.spec.column is None:
-        return replace(labels, null=neg + pos)
-    return replace(labels, neg=neg, pos=pos)
+    return replace(labels, null=neg + pos) if labels.spec.column is None else replace(labels, neg=neg, pos=pos)
