@@ -25,10 +25,9 @@ from streameval.evaluation.intervals import block_requests, derived_requests, fo
 from streameval.metrics.protocol import user_defined
 from streameval.saving import AsJson
 from streameval.scan.columns import without_views
-from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
-from streameval.states.labelled import LabelledSpec
 from streameval.wording import plural, size, visible
 
 if TYPE_CHECKING:
@@ -290,5 +289,5 @@ def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
     spec = wanted.spec
     if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
         return wanted
-    made = LabelledSpec.of(spec)
-    return wanted.remade(made, wanted.metrics) if made.clusters in specs else wanted
+    made = LabelledSpec(**vars(spec))
+    return wanted.remade(made, wanted.metrics) if made.derived in specs else wanted

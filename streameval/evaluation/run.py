@@ -7,10 +7,9 @@ a store, whose states are merged, and the batches of an accumulator.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from streameval.errors import LabelError, MissingInputError, WeightError
-from streameval.evaluation.contingency import summarize_table
 from streameval.evaluation.families import weight_problem
 from streameval.evaluation.intervals import (
     counted,
@@ -23,12 +22,9 @@ from streameval.evaluation.request import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import SlicedStates, slice_results, sweep
-from streameval.states.clusters.sizes import SizeState
-from streameval.states.contingency.counts import SummarisedCounts
-from streameval.states.labelled import LabelledSpec, size_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
@@ -64,13 +60,12 @@ def finalize_all(
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, request.where.text if request.where else "")
     overall = slicing.overall_states(folded.states, [w.spec for w in requests], engine.budget)
-    rows = from_one_sweep(engine, overall)
-    states = [(w, rows[w.spec].state) for w in requests]
+    states = [(w, overall[w.spec]) for w in requests]
     if request.weight is not None:
         for w, state in states:
             if problem := weight_problem(w, state):
                 raise WeightError(f"{where}: weight column {request.weight!r} {problem}")
-    sources = [(w, rows[w.spec].source) for w in requests]
+    sources = states
     if level is not None:
         sources = [(w, w.family.replication.swept(engine, w, state)) for w, state in states]
     blocks = dict(folded.states)
@@ -145,28 +140,3 @@ def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, s
         raise MissingInputError(
             f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
         )
-
-
-class AllRows(NamedTuple):
-    """The state of all rows for a spec.
-
-    Attributes
-    ----------
-    state : what the evaluation keeps, from which curves and attributions are computed later
-    source : what the values are computed from: the state, or the result of a sweep over its rows
-    """
-
-    state: Any
-    source: Any
-
-
-def from_one_sweep(engine: Engine, states: Mapping[Any, Any]) -> dict[Any, AllRows]:
-    """The states of all rows, by spec; the summary of a table with labels gives the clusters of its rows as well."""
-    found = {spec: AllRows(state, state) for spec, state in states.items()}
-    labelled = [spec for spec in states if isinstance(spec, LabelledSpec)]
-    for spec in labelled:
-        summary = summarize_table(engine, states[spec])
-        sizes = size_table(summary)
-        found[spec] = AllRows(states[spec], SummarisedCounts(states[spec], summary))
-        found[spec.clusters] = AllRows(replace(states[spec.clusters], table=sizes), SizeState(sizes))
-    return found

@@ -78,17 +78,14 @@ def mark_others(others, b, marks, shift):
 
 
 @step
-def separate(rows, b, further, last, label, marks, shift, found, words, rest, counts, alone, lone):
+def separate(rows, b, further, last, marks, shift, found, words, rest, counts, alone, lone):
     """Separate the rows of label 0 in bucket b; returns the numbers of rows and of singletons collected so far.
-
-    Returns as well the number of positives among the singletons of this bucket, if first words have a `label`
-    (`streameval.kernels.contingency.cells.cluster_cells`).
 
     `marks` counts the rows of each slot; a row alone in its slot is a singleton, which finds nine of ten. No branch
     depends on the data. Keys have ``len(further)`` further words; `lone` takes the last ``len(last)`` of these for
     singletons. `found` and `alone` rows are already in the outputs, which have room for all rows and one more.
     """
-    columns, wanted, positive = len(further), len(last), np.uint64(0)
+    columns, wanted = len(further), len(last)
     for r in range(rows.starts.shape[0]):
         word_column, count_column = rows.words[r], rows.counts[r]
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
@@ -111,6 +108,4 @@ def separate(rows, b, further, last, label, marks, shift, found, words, rest, co
                 lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
             found += again
             alone += np.uint64(1) - again
-            if len(label):
-                positive += ((word & label[0]) >> label[1]) & (np.uint64(1) - again)
-    return found, alone, positive
+    return found, alone

@@ -15,8 +15,7 @@ from own_metric import Positives
 
 from streameval import Evaluation, evaluate
 from streameval.errors import StreamevalError
-from streameval.states.clusters.counts import ClusterCounts
-from streameval.states.labelled import LabelledClusters, LabelledCounts
+from streameval.states.clusters.counts import ClusterCounts, DerivedClusters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +61,8 @@ def text(data: Any, **options: Any) -> str:
 def shares(found: Evaluation, column: str = "c") -> bool:
     """Whether both states of a column share rows."""
     clusters, cells = found._states["cluster", column], found._states["classes", column]
-    assert isinstance(clusters, LabelledClusters) == isinstance(cells, LabelledCounts)
-    return isinstance(clusters, LabelledClusters)
+    assert isinstance(clusters, DerivedClusters) == cells.spec.labelled
+    return isinstance(clusters, DerivedClusters)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

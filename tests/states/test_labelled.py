@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from streameval.budget import Budget
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency import pass_by_cluster
 from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.counts import ContingencySpec, LabelledSpec
 from streameval.states.contingency.rounds import ByCluster, add_up, summarize_state
-from streameval.states.contingency.size_counts import Sizes
 from streameval.states.keyed import hot
 from streameval.states.keyed.ids import id_type
 from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, ranged, restored
-from streameval.states.labelled import LabelledCounts, LabelledSpec, size_table
 from streameval.states.protocol import Batch
 from streameval.states.rounds import run
 
@@ -62,10 +60,10 @@ def folded(spec: Any, batches: Sequence[Batch], capacity: int, budget: Budget, b
 
 def three(
     spec: LabelledSpec, batches: Sequence[Batch], capacity: int, budget: Budget, builders: int = 1
-) -> tuple[LabelledCounts, ContingencyCounts, ClusterCounts]:
+) -> tuple[ContingencyCounts, ContingencyCounts, ClusterCounts]:
     """The table with labels, and the two states that it replaces."""
     given = batches, capacity, budget, builders
-    return folded(spec, *given), folded(spec.plain, *given), folded(spec.clusters, *given)
+    return folded(spec, *given), folded(ContingencySpec(**vars(spec)), *given), folded(spec.derived, *given)
 
 
 def whole(state: Any, budget: Budget) -> SizeTable:
@@ -79,19 +77,17 @@ def same(one: SizeTable, other: SizeTable) -> bool:
     return all(np.array_equal(mine, theirs) for mine, theirs in columns)
 
 
-def check_same(states: tuple[LabelledCounts, ContingencyCounts, ClusterCounts], budget: Budget) -> None:
+def check_same(states: tuple[ContingencyCounts, ContingencyCounts, ClusterCounts], budget: Budget) -> None:
     """Whatever is computed from a table with labels is what the other two states give."""
     labelled, table, clusters = states
-    summary = summarize_state(labelled, budget)
-    assert replace(summary, positives=Sizes.of(np.zeros(0, np.int64))) == summarize_state(table, budget)
+    assert summarize_state(labelled, budget) == summarize_state(table, budget)
     expected = whole(clusters, budget)
     derived = labelled.total(budget)
-    assert same(size_table(summary), expected)
     assert same(whole(derived, budget), expected)
-    assert same(whole(replace(derived, table=size_table(summary)), budget), expected)
     assert labelled.totals() == table.totals() == derived.totals() == clusters.totals()
     assert (derived.spec, derived.holder) == (clusters.spec, labelled.spec)
-    assert labelled.plain == table
+    assert labelled == table
+    assert derived == clusters
 
 
 @pytest.mark.parametrize("kinds", KINDS)
@@ -151,9 +147,7 @@ def test_ranges_give_the_same() -> None:
         summaries += [ByCluster(here).visit(shard, budget)[0].summary for shard in shards]
         tables += [part for shard in shards for part in here.total(budget).parts(shard, budget)]
     merged = summaries[0].merge(*summaries[1:])
-    expected = whole(clusters, budget)
-    assert same(size_table(merged), expected)
-    assert same(SizeTable.union(tables), expected)
+    assert same(SizeTable.union(tables), whole(clusters, budget))
     assert merged.clusters == summarize_state(table, budget).clusters
 
 

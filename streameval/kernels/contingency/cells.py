@@ -5,8 +5,7 @@ bucket stays in the second-level cache. If the bucket before had many singletons
 costs less than the table.
 
 `cluster_cells` numbers the clusters in a hash table. Rows of the same class as the first row of their cluster are
-counted with the cluster; rows of other classes, its *strays*, are merged to cells at the end of the bucket. Where first
-words have the labels of their rows, the positives of each cluster are counted with its rows.
+counted with the cluster; rows of other classes, its *strays*, are merged to cells at the end of the bucket.
 
 `tally_classes` numbers the classes. At the end of the bucket their sizes are known, and each cell is counted by class
 size r, cluster size c and count n: most cells of a large table are small, so that few such triples occur. Cells that
@@ -34,8 +33,8 @@ class BucketArrays(NamedTuple):
     Attributes
     ----------
     slots : int32 array, see `streameval.kernels.contingency.tables.slots_for`
-    clusters : uint64 array of shape (n, n_words + 2 + labelled), for each cluster the words of its first row, the
-        number of rows with the class of that row, the number of all rows, and of positives if rows have labels
+    clusters : uint64 array of shape (n, n_words + 2), for each cluster the words of its first row, the number of rows
+        with the class of that row, and the number of all rows
     strays : uint64 array of shape (n, n_class + 2), for each row of another class its cluster, the words of its class
         and its number of rows
     marks : uint8 array, see `streameval.kernels.singletons.clear_marks`
@@ -61,9 +60,8 @@ class CellArrays(NamedTuple):
         the class, then count n and cluster size c, in one word or in two, then the words of the cluster if there is
         room for them
     lone : uint64 array of shape (n, n_class), the classes of singleton cells (n = c = 1)
-    sizes, positives : int64 arrays, incremented at the size of each cluster, by 1 and by its positives
-    large, large_positives : int64 arrays of shape (n,), sizes that are no indices of `sizes`, and positives of these
-        clusters; all positives are empty unless rows have labels
+    sizes : int64 array, incremented at the size of each cluster
+    large : int64 array of shape (n,), sizes that are no indices of `sizes`
     """
 
     words: np.ndarray
@@ -71,12 +69,10 @@ class CellArrays(NamedTuple):
     lone: np.ndarray
     sizes: np.ndarray
     large: np.ndarray
-    positives: np.ndarray
-    large_positives: np.ndarray
 
 
 @jit
-def cluster_cells(rows, start, stop, cluster, class_, label, packed, own, out):
+def cluster_cells(rows, start, stop, cluster, class_, packed, own, out):
     """Write the cells of the buckets `start` to `stop`, whose rows all have label 0.
 
     Parameters
@@ -85,8 +81,6 @@ def cluster_cells(rows, start, stop, cluster, class_, label, packed, own, out):
     start, stop : buckets, counted from the first bucket of the addresses
     cluster, class_ : tuples with an item for each further word of a cluster, and for each word of a class; the compiler
         knows their lengths and unrolls the loops over them
-    label : tuple of two uint64, the bits of a first word that hold the label in place of bits that its bucket
-        determines, and the lowest of them; or empty. Cells of rows with labels have no words of their cluster
     packed : whether n and c share a word
     own : BucketArrays
     out : CellArrays
@@ -104,16 +98,12 @@ def cluster_cells(rows, start, stop, cluster, class_, label, packed, own, out):
         if not size:
             continue
         if lonely:
-            found, stray, alone, bits, positive = _group_shared(
-                rows, b, size, cluster, class_, label, own, bits, alone, out.lone
-            )
+            found, stray, alone, bits = _group_shared(rows, b, size, cluster, class_, own, bits, alone, out.lone)
             out.sizes[1] += np.int64(alone - before)
-            if len(label):
-                out.positives[1] += np.int64(positive)
             maxima += alone - before
         else:
-            found, stray, bits = _group_bucket(rows, b, size, cluster, class_, label, own, bits)
-        at, alone, big, maxima = _emit_clusters(found, cluster, class_, label, packed, own, out, at, alone, big, maxima)
+            found, stray, bits = _group_bucket(rows, b, size, cluster, class_, own, bits)
+        at, alone, big, maxima = _emit_clusters(found, cluster, class_, packed, own, out, at, alone, big, maxima)
         lonely = np.int64(alone - before) * LONELY >= size
         if stray:
             stray, stray_bits = _merge_strays(stray, class_, own, stray_bits)
@@ -122,44 +112,40 @@ def cluster_cells(rows, start, stop, cluster, class_, label, packed, own, out):
 
 
 @step
-def _group_bucket(rows, b, size, cluster, class_, label, own, bits):
+def _group_bucket(rows, b, size, cluster, class_, own, bits):
     """Group all rows of a bucket; returns the number of clusters, of strays, and the bits of a slot."""
     found, stray = np.uint64(0), np.uint64(0)
     bits = cleared(own.slots, size, bits)
     for r in range(rows.starts.shape[0]):
         given = rows.words[r], rows.rest[r], rows.counts[r], rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]
-        found, stray, bits = _group(*given, cluster, class_, label, own, found, stray, bits)
+        found, stray, bits = _group(*given, cluster, class_, own, found, stray, bits)
     return found, stray, bits
 
 
 @step
-def _group_shared(rows, b, size, cluster, class_, label, own, bits, alone, lone):
+def _group_shared(rows, b, size, cluster, class_, own, bits, alone, lone):
     """As `_group_bucket`, after most singletons are removed and their classes written.
 
-    Returns as well the number of singletons so far, and of positives among those of this bucket.
+    Returns as well the number of singletons so far.
     """
     shift, none = clear_marks(own.marks, size), np.uint64(0)
-    kept, alone, positive = separate(
-        rows, b, cluster + class_, class_, label, own.marks, shift, none, own.words, own.rest, own.counts, alone, lone
-    )
+    given = own.marks, shift, none, own.words, own.rest, own.counts, alone, lone
+    kept, alone = separate(rows, b, cluster + class_, class_, *given)
     bits = cleared(own.slots, np.int64(kept), bits)
     counts = np.uint64(own.counts.ctypes.data) if own.counts.size else none
     given = np.uint64(own.words.ctypes.data), np.uint64(own.rest.ctypes.data), counts, np.int64(0), np.int64(kept)
-    found, stray, bits = _group(*given, cluster, class_, label, own, none, none, bits)
-    return found, stray, alone, bits, positive
+    found, stray, bits = _group(*given, cluster, class_, own, none, none, bits)
+    return found, stray, alone, bits
 
 
 @step
-def _group(words, rest, counts, start, stop, cluster, class_, label, own, found, stray, bits):
+def _group(words, rest, counts, start, stop, cluster, class_, own, found, stray, bits):
     """Group rows at these addresses with those of the bucket so far; returns as `_group_bucket`."""
     columns, further = len(cluster), len(cluster) + len(class_)
     slots, clusters, strays = own.slots, own.clusters, own.strays
     for i in range(start, stop):
         word, first = word_at(words, i), i * further
         n = word_at(counts, i) if counts else _ONE
-        if len(label):
-            positive = n * ((word & label[0]) >> label[1])
-            word &= ~label[0]
         mask, place = np.uint64((1 << bits) - 1), np.uint64(hash_at(word, rest, first, columns, bits))
         known = slots[place]
         while known >= 0 and not (
@@ -174,8 +160,6 @@ def _group(words, rest, counts, start, stop, cluster, class_, label, own, found,
                 clusters[found, np.uint64(1 + c)] = word_at(rest, first + c)
             clusters[found, further + 1] = n
             clusters[found, further + 2] = n
-            if len(label):
-                clusters[found, further + 3] = positive
             found += _ONE
             if crowded(np.int64(found), slots, bits):
                 bits = grown(clusters, columns, np.int64(0), np.int64(found), slots, bits)
@@ -184,8 +168,6 @@ def _group(words, rest, counts, start, stop, cluster, class_, label, own, found,
         same = _equal_at(clusters, k, rest, first, columns, further)
         clusters[k, further + 1] += n * np.uint64(same)
         clusters[k, further + 2] += n
-        if len(label):
-            clusters[k, further + 3] += positive
         strays[stray, 0] = k
         for c in range(len(class_)):
             strays[stray, np.uint64(1 + c)] = word_at(rest, first + columns + c)
@@ -223,7 +205,7 @@ def _merge_strays(count, class_, own, bits):
 
 
 @step
-def _emit_clusters(count, cluster, class_, label, packed, own, out, at, alone, big, maxima):
+def _emit_clusters(count, cluster, class_, packed, own, out, at, alone, big, maxima):
     """Write the first cell of each cluster; returns the positions in the outputs and the sum of these cells."""
     clusters, columns, classes = own.clusters, len(cluster), len(class_)
     for k in range(count):
@@ -236,12 +218,8 @@ def _emit_clusters(count, cluster, class_, label, packed, own, out, at, alone, b
         maxima += n
         if c < np.uint64(out.sizes.size):
             out.sizes[c] += 1
-            if len(label):
-                out.positives[c] += np.int64(clusters[k, columns + classes + 3])
         else:
             out.large[big] = c
-            if len(label):
-                out.large_positives[big] = clusters[k, columns + classes + 3]
             big += _ONE
     return at, alone, big, maxima
 
@@ -377,7 +355,7 @@ def _group_shared_cells(rows, others, b, size, further, own, bits):
     mark_others(others, b, own.marks, shift)
     lone = own.rest[:, :0]
     given = own.marks, shift, _NONE, own.words, own.rest, own.counts, _NONE, lone
-    kept, alone, _ = separate(rows, b, further, (), (), *given)
+    kept, alone = separate(rows, b, further, (), *given)
     counts = np.uint64(own.counts.ctypes.data) if own.counts.size else _NONE
     given = np.uint64(own.words.ctypes.data), np.uint64(own.rest.ctypes.data), counts, np.int64(0), np.int64(kept)
     found, bits = _group_singles(*given, further, own, _NONE, bits)

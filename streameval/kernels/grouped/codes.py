@@ -8,7 +8,6 @@ from streameval.kernels.jit import jit
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_ONE = np.uint64(1)
 
 
 @jit
@@ -72,16 +71,6 @@ def recoded_rows(codes, table):
     out = np.empty(codes.size, np.int64)
     for i in range(codes.size):
         out[i] = table[codes[i]]
-    return out
-
-
-@jit
-def replaced_bits(words, starts, bits, kept):
-    """Words with the bits of `kept`, and otherwise those of their piece; piece j begins at ``starts[j]``."""
-    out = np.empty_like(words)
-    for j in range(bits.size):
-        for i in range(starts[j], starts[j + 1]):
-            out[i] = (words[i] & kept) | bits[j]
     return out
 
 

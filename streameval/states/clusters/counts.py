@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["ClusterCounts", "ClusterSpec", "id_type", "null_rows_by_block"]
+__all__ = ["ClusterCounts", "ClusterSpec", "DerivedClusters", "id_type", "null_rows_by_block"]
 
 _REPEATS = 4  # mean rows per dictionary entry from which rows are counted by entry
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are rare
@@ -306,6 +306,23 @@ class ClusterCounts(PlainState):
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DerivedClusters(ClusterCounts):
+    """Clusters whose rows another state holds, such as a table of clusters against classes.
+
+    Attributes
+    ----------
+    cells : the state that holds the rows
+    """
+
+    cells: Any
+
+    @property
+    def holder(self) -> Any:
+        """The spec of the state that holds the rows."""
+        return self.cells.spec
 
 
 def null_rows_by_block(rows: Array) -> Array:

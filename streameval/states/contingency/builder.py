@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from streameval.errors import NullError
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import tally_pairs
-from streameval.states.keyed.builder import SegmentBuilder, Tagging
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run, labelled_runs
 from streameval.states.keyed.ids import id_codes, row_nulls
@@ -78,7 +78,7 @@ class ContingencyBuilder:
     budget : owns the memory
     capacity : rows that a segment holds, about
     make : the state of its cells, its rows without a cluster, its rows by label, and its dropped rows
-    labelled : whether rows carry their labels (`streameval.states.labelled`); null ids are then an error
+    labelled : whether rows keep their labels; null ids are then an error
     """
 
     def __init__(
@@ -88,9 +88,7 @@ class ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = SegmentBuilder(
-            spec.layout, budget, self._capacity, tags=Tagging.LABEL if labelled else Tagging.NONE
-        )
+        self._cells = SegmentBuilder(spec.layout, budget, self._capacity)
         self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
         self._pairs: tuple[tuple[pa.Array, pa.Array, str], Array] | None = None  # entries, and rows of each pair
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)

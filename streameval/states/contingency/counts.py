@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.clusters.counts import ClusterSpec, DerivedClusters
 from streameval.states.contingency.builder import ContingencyBuilder, cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import Keys, ShardRows, class_layouts
 from streameval.states.keyed.counts import KeyedCounts
@@ -59,7 +60,7 @@ class ContingencySpec:
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
     unlabelled: ClassVar[bool] = True  # rows without a label count as rows of label 0
-    labelled: ClassVar[bool] = False  # whether first words have the labels of their rows as tags
+    labelled: ClassVar[bool] = False  # whether rows keep their labels
 
     classes: str
     cluster: str
@@ -113,7 +114,7 @@ class ContingencySpec:
 
     def builder(self, budget: Budget, capacity: int) -> ContingencyBuilder:
         """A builder whose segments hold about `capacity` rows."""
-        return ContingencyBuilder(self, budget, capacity, partial(ContingencyCounts, self))
+        return ContingencyBuilder(self, budget, capacity, partial(ContingencyCounts, self), labelled=self.labelled)
 
     def empty(self) -> ContingencyCounts:
         """The empty state."""
@@ -130,6 +131,26 @@ class ContingencySpec:
         return state
 
 
+class LabelledSpec(ContingencySpec):
+    """Spec of a table whose rows keep their labels, so that it also gives the state of its clusters; never stored.
+
+    Rows are scattered once, which takes most of the time of both states. Both have the same rows only if every row has
+    a label and both ids, so null ids are an error.
+
+    Examples
+    --------
+    >>> LabelledSpec("campaign", "cluster").derived
+    ClusterSpec(column='cluster', type='signed', scope='global', nulls='error', unlabelled=False)
+    """
+
+    labelled: ClassVar[bool] = True
+
+    @property
+    def derived(self) -> ClusterSpec:
+        """The spec of the clusters of its rows."""
+        return ClusterSpec(self.cluster, self.cluster_type, self.scope, self.nulls)
+
+
 _FACTS = ("label_rows", "dropped_rows")
 
 
@@ -141,7 +162,7 @@ class ContingencyCounts(PlainState):
     ----------
     spec : ContingencySpec
     cells : KeyedCounts
-        Rows by cluster and class; label 1 for rows without a class.
+        Rows by cluster and class; label 1 for rows without a class, or the label of the row (`LabelledSpec`).
     without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
     label_rows : int64 array of shape (2,), rows in the table by label
@@ -186,6 +207,16 @@ class ContingencyCounts(PlainState):
             dropped_rows=self.dropped_rows + other.dropped_rows,
         )
 
+    @cached_property
+    def plain_cells(self) -> KeyedCounts:
+        """The cells, in which label 1 means that a row has no class."""
+        return self.cells.without_labels() if self.spec.labelled else self.cells
+
+    def total(self, budget: Budget | None = None) -> DerivedClusters:
+        """The clusters of rows that keep their labels, without copying them."""
+        keyed = self.cells.leading(self.spec.keys.cluster)
+        return DerivedClusters(self.spec.derived, keyed, cells=self)
+
     @property
     def cell_rows(self) -> int:
         """Number of rows in all cells."""
@@ -209,11 +240,11 @@ class ContingencyCounts(PlainState):
 
         Metrics need both rounds and read the `summary` instead.
         """
-        return self.cells.grouped(shard, budget)
+        return self.plain_cells.grouped(shard, budget)
 
     def rows_of(self, shard: Interval, budget: Budget | None = None) -> ShardRows:
         """Rows of a shard that have a class, from which the rows of a few clusters and classes can be selected."""
-        return ShardRows(self.cells, self.spec.keys, shard)
+        return ShardRows(self.plain_cells, self.spec.keys, shard)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""
@@ -225,7 +256,7 @@ class ContingencyCounts(PlainState):
 
     def to_arrow(self, budget: Budget | None = None) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
-        for keyed in (self.cells, self.without_cluster):
+        for keyed in (self.plain_cells, self.without_cluster):
             for shard in keyed.intervals():
                 for counts in keyed.grouped(shard, budget):
                     yield cell_batch(counts, self.spec.keys)

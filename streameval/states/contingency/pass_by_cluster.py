@@ -5,8 +5,7 @@ are known at once. Each cell is handed on as (class, n, c), except singletons, n
 
 One loop reads rows where they lie in the segments and writes their cells
 (`streameval.kernels.contingency.cells.cluster_cells`): nothing is sorted, since a hash table that fits into the
-cache numbers the clusters of a bucket. If rows carry their labels (`streameval.states.labelled`), it counts the
-positives of clusters as well.
+cache numbers the clusters of a bucket.
 
 Two kinds of buckets are visited twice instead, first for the sizes of clusters, then for their cells: those with rows
 without a class, each a singleton class, and those too large for memory, which hold a giant cluster. The rows of the
@@ -26,7 +25,6 @@ import numpy as np
 from streameval.kernels.contingency.cells import BucketArrays, CellArrays, cluster_cells
 from streameval.kernels.contingency.tables import add_margins, slots_for, tally_small
 from streameval.kernels.singletons import marks_for
-from streameval.states.clusters.sizes import by_tables
 from streameval.states.contingency.cells import (
     Keys,
     Margins,
@@ -41,8 +39,7 @@ from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, TAG, cut
-from streameval.states.keyed.tags import by_label, plain
+from streameval.states.keyed.layout import NO_COUNTS, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,8 +62,7 @@ class ClusterCells(NamedTuple):
     ----------
     words, rest : uint64 arrays, first and further words of the cells of clusters of several rows
     singles : uint64 array of shape (n_singles, n_class), classes of singleton cells (n = c = 1)
-    large, large_positives : int64 arrays, sizes of clusters that are not counted in the table of sizes, and their
-        positives if rows have labels
+    large : int64 array, sizes of clusters that are not counted in the table of sizes
     maxima : sum of the largest cell of each cluster
     """
 
@@ -74,7 +70,6 @@ class ClusterCells(NamedTuple):
     rest: Array
     singles: Array
     large: Array
-    large_positives: Array
     maxima: int
 
 
@@ -87,7 +82,6 @@ def whole_clusters(
     budget: Budget,
     *,
     packed: bool,
-    positives: Array | None = None,
 ) -> Iterator[ClusterCells]:
     """Cells of the clusters in an interval of buckets, a bounded number at a time unless a bucket is larger.
 
@@ -105,9 +99,6 @@ def whole_clusters(
         Lends the arrays.
     packed : bool
         Whether n and c share a word.
-    positives : int64 array of the shape of `sizes`, optional
-        If first words have labels (`streameval.states.keyed.tags`), incremented at the size of each cluster by its
-        positives.
 
     Examples
     --------
@@ -125,33 +116,28 @@ def whole_clusters(
     """
     items = keyed.items_in(*interval)[0::2]
     places = keyed.places(*interval)
-    most, labelled = int(items.sum()), positives is not None
+    most = int(items.sum())
     cuts = [(0, items.size)]
     if most > _CELLS:
         cuts = cut(items, _CELLS)
         most = max(_CELLS + _CELLS // 8, *(int(items[i:j].sum()) for i, j in cuts))
-    shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), *[((), np.int64)] * (1 + labelled)
+    shapes = ((), np.uint64), ((further,), np.uint64), ((keys.class_,), np.uint64), ((), np.int64)
     with (
-        _bucket_arrays(int(items.max(initial=0)), keys, budget, places, labelled=labelled) as own,
-        budget.borrowed(most, *shapes) as (words, rest, singles, large, *more),
+        _bucket_arrays(int(items.max(initial=0)), keys, budget, places) as own,
+        budget.borrowed(most, *shapes) as (words, rest, singles, large),
     ):
-        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_)), tuple(TAG) if labelled else ()
-        large_positives, positives = (large[:0], sizes[:0]) if positives is None else (more[0], positives)
-        arrays = CellArrays(words, rest, singles, sizes, large, positives, large_positives)
+        columns = tuple(range(keys.cluster - 1)), tuple(range(keys.class_))
+        arrays = CellArrays(words, rest, singles, sizes, large)
         for i, j in cuts:
-            counts = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
-            cells, alone, listed, maxima = counts
-            larger = large[:listed], large_positives[:listed]
-            yield ClusterCells(words[:cells], rest[:cells], singles[:alone], *larger, maxima)
+            cells, alone, listed, maxima = cluster_cells(places.at, i, j, *columns, packed, own, arrays)
+            yield ClusterCells(words[:cells], rest[:cells], singles[:alone], large[:listed], maxima)
 
 
 @contextmanager
-def _bucket_arrays(
-    rows: int, keys: Keys, budget: Budget, places: SegmentAddresses, *, labelled: bool
-) -> Iterator[BucketArrays]:
+def _bucket_arrays(rows: int, keys: Keys, budget: Budget, places: SegmentAddresses) -> Iterator[BucketArrays]:
     """Arrays for the largest bucket."""
     width, counted = sum(keys), bool(places.at.counts.any())
-    widths = (width + 2 + labelled,), (keys.class_ + 2,), (), (width - 1,)
+    widths = (width + 2,), (keys.class_ + 2,), (), (width - 1,)
     shapes = (*((each, np.uint64) for each in widths), ((), np.int64))
     with budget.borrowed(rows, *shapes) as (clusters, strays, words, rest, counts):
         marks = marks_for(rows)
@@ -207,9 +193,6 @@ class FirstPass:
         Whether cells carry the words of their cluster.
     watcher : Watcher, optional
         Sees the cells of clusters of several rows.
-    labelled : bool
-        Whether first words have the labels of their rows as tags (`streameval.states.keyed.tags`). All rows then have a
-        class, and there is neither an owner nor a watcher.
     """
 
     def __init__(
@@ -221,7 +204,6 @@ class FirstPass:
         *,
         owner: bool = False,
         watcher: Watcher | None = None,
-        labelled: bool = False,
     ) -> None:
         self._keys, self._watcher, self._budget = keys, watcher, budget
         layouts = class_layouts(keys, rows, keys.cluster * owner)
@@ -232,8 +214,6 @@ class FirstPass:
         self._singles = SegmentBuilder(layouts[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
-        self._positives = np.zeros(_SMALL, np.int64) if labelled else None
-        self._large_positives = Sizes(NO_COUNTS, NO_COUNTS)
         self._maxima = 0
         self._lone = Summary()
 
@@ -258,7 +238,7 @@ class FirstPass:
         if self._watcher is not None:
             further = self._sizes_at + self._keys.cluster
         given = keyed, interval, self._keys, further, self._sizes, self._budget
-        for cells in whole_clusters(*given, packed=self._packed, positives=self._positives):
+        for cells in whole_clusters(*given, packed=self._packed):
             self._hand_on(cells.words, cells.rest)
             if self._watcher is not None:
                 self._watcher.close_clusters()
@@ -266,17 +246,10 @@ class FirstPass:
                 self._add_singles(cells.singles)
             if cells.large.size:
                 self._large = np.concatenate((self._large, cells.large))
-                self._add_large_positives(cells.large, cells.large_positives)
             self._maxima += cells.maxima
 
     def _take_giant(self, keyed: KeyedCounts, bucket: int, room: int) -> None:
-        """Visit the clusters of a bucket too large for memory; if rows have labels, positives are counted first."""
-        if self._positives is not None:
-            interval, layout = (bucket, bucket + 1), replace(keyed.layout, words=self._keys.cluster)
-            rows, clusters = by_label(keyed, interval, layout, self._budget), np.zeros(_SMALL, np.int64)
-            for large in by_tables(rows, interval, self._budget, clusters, self._positives):
-                self._add_large_positives(*large)
-            keyed = plain(keyed)
+        """Visit the clusters of a bucket too large for memory."""
         spread = _spread(keyed, bucket, self._budget)
         self._take_parts(lambda: (_Part.of(spread, some, self._keys) for some in spread.intervals(room)))
 
@@ -319,20 +292,11 @@ class FirstPass:
     def _add_singles(self, classes: Array) -> None:
         self._singles.add_ids(list(np.ascontiguousarray(classes.T)))
 
-    def _add_large_positives(self, sizes: Array, positives: Array) -> None:
-        """Add the positives of large clusters; arrays are empty if rows carry no labels."""
-        if positives.size:
-            self._large_positives = self._large_positives.merge(Sizes.of(sizes, positives))
-
     def finish(self) -> tuple[Summary, KeyedCounts, KeyedCounts]:
         """The partial summary, and the cells by class: singleton cells, and all others."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
-        positives = self._large_positives
-        if self._positives is not None:
-            small = np.flatnonzero(self._positives)
-            positives = Sizes(small, self._positives[small]).merge(positives)
-        summary = Summary(clusters=sizes, column_maxima=self._maxima, positives=positives).merge(self._lone)
+        summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
         singles = KeyedCounts(self._singles.layout, self._singles.finish())
         return summary, singles, KeyedCounts.built(self._others)
 

@@ -45,7 +45,6 @@ from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, cut
-from streameval.states.keyed.tags import plain
 from streameval.states.rounds import run
 
 if TYPE_CHECKING:
@@ -120,10 +119,9 @@ class ByCluster:
         """The sizes of the clusters of an interval, and their cells by class."""
         table, keys, rows = self.table, self.table.spec.keys, self.table.cell_rows
         watcher = None if self.watch is None else self.watch()
-        labelled = table.spec.labelled and watcher is None and not self.matched
-        cells = plain(table.cells) if table.spec.labelled and not labelled else table.cells
+        cells = table.plain_cells
         items = min(int(cells.items_in(*interval).sum()), _RUN * interval_items(budget))
-        first = FirstPass(keys, rows, items, budget, owner=self.matched, watcher=watcher, labelled=labelled)
+        first = FirstPass(keys, rows, items, budget, owner=self.matched, watcher=watcher)
         first.take(cells, interval)
         summary, singles, others = first.finish()
         alone = table.without_cluster.range(*interval)

@@ -179,8 +179,6 @@ class Summary:
     matching : (lower, upper) or None
         Certain interval of the largest total of a one-to-one matching, or None if it has not been computed; not
         additive.
-    positives : Sizes
-        Cluster size -> positives in all clusters of that size; empty unless rows carry labels.
 
     Examples
     --------
@@ -200,7 +198,6 @@ class Summary:
     row_maxima: Number = 0
     column_maxima: Number = 0
     matching: tuple[Number, Number] | None = None
-    positives: Sizes = _NONE
 
     @property
     def total(self) -> Number:
@@ -236,7 +233,6 @@ class Summary:
             _sum_known(part.inertia for part in parts),
             sum(part.row_maxima for part in parts),
             sum(part.column_maxima for part in parts),
-            positives=Sizes.merge(*(part.positives for part in parts)),
         )
 
     def scaled(self, times: int) -> Summary:
@@ -257,7 +253,6 @@ class Summary:
             None if self.inertia is None else self.inertia * times,
             self.row_maxima * times,
             self.column_maxima * times,
-            positives=self.positives.scaled(times),
         )
 
     def __hash__(self) -> int:

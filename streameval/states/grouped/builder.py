@@ -24,7 +24,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.builder import SegmentBuilder, Tagging
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
@@ -97,7 +97,7 @@ class TaggedBuilder:
         self._codes = GroupCodes(empty.group_codes.names)
         self._table = TableBuilder()
         self._last = pa.array([], pa.large_binary()), np.empty(0, np.uint32)  # names of a batch and their codes
-        self._made: dict[tuple[str, TagWords, Tagging], SegmentBuilder] = {}
+        self._made: dict[tuple[str, TagWords, bool], SegmentBuilder] = {}
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -116,19 +116,19 @@ class TaggedBuilder:
         narrow, wide = tag_words(self.inner)[run]
         return narrow if int(tags.codes.max()) < narrow.groups else wide
 
-    def rows(self, run: str, form: TagWords, tagging: Tagging = Tagging.NONE) -> SegmentBuilder:
+    def rows(self, run: str, form: TagWords, *, tagged: bool = False) -> SegmentBuilder:
         """The builder of the rows of a run in a form; all builders share the memory of a single one."""
-        if (run, form, tagging) not in self._made:
-            plain, tagged = (
+        if (run, form, tagged) not in self._made:
+            without, size = (
                 2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4
                 for each in (form.inner, form.layout)
             )
-            capacity = max(1, self._capacity * plain // tagged // (1 + len(self._made)))
+            capacity = max(1, self._capacity * without // size // (1 + len(self._made)))
             for other in self._made.values():
                 other.shrink(capacity)
-            made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted, tags=tagging)
-            self._made[run, form, tagging] = made
-        return self._made[run, form, tagging]
+            made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted, tagged=tagged)
+            self._made[run, form, tagged] = made
+        return self._made[run, form, tagged]
 
     def add_keys(
         self,
@@ -312,9 +312,8 @@ def _add_cells(builder: TaggedBuilder, batch: Batch, tags: Tags) -> Added:
         arrays = [array.take(pa.array(rows)) for array in arrays]
     facts["label_rows"] = Fact(counted, batch.label[counted])
     form, codes = builder.form("cells", tags), tags.of() if rows is None else tags.of(rows)
-    tagging = Tagging.GROUP if isinstance(form, NarrowCells) else Tagging.NONE
     words = *inner.row_words(*arrays, batch.partition), codes.astype(np.uint64)
-    builder.rows("cells", form, tagging).add_ids(*by_run(words))
+    builder.rows("cells", form, tagged=isinstance(form, NarrowCells)).add_ids(*by_run(words))
     return facts, None
 
 

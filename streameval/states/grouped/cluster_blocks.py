@@ -9,7 +9,7 @@ groups, these are shared out by cluster among workers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from streameval.kernels.blocks.clusters import (
 )
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS, SizeChanges, Sweep
-from streameval.states.clusters.counts import ClusterCounts, null_rows_by_block
+from streameval.states.clusters.counts import DerivedClusters, null_rows_by_block
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
 from streameval.states.keyed.grouping import LabelledWords
 from streameval.states.keyed.layout import fixed_bits
@@ -119,33 +119,20 @@ class BlockedClusters(TaggedGroups):
                 own.add_lone(null_rows_by_block(single.sum(axis=0)))
         return sweep.result()
 
-    def total(self, budget: Budget | None = None) -> DerivedClusters:
+    def total(self, budget: Budget | None = None) -> ClustersOfBlocks:
         """The inner state of all rows, without copying them."""
         inner = super().total(budget)
         keyed = replace(inner.keyed, full_outline=self.keyed.full_outline)
-        return DerivedClusters(inner.spec, keyed, inner.single_rows, inner.dropped_rows, cells=self)
+        return ClustersOfBlocks(inner.spec, keyed, inner.single_rows, inner.dropped_rows, cells=self)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DerivedClusters(ClusterCounts):
-    """The clusters of all blocks, computed on reading from the cells that hold the rows.
-
-    Attributes
-    ----------
-    cells : BlockedClusters, which holds the rows
-    """
-
-    cells: BlockedClusters
-
-    @property
-    def holder(self) -> StoredSpec:
-        """The spec of the state that holds the rows."""
-        spec: StoredSpec = self.cells.spec
-        return spec
+class ClustersOfBlocks(DerivedClusters):
+    """The clusters of all blocks, computed on reading from the cells of `BlockedClusters`."""
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The changes of a shard without each block of clusters; `paired` has those without each block of the unit."""
-        return self.cells.by_both(shard, budget)
+        changes: SizeChanges = self.cells.by_both(shard, budget)
+        return changes
 
 
 def _sweep_rows(rows: LabelledWords, sweep: Sweep, own: Sweep | None) -> None:

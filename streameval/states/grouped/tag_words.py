@@ -9,7 +9,7 @@ memory than those without a tag, or 2 bytes more for 32-bit scores, and distingu
   floats with magnitudes from 2⁻¹²⁶ to 2¹²⁷, and for integers below 2⁵⁵.
 - *Clusters*: the key without the ten bits below the highest, which its bucket determines, then a tag of ten bits. So
   the rows of a cluster are adjacent when words are sorted (`streameval.kernels.blocks.clusters`).
-- *Cells*: the tag takes the place of those ten bits (`streameval.states.keyed.tags`).
+- *Cells*: the tag takes the place of those ten bits (`streameval.states.keyed.layout.TAG`).
 
 *Wide* words are the whole key, then the tag as a further word. They hold any key and any number of groups.
 
@@ -30,7 +30,7 @@ from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.grouped.sweep import CELL_BITS, DISTANCE_BITS
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.keyed.layout import TAG, Layout, Segment, fixed_bits
+from streameval.states.keyed.layout import TAG, Layout, Segment, fixed_bits, tagged
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import rank_keys
 
@@ -214,7 +214,7 @@ class NarrowCells(TagWords):
 
     def tagged(self, words: Array, rest: Array, codes: Array, tags: Array) -> Words:
         """The tag in place of these bits."""
-        return (words & ~TAG.bits) | (tags.astype(np.uint64) << TAG.shift), rest
+        return tagged(words, tags.astype(np.uint64)), rest
 
 
 @lru_cache(maxsize=8)

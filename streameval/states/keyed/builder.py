@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,13 @@ import numpy as np
 
 from streameval.budget import fresh_array
 from streameval.kernels import segments as kernels
-from streameval.kernels.grouped.codes import replaced_bits
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import count_codes, count_few, encode_id
 from streameval.kernels.ranking import exact_parts
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import compact
 from streameval.states.keyed.ids import SHIFT
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, TAG, Segment, tagged
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,14 +33,6 @@ _LEAST = 1 << 12  # smallest number of rows that are collected at a time, for an
 BLOCK = 1 << 16  # rows from which hot keys are counted at a time, so that they stay in the cache
 
 
-class Tagging(IntEnum):
-    """What the first words of stored rows have in place of bits that their bucket determines (`states.keyed.tags`)."""
-
-    NONE = 0
-    GROUP = 1  # the last word of the collected rows
-    LABEL = 2  # their label; codes have label 0
-
-
 class SegmentBuilder:
     """Collects encoded rows and turns every `capacity` of them into a segment; owned by one task.
 
@@ -55,8 +45,8 @@ class SegmentBuilder:
         Largest number of rows of a segment.
     counted : bool
         Whether items have counts.
-    tags : Tagging
-        What the first words of ids have as tags.
+    tagged : bool
+        Whether the last collected word is a tag, which takes the place of bits that the bucket determines.
 
     Examples
     --------
@@ -70,11 +60,11 @@ class SegmentBuilder:
     """
 
     def __init__(
-        self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False, tags: Tagging = Tagging.NONE
+        self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False, tagged: bool = False
     ) -> None:
         self.layout = layout
         self.budget = budget
-        self._tags, self._words_each = tags, layout.words + (tags is Tagging.GROUP)
+        self._tagged, self._words_each = tagged, layout.words + tagged
         self._items: SegmentBuilder | None = None  # items with counts, if others have none
         self._counted = counted
         self._borrow(capacity)
@@ -171,7 +161,7 @@ class SegmentBuilder:
         if counts.size and not self._counted:
             if self._items is None:
                 items = max(min(self.capacity, _ITEMS), self.capacity // _SHARE)
-                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True, tags=self._tags)
+                self._items = SegmentBuilder(self.layout, self.budget, items, counted=True, tagged=self._tagged)
             self._items.add_ids(columns, counts, label)
             return
         for part, room in self._rooms(first.size):
@@ -316,13 +306,8 @@ class SegmentBuilder:
         return again
 
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        if self._tags is Tagging.GROUP:
+        if self._tagged:
             words, rest = tagged(words, rest[:, -1]), np.ascontiguousarray(rest[:, :-1])
-        elif self._tags is Tagging.LABEL:
-            labels = (codes & np.uint32(1)).astype(np.uint64) << TAG.shift
-            words = replaced_bits(words, starts, labels, ~TAG.bits)
-            first = np.flatnonzero(np.diff(codes >> 1, prepend=-1))
-            codes, starts = codes[first] & ~np.uint32(1), np.append(starts[first], starts[-1])
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))

@@ -5,12 +5,13 @@ A *code* is ``2 * bucket + label``. An *item* is a stored word; it represents on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.budget import Buffer
+from streameval.budget import Buffer, Computed
 from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.singletons import Addresses
 from streameval.typing import Array
@@ -94,19 +95,14 @@ def fixed_bits(buckets: Array) -> Array:
     return found
 
 
-def tags_of(words: Array) -> Array:
-    """The tags in the first words of rows, as uint64."""
-    return (words & TAG.bits) >> TAG.shift
-
-
 def tagged(words: Array, tags: Array) -> Array:
     """First words with these tags, a uint64 array, in place of the bits that their buckets determine.
 
     Examples
     --------
-    >>> words = np.array([1 << 60, 5], np.uint64)
-    >>> tags_of(tagged(words, np.array([3, 1], np.uint64))).tolist()
-    [3, 1]
+    >>> words = tagged(np.array([1 << 60, 5], np.uint64), np.array([3, 1], np.uint64))
+    >>> (words >> TAG.shift).tolist(), (words & ~TAG.bits).tolist()
+    ([3, 1], [0, 5])
     """
     return (words & ~TAG.bits) | (tags << TAG.shift)
 
@@ -187,6 +183,26 @@ class Segment:
             return self if a < b else None
         return self.pieces(a, b)
 
+    def without_labels(self) -> Segment:
+        """The same items as if all had label 0."""
+        first = np.flatnonzero(np.diff(self.codes >> 1, prepend=-1))
+        if first.size == self.codes.size and not (self.codes & 1).any():
+            return self
+        rows, sums = (None if each is None else np.add.reduceat(each, first, -1) for each in (self.rows_of, self.sums))
+        starts = np.append(self.starts[first], self.starts[-1])
+        return replace(self, codes=self.codes[first] & ~np.uint32(1), starts=starts, rows_of=rows, sums=sums)
+
+    def leading(self, words: int) -> Segment:
+        """The same items by the first words of their keys alone."""
+        rest = self.rest
+        if rest is None or rest.shape[1] < words:
+            return self
+        if words == 1:
+            return replace(self, rest=None)
+        made = Computed((rest.shape[0], words - 1), np.dtype(np.uint64), partial(_first_columns, rest, words - 1))
+        made.owner = rest.owner
+        return replace(self, rest=made)
+
     def pieces(self, a: int, b: int) -> Segment:
         """The pieces `a` to `b` as a segment, without copying items."""
         first, last = int(self.starts[a]), int(self.starts[b])
@@ -195,6 +211,10 @@ class Segment:
         rows, sums = (None if column is None else column[..., a:b] for column in (self.rows_of, self.sums))
         starts = self.starts[a : b + 1] - first
         return Segment(self.codes[a:b], starts, rows, sums, self.words.part(first, last), *parts)
+
+
+def _first_columns(rest: Buffer, columns: int, start: int, stop: int) -> Array:
+    return np.ascontiguousarray(rest.read(start, stop)[:, :columns])
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
+from streameval.states.clusters.counts import DerivedClusters
 from streameval.states.keyed import ranges
-from streameval.states.labelled import LabelledClusters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,8 +162,8 @@ def test_clusters_that_share_rows_with_a_table_are_read_on_workers(client: Any, 
         patch.setattr("streameval.evaluation.files.shared", lambda wanted, *_: wanted)
         plain = evaluate(simulated, **options, threads=2)
     found = evaluate(simulated, **options, client=client)
-    assert isinstance(found._states["cluster", "cluster"], LabelledClusters)
-    assert not isinstance(plain._states["cluster", "cluster"], LabelledClusters)
+    assert isinstance(found._states["cluster", "cluster"], DerivedClusters)
+    assert not isinstance(plain._states["cluster", "cluster"], DerivedClusters)
     assert found.to_json() == plain.to_json()
     assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
     assert found.attribution("cluster").to_dict() == plain.attribution("cluster").to_dict()
