@@ -290,4 +290,4 @@ def _labelled(wanted: MetricRequest, specs: Collection[Any]) -> MetricRequest:
     if not isinstance(spec, ContingencySpec) or spec.nulls != "error" or assignment_cells(wanted.metrics) is not None:
         return wanted
     made = LabelledSpec(**vars(spec))
-    return wanted.remade(made, wanted.metrics) if made.derived in specs else wanted
+    return wanted.remade(made, wanted.metrics) if made.clusters in specs else wanted

@@ -28,17 +28,16 @@ from streameval.results import Scalar
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import SummarisedCounts
-from streameval.states.scores.groups import GroupScores
+from streameval.states.scores.groups import GroupPart, GroupScores
 from streameval.states.scores.types import compared, halved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.metrics.scores.group_means import GroupMean
     from streameval.states.contingency.class_blocks import ClassReplicates
     from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
-    from streameval.states.scores.group_part import GroupPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -235,7 +234,6 @@ class SumsByBlock(Metric):
     mean : the mean
     """
 
-    reads: ClassVar[str] = "named_parts"
     mean: GroupMean
 
     @property
@@ -243,17 +241,15 @@ class SumsByBlock(Metric):
         """The name of the mean."""
         return self.mean.name
 
-    def partial(self, parts: Iterable[GroupPart]) -> tuple[Array, tuple[tuple[Fragment, int], ...]]:
-        """Sums of the whole groups of a shard, and those that are cut, each with its block."""
+    def partial(self, part: GroupPart) -> tuple[Array, tuple[tuple[Fragment, int], ...]]:
+        """Sums of the whole groups of a part, and those that are cut, each with its block."""
         sums = np.zeros((5, BLOCKS), np.int64)
-        cut: list[tuple[Fragment, int]] = []
-        for part in parts:
-            found, blocks = GroupValues.of(self.mean.inner, part), blocks_of(part.ids, BLOCKS)
-            cut += zip(found.fragments, blocks[part.cut].tolist(), strict=True)
-            blocks = np.delete(blocks, part.cut)[found.defined]
-            neg, pos, words = (each[found.defined] for each in (found.neg, found.pos, found.words))
-            self._add(sums, blocks, neg, pos, words)
-        return sums, tuple(cut)
+        found, blocks = GroupValues.of(self.mean.inner, part), blocks_of(part.ids, BLOCKS)
+        cut = tuple(zip(found.fragments, blocks[part.cut].tolist(), strict=True))
+        blocks = np.delete(blocks, part.cut)[found.defined]
+        neg, pos, words = (each[found.defined] for each in (found.neg, found.pos, found.words))
+        self._add(sums, blocks, neg, pos, words)
+        return sums, cut
 
     def _add(self, sums: Array, blocks: Array, neg: Array, pos: Array, words: Array) -> None:
         """Add groups, given by arrays of shape (n_groups,), to the sums of their blocks."""
@@ -262,7 +258,7 @@ class SumsByBlock(Metric):
             np.add.at(sums[row], blocks, values)
 
     def combine(self, partials: Sequence[tuple[Array, tuple[tuple[Fragment, int], ...]]], state: Any) -> BlockSums:
-        """The sums of all shards."""
+        """The sums of all parts."""
         sums = np.sum([np.zeros((5, BLOCKS), np.int64), *(part for part, _ in partials)], axis=0)
         pairs = [pair for _, cut in partials for pair in cut]
         block_of, measure = {fragment.group: block for fragment, block in pairs}, measure_of(self.mean.inner)

@@ -63,7 +63,7 @@ def three(
 ) -> tuple[ContingencyCounts, ContingencyCounts, ClusterCounts]:
     """The table with labels, and the two states that it replaces."""
     given = batches, capacity, budget, builders
-    return folded(spec, *given), folded(ContingencySpec(**vars(spec)), *given), folded(spec.derived, *given)
+    return folded(spec, *given), folded(ContingencySpec(**vars(spec)), *given), folded(spec.clusters, *given)
 
 
 def whole(state: Any, budget: Budget) -> SizeTable:

@@ -11,47 +11,14 @@ import numpy as np
 
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
-from streameval.kernels.keys import rank_f4
 
 MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
 _UNMIX32 = pow(MIX32, -1, 1 << 32)
 
-_MIX = np.uint32(MIX32)
 _WORD = np.uint64(32)
-_MAGNITUDE, _INFINITE = np.uint32((1 << 31) - 1), np.uint32(0x7F800000)
-_ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
 _UNIT = float(1 << 62)
-
-
-@jit
-def encode(ids, keys, label, shift, words, codes):
-    """Encode rows with 32-bit ids (the lower half of `ids`) and 32-bit keys; a word is the mixed id, then the key."""
-    for i in range(ids.size):
-        mixed = np.uint32(np.uint32(ids[i]) * _MIX)
-        words[i] = (np.uint64(mixed) << _WORD) | keys[i]
-        codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
-
-
-@jit
-def narrow_f4(bits, ids, bias):
-    """Whether no float32 score, given as uint32 `bits`, is NaN, and all ``ids + bias`` fit into 32 bits."""
-    beyond = False
-    for i in range(ids.size):
-        beyond |= (bits[i] & _MAGNITUDE) > _INFINITE
-        beyond |= (ids[i] + bias) > _LOW
-    return not beyond
-
-
-@jit
-def encode_f4(ids, bits, label, shift, words, codes):
-    """As `encode`, for float32 scores without NaN, given as uint32 `bits`."""
-    for i in range(ids.size):
-        mixed = np.uint32(np.uint32(ids[i]) * _MIX)
-        key = rank_f4(bits[i])
-        words[i] = (np.uint64(mixed) << _WORD) | np.uint64(key)
-        codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
 
 
 def unmix(mixed: np.ndarray) -> np.ndarray:
@@ -65,27 +32,6 @@ def unmix(mixed: np.ndarray) -> np.ndarray:
     """
     ids: np.ndarray = (mixed * np.uint64(_UNMIX32)) & _LOW
     return ids
-
-
-@jit
-def row_ties(words, starts, rows):
-    """Ties of groups of rows; a row is a word of id and key shifted left by one, with the label in the lowest bit.
-
-    Group g has ``rows[g]`` words from ``starts[g]`` on, in any order. Returns the start of each group, and n and p of
-    the ties.
-    """
-    items = rows.sum()
-    n, p = np.zeros(items, np.int64), np.zeros(items, np.int64)
-    firsts = np.zeros(starts.size + 1, np.int64)
-    ties = 0
-    for g in range(starts.size):
-        own = np.sort(words[starts[g] : starts[g] + rows[g]])
-        for i in range(own.size):
-            ties += np.int64(i == 0 or own[i] >> _ONE != own[i - 1] >> _ONE)
-            p[ties - 1] += np.int64(own[i] & _ONE)
-            n[ties - 1] += np.int64(~own[i] & _ONE)
-        firsts[g + 1] = ties
-    return firsts, n[:ties], p[:ties]
 
 
 @jit

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streameval.metrics.scores.group_values import Fragment, Measure
-    from streameval.states.scores.group_part import GroupPart
+    from streameval.states.scores.groups import GroupPart
     from streameval.typing import Array
 
 
@@ -243,10 +243,9 @@ class GroupMean(Metric):
         has = found.defined
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
         weights = self.weights(neg, pos)
-        more, *rows = part.left_out
-        without = sum(rows) + int((found.neg + found.pos).sum()) - int((neg + pos).sum())
+        without = int((found.neg + found.pos).sum()) - int((neg + pos).sum())
         sums = product(weights, words), int(weights.sum())
-        numbers = (*sums, neg.size, more + has.size - neg.size, without)
+        numbers = (*sums, neg.size, has.size - neg.size, without)
         return _Sums(numbers, Spread.of(words), found.fragments)
 
     def joined(self, partials: list[_Sums], state: Any) -> list[_Sums]:

@@ -10,7 +10,7 @@ groups in units of 2⁻⁶², and whether each group has one; `word` is the valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,14 +19,14 @@ import numpy as np
 
 from streameval.kernels.grouped import rankings as kernels
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
+from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval.metrics.protocol import Metric
-    from streameval.states.scores.group_part import GroupPart
+    from streameval.states.scores.groups import GroupPart
     from streameval.typing import Array
 
 _FEW = 1 << 26  # a float64 counts the pairs of groups with fewer rows exactly
@@ -143,9 +143,8 @@ class GroupValues(NamedTuple):
 
     @classmethod
     def of(cls, metric: Metric, part: GroupPart) -> GroupValues:
-        """The groups of a part, with their values of a metric; precisions are only computed where it needs them."""
-        measure, part = measure_of(metric), replace(part, precise=isinstance(metric, AveragePrecision))
-        neg, pos = part.neg, part.pos
+        """The groups of a part, with their values of a metric."""
+        measure, neg, pos = measure_of(metric), part.neg, part.pos
         first, second = measure.sums(part)
         fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
         if fragments:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from streameval.errors import NullError
 from streameval.kernels.jit import read_only
 from streameval.kernels.segments import tally_pairs
-from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilder, SegmentBuilders
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run, labelled_runs
 from streameval.states.keyed.ids import id_codes, row_nulls
@@ -87,9 +87,7 @@ class ContingencyBuilder:
         self.spec, self._make, self._labelled = spec, make, labelled
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
-        self._budget = budget
-        self._cells = SegmentBuilder(spec.layout, budget, self._capacity)
-        self._apart: tuple[SegmentBuilder, SegmentBuilder] | None = None  # rows without a class, and without a cluster
+        self._budget, self._builders = budget, SegmentBuilders[str](budget, self._capacity)
         self._pairs: tuple[tuple[pa.Array, pa.Array, str], Array] | None = None  # entries, and rows of each pair
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -121,16 +119,11 @@ class ContingencyBuilder:
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
         """Add rows with a null id, each a singleton."""
         clusters, classes = columns
-        if self._apart is None:  # all builders share the memory of one
-            share = self._capacity // 2
-            self._cells.shrink(share)
-            layouts = self.spec.layout, self.spec.class_layout
-            self._apart = (
-                SegmentBuilder(layouts[0], self._budget, share),
-                SegmentBuilder(layouts[1], self._budget, share),
-            )
-        unclassed, alone = self._apart
-        self._add_unclassed(unclassed, clusters.filter(pa.array(present[0] & ~present[1])), partition)
+        first, rest = self.spec.cluster_words(clusters.filter(pa.array(present[0] & ~present[1])), partition)
+        words = np.zeros((sum(self.spec.keys), first.size), np.uint64)
+        words[: 1 + rest.shape[1]] = first, *rest.T
+        self._cells.add_ids([*words], label=np.ones(first.size, np.uint8))
+        alone = self._builders.of("without_cluster", self.spec.class_layout)
         first, rest = self.spec.class_words(classes.filter(pa.array(~present[0] & present[1])))
         alone.add_ids((first, *rest.T))
         both = int(np.count_nonzero(~(present[0] | present[1])))
@@ -170,20 +163,17 @@ class ContingencyBuilder:
         self._budget.give_back(counts)
         self._pairs = None
 
-    def _add_unclassed(self, unclassed: SegmentBuilder, clusters: pa.Array, partition: str) -> None:
-        """Add rows without a class; each counts as a separate class."""
-        first, rest = self.spec.cluster_words(clusters, partition)
-        words = np.zeros((sum(self.spec.keys), first.size), np.uint64)
-        words[: 1 + rest.shape[1]] = first, *rest.T
-        unclassed.add_ids([*words], label=np.ones(first.size, np.uint8))
+    @property
+    def _cells(self) -> SegmentBuilder:
+        """The builder of rows with a cluster; a row without a class has label 1, and counts as a separate class."""
+        return self._builders.of("cells", self.spec.layout)
 
     def state(self) -> State:
         """The state of everything folded."""
         self._store_pairs()
-        cells, alone = KeyedCounts(self.spec.layout, self._cells.finish()), KeyedCounts(self.spec.class_layout)
-        if self._apart is not None:
-            unclassed, alone = map(KeyedCounts.built, self._apart)
-            cells = cells.merge(unclassed)
+        segments = self._builders.finish()
+        cells = KeyedCounts(self.spec.layout, segments.get("cells", ()))
+        alone = KeyedCounts(self.spec.class_layout, segments.get("without_cluster", ()))
         return self._make(cells, alone, self._label_rows, self._dropped)
 
 

@@ -85,6 +85,11 @@ class ContingencySpec:
         return Keys(id_words(self.cluster_type, self.scope), id_words(self.class_type))
 
     @property
+    def clusters(self) -> ClusterSpec:
+        """The spec of the clusters of its rows."""
+        return ClusterSpec(self.cluster, self.cluster_type, self.scope, self.nulls)
+
+    @property
     def layout(self) -> Layout:
         """Layout of the rows that have a cluster."""
         return Layout(ID_BUCKETS, 64, words=sum(self.keys))
@@ -139,16 +144,16 @@ class LabelledSpec(ContingencySpec):
 
     Examples
     --------
-    >>> LabelledSpec("campaign", "cluster").derived
+    >>> LabelledSpec("campaign", "cluster").traits.derived
     ClusterSpec(column='cluster', type='signed', scope='global', nulls='error', unlabelled=False)
     """
 
     labelled: ClassVar[bool] = True
 
     @property
-    def derived(self) -> ClusterSpec:
-        """The spec of the clusters of its rows."""
-        return ClusterSpec(self.cluster, self.cluster_type, self.scope, self.nulls)
+    def traits(self) -> Traits:
+        """Those of the table without labels; the clusters are derived."""
+        return super().traits._replace(derived=self.clusters)
 
 
 _FACTS = ("label_rows", "dropped_rows")
@@ -215,7 +220,7 @@ class ContingencyCounts(PlainState):
     def total(self, budget: Budget | None = None) -> DerivedClusters:
         """The clusters of rows that keep their labels, without copying them."""
         keyed = self.cells.leading(self.spec.keys.cluster)
-        return DerivedClusters(self.spec.derived, keyed, cells=self)
+        return DerivedClusters(self.spec.clusters, keyed, cells=self)
 
     @property
     def cell_rows(self) -> int:

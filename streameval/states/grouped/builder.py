@@ -24,7 +24,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.table import GroupTable, TableBuilder, inner_facts
 from streameval.states.grouped.tag_words import LongScores, NarrowCells, NarrowClusters, NarrowScores, bases, tag_words
 from streameval.states.grouped.tagged import GroupCodes, TaggedGroups
-from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.hot import by_run
 from streameval.states.keyed.ids import id_codes, identify, mixed, row_nulls
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from streameval.states.grouped.keys import Split
     from streameval.states.grouped.tag_words import TagWords
+    from streameval.states.keyed.builder import SegmentBuilder
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
@@ -93,11 +94,10 @@ class TaggedBuilder:
 
     def __init__(self, empty: TaggedGroups, budget: Budget, capacity: int, *, counted: bool = False) -> None:
         self.inner, self._key, self._empty = empty.spec.inner, empty.spec.key, empty
-        self._budget, self._capacity, self._counted = budget, capacity, counted
         self._codes = GroupCodes(empty.group_codes.names)
         self._table = TableBuilder()
         self._last = pa.array([], pa.large_binary()), np.empty(0, np.uint32)  # names of a batch and their codes
-        self._made: dict[tuple[str, TagWords, bool], SegmentBuilder] = {}
+        self._builders: SegmentBuilders[tuple[str, TagWords, bool]] = SegmentBuilders(budget, capacity, counted=counted)
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -117,18 +117,11 @@ class TaggedBuilder:
         return narrow if int(tags.codes.max()) < narrow.groups else wide
 
     def rows(self, run: str, form: TagWords, *, tagged: bool = False) -> SegmentBuilder:
-        """The builder of the rows of a run in a form; all builders share the memory of a single one."""
-        if (run, form, tagged) not in self._made:
-            without, size = (
-                2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4
-                for each in (form.inner, form.layout)
-            )
-            capacity = max(1, self._capacity * without // size // (1 + len(self._made)))
-            for other in self._made.values():
-                other.shrink(capacity)
-            made = SegmentBuilder(form.layout, self._budget, capacity, counted=self._counted, tagged=tagged)
-            self._made[run, form, tagged] = made
-        return self._made[run, form, tagged]
+        """The builder of the rows of a run in a form."""
+        plain, size = (
+            2 * (each.dtype.itemsize + 8 * (each.words - 1 + each.weighted)) + 4 for each in (form.inner, form.layout)
+        )
+        return self._builders.of((run, form, tagged), form.layout, tagged=tagged, size=size / plain)
 
     def add_keys(
         self,
@@ -203,8 +196,8 @@ class TaggedBuilder:
         """The state of everything folded; the builder must not be used afterwards."""
         empty = replace(self._empty, group_codes=self._codes)
         state = replace(empty, table=self._table.built() or empty.table)
-        for (run, form, _), made in self._made.items():
-            keyed = KeyedCounts(form.layout, made.finish())
+        for (run, form, _), segments in self._builders.finish().items():
+            keyed = KeyedCounts(form.layout, segments)
             state = state.merge(replace(empty, tagged={**empty.tagged, run: keyed}))
         return state
 

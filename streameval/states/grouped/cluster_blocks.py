@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import SplitSpec, StoredSpec
+    from streameval.states.protocol import SplitSpec
 
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _NONE = np.empty(0, np.uint64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Columns, Layout
     from streameval.typing import Array
+
+K = TypeVar("K")
 
 MANY = 8  # mean rows per value of the `partial` low bits, from which pieces are checked for repetition without these
 REPETITIVE = 8  # repetitive pieces are grouped if they have at least 1/8 of the items, since all others are copied
@@ -311,6 +313,34 @@ class SegmentBuilder:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))
+
+
+class SegmentBuilders(Generic[K]):
+    """Builders by key, each created when it is first needed; they share the memory of one.
+
+    Parameters
+    ----------
+    budget : owns the segments
+    capacity : rows that all builders together collect at a time
+    counted : whether items have counts
+    """
+
+    def __init__(self, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+        self._budget, self._capacity, self._counted = budget, capacity, counted
+        self._made: dict[K, SegmentBuilder] = {}
+
+    def of(self, key: K, layout: Layout, *, tagged: bool = False, size: float = 1) -> SegmentBuilder:
+        """The builder of a key; `size` is the size of one of its rows, relative to those of `capacity`."""
+        if key not in self._made:
+            capacity = max(1, int(self._capacity / size) // (1 + len(self._made)))
+            for other in self._made.values():
+                other.shrink(capacity)
+            self._made[key] = SegmentBuilder(layout, self._budget, capacity, counted=self._counted, tagged=tagged)
+        return self._made[key]
+
+    def finish(self) -> dict[K, tuple[Segment, ...]]:
+        """The segments of each builder; they must not be used afterwards."""
+        return {key: made.finish() for key, made in self._made.items()}
 
 
 def _counted(codes: Array, table: Array) -> Array:

@@ -9,44 +9,42 @@ its scores in descending order. Three tables hold the rows:
   or 24 bytes a row;
 - *null*: rows without an id, which form one group.
 
-In a column of 64-bit integers, the value of each id decides between the narrow and the wide table.
+In a column of 64-bit integers, the value of each id decides between the narrow and the wide table. A metric sees the
+scores of many consecutive groups at a time (`GroupPart`).
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.grouped import comparisons
 from streameval.kernels.grouped import rankings as kernels
-from streameval.kernels.grouped.comparisons import words_by_group
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.keys import unmix as unmix_wide
+from streameval.states.keyed.builder import SegmentBuilders
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.grouping import Counts, LabelledWords
-from streameval.states.keyed.ids import SHIFT, id_words, identify, row_nulls
+from streameval.states.keyed.ids import id_codes, id_words, identify, mixed, row_nulls
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, PlainState, Totals, Traits, mergeable, same_table
-from streameval.states.scores.group_part import GroupPart, GroupRows, GroupTies
-from streameval.states.scores.group_tables import WORD, TableBuilders, bias, is_narrow
 from streameval.states.scores.types import MissingScores, numbers, rank_keys, refuse_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-_SHIFT32 = np.uint32(SHIFT - np.uint64(32))
 _SHORT = {"f4", "i4"}  # types of scores with 32-bit rank keys
-_ID = np.uint64(33)  # bits below the id in a narrow word that ends with the label
+_WORD = np.uint64(32)  # bits of a narrow id, and of the score that shares its word
+_NARROW = np.uint64(1 << 32)
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,11 @@ class GroupScoreSpec(MissingScores):
         return self.type in _SHORT and self.group_type != "hash"
 
     @property
+    def bias(self) -> np.uint64:
+        """The offset that maps narrow ids to 0 … 2³² − 1; signed ids are in two's complement."""
+        return np.uint64(1 << 31 if self.group_type == "signed" else 0)
+
+    @property
     def layouts(self) -> dict[str, Layout]:
         """Layouts of the tables, which share their buckets."""
         return {
@@ -118,93 +121,167 @@ class GroupScoreSpec(MissingScores):
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> GroupScores:
         """The state that `GroupScores.to_arrow` wrote."""
-        builders = self.table_builders(budget, SLAB // 4, counted=True)
+        builder = _GroupScoreBuilder(self, budget, SLAB // 4, counted=True)
+        words = [field.name for field in self.schema if field.type == pa.uint64()]
         for batch in batches:
-            words = [
-                batch.column(name).to_numpy()
-                for name in batch.schema.names
-                if batch.schema.field(name).type == pa.uint64()
-            ]
+            columns = [batch.column(name).to_numpy() for name in words]
             present = batch.column("present").to_numpy(zero_copy_only=False)
             for side, name in enumerate(("negatives", "positives")):
                 rows = batch.column(name).to_numpy()
-                builders.add_items(present, words, rows, side)
-        return replace(self.empty().with_runs(builders.tables()), nan_rows=np.array(header["nan_rows"]))
-
-    def table_builders(self, budget: Budget, capacity: int, *, counted: bool) -> TableBuilders:
-        """Builders of the tables."""
-        return TableBuilders(self.layouts, self.group_type, budget, capacity, narrow=self.narrow, counted=counted)
+                at = np.flatnonzero(rows > 0)
+                builder.add(present[at], [word[at] for word in columns], np.full(at.size, side, np.uint32), rows[at])
+        return replace(builder.state(), nan_rows=np.array(header["nan_rows"]))
 
 
 class _GroupScoreBuilder:
-    def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int) -> None:
-        self.spec = spec
-        self._builders = spec.table_builders(budget, capacity, counted=False)
+    """Builder of the three tables; `counted` says whether its input is items with counts instead of rows."""
+
+    def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+        self.spec, self._layouts = spec, spec.layouts
+        self._builders = SegmentBuilders[str](budget, capacity, counted=counted)
         self._nan_rows = np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
         score, group, label = (*(batch.columns[name] for name in self.spec.columns), batch.label)
-        if score.null_count:
-            score, group, label = self._present(score.is_valid(), score, group, label)
-        refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
-        values = numbers(score, self.spec.type)
-        if self._add_f4(values, group, label):
-            return
-        if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
-            values, (_, group, label) = values[~missing], self._present(pa.array(~missing), score, group, label)
-        refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
-        keys = rank_keys(values, self.spec.type)
-        group = row_nulls(group)
-        if group.null_count:
-            valid = group.is_valid().to_numpy(zero_copy_only=False)
-            self._add_null(keys[~valid], label[~valid])
-            keys, label, group = keys[valid], label[valid], group.drop_null()
-        self._add(*identify(group, self.spec.group_type), keys, label)
+        valid = score.is_valid().to_numpy(zero_copy_only=False)
+        values = numbers(score.drop_null(), self.spec.type)
+        if values.dtype.kind == "f":
+            there = ~np.isnan(values)
+            valid[valid], values = there, values[there]
+        if values.size < label.size:
+            self._nan_rows += np.bincount(label[~valid], minlength=2)
+            refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
+            group, label = group.filter(pa.array(valid)), label[valid]
+        keys, group = rank_keys(values, self.spec.type), row_nulls(group)
+        present = group.is_valid().to_numpy(zero_copy_only=False)
+        words = np.zeros((id_words(self.spec.group_type), keys.size), np.uint64)
+        first, rest = identify(group.drop_null(), self.spec.group_type)
+        words[:, present] = first, *rest.T
+        self.add(present, [*words, keys], label)
 
-    def _add_f4(self, values: Array, group: pa.Array, label: Array) -> bool:
-        """Add float32 scores of narrow integer ids in one loop; does nothing and returns False for other input."""
-        if not self.spec.narrow or self.spec.type != "f4" or group.null_count or pa.types.is_dictionary(group.type):
-            return False
-        ids, bits, label = (
-            read_only(each) for each in (identify(group, self.spec.group_type)[0], values.view(np.uint32), label)
-        )
-        if not kernels.narrow_f4(bits, ids, bias(self.spec.group_type)):
-            return False
-        self._builders["narrow"].add(
-            ids.size, lambda part, *out: kernels.encode_f4(ids[part], bits[part], label[part], _SHIFT32, *out)
-        )
-        return True
+    def add(self, present: Array, words: Sequence[Array], label: Array, counts: Array = NO_COUNTS) -> None:
+        """Add rows, or items with counts.
 
-    def _present(
-        self, valid: pa.Array, score: pa.Array, group: pa.Array, label: Array
-    ) -> tuple[pa.Array, pa.Array, Array]:
-        """The rows that have a score; the other rows are counted as missing."""
-        kept = valid.to_numpy(zero_copy_only=False)
-        self._nan_rows += np.bincount(label[~kept], minlength=2)
-        return score.filter(valid), group.filter(valid), label[kept]
-
-    def _add_null(self, keys: Array, label: Array) -> None:
-        self._builders["null"].add_items(keys, label.astype(np.uint32), None, NO_COUNTS, NO_WEIGHTS)
-
-    def _add(self, ids: Array, rest: Array, keys: Array, label: Array) -> None:
-        if self.spec.narrow:
-            narrow = is_narrow(ids, self.spec.group_type)
-            if narrow.all():
-                self._add_narrow(ids, keys, label)
-                return
-            wide = ~narrow
-            if narrow.any():
-                self._add_narrow(ids[narrow], keys[narrow], label[narrow])
-                ids, rest, keys, label = ids[wide], rest[wide], keys[wide], label[wide]
-        self._builders["wide"].add_ids((ids, *rest.T, keys), label=label)
-
-    def _add_narrow(self, ids: Array, keys: Array, label: Array) -> None:
-        self._builders["narrow"].add(
-            ids.size, lambda part, *out: kernels.encode(ids[part], keys[part], label[part], _SHIFT32, *out)
-        )
+        Parameters
+        ----------
+        present : bool array of shape (n,), whether the row has an id
+        words : uint64 arrays of shape (n,), the words of the id, then the rank key of the score
+        label : array of unsigned integers of shape (n,)
+        counts : int64 array of shape (n,), rows of each item; empty if each is one row
+        """
+        narrow = present & (words[0] + self.spec.bias < _NARROW) & self.spec.narrow
+        for name, here in (("narrow", narrow), ("wide", present & ~narrow), ("null", ~present)):
+            if here.any():
+                at = slice(None) if here.all() else np.flatnonzero(here)
+                first, rest, codes = _ENCODED[name]([word[at] for word in words])
+                rows = counts[at] if counts.size else counts
+                self._builders.of(name, self._layouts[name]).add_items(first, codes | label[at], rest, rows, NO_WEIGHTS)
 
     def state(self) -> GroupScores:
-        return replace(self.spec.empty().with_runs(self._builders.tables()), nan_rows=self._nan_rows)
+        runs = {name: KeyedCounts(self._layouts[name], made) for name, made in self._builders.finish().items()}
+        return replace(self.spec.empty().with_runs(runs), nan_rows=self._nan_rows)
+
+
+def _narrow(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    ids = words[0].astype(np.uint32) * np.uint32(kernels.MIX32)
+    first = (ids.astype(np.uint64) << _WORD) | words[1]
+    return first, None, id_codes(first)
+
+
+def _wide(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    first = mixed(words[0])
+    return first, np.column_stack(words[1:]), id_codes(first)
+
+
+def _null(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    return words[-1], None, np.zeros(words[-1].size, np.uint32)
+
+
+_ENCODED: dict[str, Callable[[list[Array]], tuple[Array, Array | None, Array]]] = {
+    "narrow": _narrow,
+    "wide": _wide,
+    "null": _null,
+}
+
+
+class GroupTies(NamedTuple):
+    """Distinct scores of groups.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_groups + 1,), index of the first distinct score of each group
+    n, p : int64 arrays of shape (n_ties,), negatives and positives of each distinct score, from the best to the worst
+    """
+
+    starts: Array
+    n: Array
+    p: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPart:
+    """Consecutive groups, such as users.
+
+    A group with very many rows may be cut: it is then the last group of one part and the first of the next, which has
+    only lower scores.
+
+    Attributes
+    ----------
+    ties : GroupTies, the distinct scores of each group
+    neg, pos : int64 arrays of shape (n_groups,), negatives and positives of each group in this part
+    ids : uint64 array of shape (n_groups,), the first words of the ids; 0 for rows without an id
+    first, last : ids of the first and the last group
+    false, true : negatives and positives of the first group in earlier parts
+    goes_on : whether the last group continues in the next part
+    continues : whether the first group began in the previous part
+    """
+
+    ties: GroupTies
+    neg: Array
+    pos: Array
+    ids: Array
+    first: Any
+    last: Any
+    false: int = 0
+    true: int = 0
+    goes_on: bool = False
+    continues: bool = False
+
+    @cached_property
+    def areas(self) -> Array:
+        """Twice the pairs won in each group, ties counting half: 128-bit integers, uint64 of shape (2, n_groups)."""
+        return np.stack(kernels.areas(*self.ties, self.earlier[1]))
+
+    @cached_property
+    def precisions(self) -> Array:
+        """Σ p·precision of each group in units of 2⁻⁶², in the same form as `areas`."""
+        return np.stack(kernels.precisions(*self.ties, *self.earlier))
+
+    @property
+    def earlier(self) -> Array:
+        """Negatives and positives of each group in earlier parts, an int64 array of shape (2, n_groups)."""
+        sides = np.zeros((2, self.neg.size), np.int64)
+        sides[:, :1] = [[self.false], [self.true]]
+        return sides
+
+    def before(self, other: GroupPart) -> tuple[GroupPart, GroupPart]:
+        """Complete the facts about a group that is cut between this part and the next, `other`; returns both parts."""
+        if self.last != other.first:
+            return self, other
+        false, true = int(self.neg[-1]), int(self.pos[-1])
+        if self.neg.size == 1:  # it may have begun earlier
+            false, true = false + self.false, true + self.true
+        return replace(self, goes_on=True), replace(other, continues=True, false=false, true=true)
+
+    @property
+    def cut(self) -> list[int]:
+        """Indices of the groups that are cut."""
+        places = [0] * self.continues + [self.neg.size - 1] * self.goes_on
+        return list(dict.fromkeys(places))
+
+    def name(self, place: int) -> Any:
+        """The id of the cut group at an index in `cut`."""
+        return self.first if place == 0 else self.last
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,49 +335,29 @@ class GroupScores(PlainState):
         return buckets(self)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
-        """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut.
-
-        Groups with one class only may be omitted; `GroupPart.left_out` counts them.
-        """
-        return self._parts(shard, budget, named=False)
-
-    def named_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
-        """All groups of a shard, in the same way as `parts`, with their ids."""
-        return self._parts(shard, budget, named=True)
-
-    def _parts(self, shard: Interval, budget: Budget | None, *, named: bool) -> Iterator[GroupPart]:
+        """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut."""
         for name, run in self.runs().items():
-            held: GroupPart | None = None
-            for part in self._ties(name, run, shard, budget, named=named):
-                if held is not None:
-                    held, part = held.before(part)
-                    yield held
-                held = part
-            if held is not None:
-                yield held
+            last: GroupPart | None = None
+            for counts in run.grouped(shard, budget) if run.items_in(*shard).any() else ():
+                if counts.keys.size:
+                    part = self._part(name, counts)
+                    if last is not None:
+                        last, part = last.before(part)
+                        yield last
+                    last = part
+            if last is not None:
+                yield last
 
-    def _ties(
-        self, name: str, run: KeyedCounts, shard: Interval, budget: Budget | None, *, named: bool
-    ) -> Iterator[GroupPart]:
-        if not run.items_in(*shard).any():
-            return
-        for stretch in run.rows_in(shard, budget):
-            if isinstance(stretch, LabelledWords) and name == "narrow":
-                for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
-                    words = words_by_group(stretch.words[a:b])
-                    if words.size:
-                        first, last = ((name, (int(word) | stretch.top << 1) >> 33) for word in words[[0, -1]])
-                        starts, neg, pos, left = comparisons.groups_of(words, named)
-                        rows = GroupRows(words, starts)
-                        made = GroupPart(rows, neg, pos, first, last, left_out=tuple(left.tolist()))
-                        ids = (words[starts] >> _ID) | np.uint64(stretch.top >> 32)
-                        yield replace(made, ids=self._narrow_ids(ids)) if named else made
-            else:
-                for counts in stretch.counts():
-                    if counts.keys.size:
-                        made = _part(name, counts)
-                        firsts = counts.keys[made.ties.starts[:-1]]
-                        yield replace(made, ids=self._first_words(name, firsts)) if named else made
+    def _part(self, name: str, counts: Counts) -> GroupPart:
+        """The groups of sorted keys."""
+        words = counts.keys
+        if name != "wide":
+            words = words >> _WORD if name == "narrow" else np.zeros_like(words)
+        first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
+        starts = kernels.id_starts(words, counts.rest)
+        ties, ids = GroupTies(starts, counts.neg, counts.pos), self._ids(name, words[starts[:-1]])
+        neg, pos = kernels.sizes(*ties)
+        return GroupPart(ties, neg, pos, ids, first, last)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled bytes do not count."""
@@ -325,35 +382,18 @@ class GroupScores(PlainState):
         if name == "wide":
             return [unmix_wide(counts.keys), *counts.rest.T]
         if name == "null":
-            zeros = np.zeros(counts.keys.size, np.uint64)
-            return [zeros] * (len(self.spec.schema) - 4) + [counts.keys]
-        return [self._first_words(name, counts.keys), counts.keys & np.uint64(0xFFFFFFFF)]
+            return [np.zeros_like(counts.keys)] * id_words(self.spec.group_type) + [counts.keys]
+        return [self._ids(name, counts.keys >> _WORD), counts.keys & (_NARROW - np.uint64(1))]
 
-    def _first_words(self, name: str, keys: Array) -> Array:
-        """The first words of the ids, decoded from the first words of the keys."""
-        if name == "null":
-            return np.zeros_like(keys)
-        return unmix_wide(keys) if name == "wide" else self._narrow_ids(keys >> WORD)
-
-    def _narrow_ids(self, mixed_ids: Array) -> Array:
-        ids = kernels.unmix(mixed_ids)
-        if self.spec.group_type == "signed":
-            ids = ids.astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
-        return ids
+    def _ids(self, name: str, words: Array) -> Array:
+        """The first words of ids, decoded from those of the keys; 0 without an id."""
+        if name != "narrow":
+            return unmix_wide(words) if name == "wide" else words
+        ids = kernels.unmix(words)
+        return ids.astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64) if self.spec.bias else ids
 
     def __eq__(self, other: object) -> bool:
         """Whether both states have the same header and table."""
         if not isinstance(other, GroupScores):
             return NotImplemented
         return same_table(self, other)
-
-
-def _part(name: str, counts: Counts) -> GroupPart:
-    """The groups of sorted keys."""
-    words = counts.keys
-    if name != "wide":
-        words = words >> WORD if name == "narrow" else np.zeros_like(words)
-    first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
-    starts = kernels.id_starts(words, counts.rest)
-    neg, pos = kernels.sizes(starts, counts.neg, counts.pos)
-    return GroupPart(GroupTies(starts, counts.neg, counts.pos), neg, pos, first, last)

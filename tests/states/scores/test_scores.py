@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streameval.states.scores.group_part import GroupPart, GroupRows
 
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
@@ -28,7 +29,6 @@ from streameval.states.protocol import Batch
 from streameval.states.scores import histogram
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.group_part import GroupPart, GroupRows
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.quantile_sketch import QuantileSketch
 
