@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
@@ -15,13 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streameval.states.scores.group_part import GroupPart, GroupRows
 
 from streameval import ContingencyTable, LiftCurve, auc, evaluate
 from streameval.budget import Budget
 from streameval.errors import DataError, LabelError, NullError, OptionError
 from streameval.kernels.blocks.grid import codes
-from streameval.kernels.grouped import comparisons
 from streameval.kernels.keyed.ranked import rank_sorted
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.blocks import blocks_of
@@ -209,32 +206,6 @@ def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weig
         np.add.at(sums, (bin_[there], block[there], label[there]), weight[there])
         assert state.sums == pytest.approx(sums, rel=1e-12)
         assert state.nan_weights.sum() == pytest.approx(weight[~there].sum())
-
-
-def _part(rng: np.random.Generator, groups: int, rows: int, share: float, keys: int, **more: object) -> GroupPart:
-    """Groups of random rows, scores among `keys`."""
-    words = (rng.integers(0, groups, rows, np.uint64) << np.uint64(33)) | (
-        rng.integers(0, keys, rows, np.uint64) << np.uint64(1)
-    )
-    words = comparisons.words_by_group(words | (rng.random(rows) < share).astype(np.uint64))
-    starts, neg, pos, _ = comparisons.groups_of(words, True)
-    return GroupPart(GroupRows(words, starts), neg, pos, 0, 1, **more)
-
-
-@pytest.mark.parametrize("keys", [1, 7, 1 << 32])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (1, 5_000), (40, 3_000), (3_000, 9_000)])
-def test_rows_have_the_sums_of_their_ties(groups: int, rows: int, share: float, keys: int) -> None:
-    """Few positives are compared with every row, many are sorted: to the last bit like ties."""
-    rng = np.random.default_rng([groups, rows, keys % 997])
-    part = _part(rng, groups, rows, share, keys, false=5, true=3)
-    ties = GroupPart(part.ties, part.neg, part.pos, 0, 1, false=5, true=3)
-    assert part.ties.n.sum() + part.ties.p.sum() == rows
-    np.testing.assert_array_equal(part.areas, ties.areas)
-    np.testing.assert_array_equal(part.precisions, ties.precisions)
-    alone = replace(part, precise=False)
-    np.testing.assert_array_equal(alone.areas, ties.areas)
-    assert not alone.precisions.size  # instead of wrong ones
 
 
 METRICS = RocAuc(), AveragePrecision()
