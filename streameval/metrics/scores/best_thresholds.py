@@ -21,7 +21,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, Metric
-from streameval.metrics.scores.sums import SLACK, best_share, counted, outward, rounding, running
+from streameval.metrics.scores.sums import SLACK, best_share, counted, open_corners, outward
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.units import Sizes
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
 
 
@@ -42,7 +43,6 @@ class _Best(NamedTuple):
     false: Any
     threshold: float
     inside: float
-    rounding: float
 
 
 @dataclass(frozen=True)
@@ -90,24 +90,24 @@ class FbetaMax(Metric):
     def partial(self, part: ScorePart) -> _Best | None:
         """The best vertex; None without positives."""
         at, true, false = best_share(part, fixed=self._square)
+        if at < 0:
+            return None
         inside, square = 0.0, float(self._square)
         if not part.certain:
-            T, F = (running(side, 0).astype(float) for side in (part.p, part.n))
-            T, F = T[part.open], (F - part.n)[part.open]
+            T, F = open_corners(part)
             whole = square * float(part.total.p) + T + F
             inside = float(np.divide(T, whole, out=np.zeros_like(T), where=whole > 0).max()) * (1 + square)
-        return _Best(true, false, part.score(at), inside, rounding(part.total)) if at >= 0 else None
+        return _Best(true, false, part.score(at), inside)
 
-    def combine(self, partials: Sequence[_Best | None], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[_Best | None], state: State) -> Scalar:
         """The best of all parts."""
         P = state.totals().p
-        found = [part for part in partials if part is not None]
-        if not P or not found:
+        values = {part: self._value(part, P) for part in partials if part is not None} if P else {}
+        if not values:
             return Scalar.undefined(self.name, NO_POSITIVES)
-        exact = {part: self._value(part, P) for part in found}
-        best = max(found, key=lambda part: (exact[part], part.threshold))
-        value = min(1.0, float(exact[best]))
-        upper = min(1.0, max(value, *(part.inside for part in found)))
+        best = max(values, key=lambda part: (values[part], part.threshold))
+        value = min(1.0, float(values[best]))
+        upper = min(1.0, max(value, *(part.inside for part in values)))
         if upper > value * (1 + SLACK):
             lower, upper = outward(value, upper)
             return Scalar(self.name, value, lower=lower, upper=upper, exact=False, threshold=best.threshold)
@@ -167,7 +167,7 @@ class CostMin(Metric):
         """The best vertex; None without groups."""
         if not part.n.size:
             return None
-        true, false = running(part.p, part.before.p), running(part.n, part.before.n)
+        false, true = part.sums
         fp, fn = self._costs
         unit = math.lcm(fp.denominator, fn.denominator)
         of_fp, of_fn = int(fp * unit), int(fn * unit)
@@ -177,22 +177,21 @@ class CostMin(Metric):
             cost = of_fp * false - of_fn * true
         at, inside = int(np.argmin(cost)), math.inf
         if not part.certain:
-            T, F = true[part.open].astype(float), (false - part.n)[part.open].astype(float)
+            T, F = open_corners(part)
             inside = float((self.fp * F + self.fn * (float(part.total.p) - T)).min())
-        return _Best(true[at].item(), false[at].item(), part.score(at), inside, rounding(part.total))
+        return _Best(true[at].item(), false[at].item(), part.score(at), inside)
 
-    def combine(self, partials: Sequence[_Best | None], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[_Best | None], state: State) -> Scalar:
         """The best vertex of all parts, or flagging nothing."""
-        N, P = state.totals().n, state.totals().p
-        if not state.totals().rows:
-            return Scalar.undefined(self.name, NO_ROWS)
-        if not N + P:
-            return Scalar.undefined(self.name, NO_WEIGHT)
-        found = [_Best(0, 0, math.inf, math.inf, 0.0), *(part for part in partials if part is not None)]
-        exact = {part: self._value(part, P) for part in found}
-        best = min(found, key=lambda part: (exact[part], -part.threshold))
-        value = max(0.0, float(exact[best] / (Fraction(N) + Fraction(P))))
-        lower = min(value, *(part.inside / float(N + P) for part in found))
+        total = state.totals()
+        size = total.n + total.p
+        if not size:
+            return Scalar.undefined(self.name, NO_WEIGHT if total.rows else NO_ROWS)
+        nothing = _Best(0, 0, math.inf, math.inf)
+        values = {part: self._value(part, total.p) for part in (nothing, *partials) if part is not None}
+        best = min(values, key=lambda part: (values[part], -part.threshold))
+        value = max(0.0, float(values[best] / (Fraction(total.n) + Fraction(total.p))))
+        lower = min(value, *(part.inside / float(size) for part in values))
         if lower < value * (1 - SLACK):
             lower = max(0.0, lower * (1 - SLACK))
             return Scalar(self.name, value, lower=lower, upper=value, exact=False, threshold=best.threshold)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Basis
-from streameval.metrics.scores.sums import counted, gain_sums, outward, running, total
+from streameval.metrics.scores.sums import counted, gain_sums, outward, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,25 +17,24 @@ asked for        the threshold                                                  
 
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
 negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
-points. `streameval.metrics.scores.point_search` finds the threshold in exact groups. In a
-histogram every edge of a bin is a threshold that could be chosen; inside an open bin the best order has all positives
-first, so the best that a threshold within it may give is the vertex (T + p, F).
+points. T and F of exact groups are running sums down to and including a group; the points at or above a threshold are
+a `Vertex`. In a histogram every edge of a bin is a threshold that could be chosen; inside an open bin the best order
+has all positives first, so the best that a threshold within it may give is the vertex (T + p, F).
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS, WEIGHTED, Metric
-from streameval.metrics.scores.point_search import Vertex, best_vertex
-from streameval.metrics.scores.sums import best_share, counted, deepest, limit, outward, reached, rounding, running
+from streameval.metrics.scores.sums import best_share, counted, deepest, limit, open_corners, outward, rounding
 from streameval.results import Scalar
 from streameval.wording import format_number
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
-    from streameval.typing import Array
 
 
 KINDS = {
@@ -57,6 +55,15 @@ KINDS = {
     "threshold": ("precision", "recall", "fpr", "flagged"),
 }
 _ALONE = {"k": ("precision",)}  # measures that `at` adds, if not all of `KINDS`
+
+
+class Vertex(NamedTuple):
+    """The points at or above a threshold: their number, positives and negatives."""
+
+    rows: int
+    true: Any
+    false: Any
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -131,12 +138,8 @@ class OperatingPoint(Metric):
 
     def basis(self, part: ScorePart) -> OperatingPoint:
         """The point that all measures at one threshold share; from a histogram, each measure has its own bounds."""
-        return self._first if part.exact else self
-
-    @cached_property
-    def _first(self) -> OperatingPoint:
-        """The same point with the first of its measures, computed once for all parts."""
-        return replace(self, measure=KINDS[self.kind][0])
+        first = KINDS[self.kind][0]
+        return replace(self, measure=first) if part.exact and self.measure != first else self
 
     def due(self, total: Totals) -> Any:
         """The bound of the constraint, to be reached (`fpr`: not exceeded), in rows or in the measure."""
@@ -157,13 +160,35 @@ class OperatingPoint(Metric):
         }[self.measure]
         return float(top / bottom) if self.measure == "lift" else min(1.0, top / bottom)
 
-    def partial(self, part: ScorePart) -> Any:
+    def partial(self, part: ScorePart) -> Vertex | Scalar | None:
         """The best vertex of exact groups, or None; for a histogram, the result."""
         if not part.exact:
-            return _bounds(self, part)
-        if self.kind == "threshold":
-            return best_vertex(part, self.kind, float(part.compared(self.at)))
-        return best_vertex(part, self.kind, self.at if self.kind == "precision" else self.due(part.total))
+            return _BOUNDS[self.kind](self, part) if part.n.size and not self.undefined(part.total) else None
+        at = self._search(part) if part.n.size else -1
+        if at >= 0:
+            return _vertex(part, at)
+        nearest = best_share(part)[0] if self.kind == "precision" and part.n.size else -1
+        return _vertex(part, nearest)._replace(rows=-1) if nearest >= 0 else None
+
+    def _search(self, part: ScorePart) -> int:
+        """The group at the best threshold; −1 if there is none, or another part has a better one."""
+        (false, true), before = part.sums, part.before
+        if self.kind == "threshold":  # only the scores that the search compares are decoded
+            return bisect_right(range(part.n.size), -float(part.compared(self.at)), key=lambda i: -part.score(i)) - 1
+        if self.kind == "precision":
+            return deepest(part, self.at)[0]
+        due = self.due(part.total)
+        if self.kind == "recall":
+            return best_share(part, due, later=True)[0]
+        if self.kind == "fpr":
+            return _last_positive(part, int(np.searchsorted(false, due, side="right")))
+        if self.kind == "tpr":
+            first = 0 if before.p >= due else int(np.searchsorted(true, due))
+            costly = np.flatnonzero(part.n[first + 1 :])  # positives that cost no negatives follow until there
+            last = first + int(costly[0]) if costly.size else part.n.size - 1
+            return max(first, _last_positive(part, last + 1)) if first < part.n.size else -1
+        rows = before.rows + np.cumsum(part.rows)
+        return int(np.searchsorted(rows, due)) if before.rows < due <= rows[-1] else -1
 
     def _best(self, found: Sequence[Vertex]) -> Vertex:
         """The best vertex of all parts."""
@@ -229,20 +254,17 @@ class OperatingPoint(Metric):
         return Scalar.undefined(self.name, reason)
 
 
-def _bounds(point: OperatingPoint, part: ScorePart) -> Scalar | None:
-    """The value at an edge with its extremes; None if it is undefined at every threshold."""
-    if not part.n.size or point.undefined(part.total):
-        return None
-    find = {
-        "fpr": _bound_rate,
-        "tpr": _bound_hits,
-        "recall": _bound_recall,
-        "precision": _bound_precision,
-        "k": _bound_rows,
-        "share": _bound_rows,
-        "threshold": _bound_threshold,
-    }
-    return find[point.kind](point, part)
+def _vertex(part: ScorePart, at: int) -> Vertex:
+    """The vertex after a group."""
+    false, true = part.sums
+    rows = part.before.rows + int(part.rows[: at + 1].sum())
+    return Vertex(rows, true[at].item(), false[at].item(), part.score(at))
+
+
+def _last_positive(part: ScorePart, end: int) -> int:
+    """The last of the first `end` groups that has positives; −1 if none has."""
+    hits = np.flatnonzero(part.p[:end])
+    return int(hits[-1]) if hits.size else -1
 
 
 def _between(
@@ -256,7 +278,7 @@ def _between(
 
 def _bound_rate(point: OperatingPoint, part: ScorePart) -> Scalar:
     """Between the last edge allowed and all positives of the next bin."""
-    false, true = running(part.n, 0), running(part.p, 0)
+    false, true = part.sums
     edge = int(np.searchsorted(false, point.due(part.total), side="right"))
     hits = np.flatnonzero(part.p[:edge] > 0)
     T, P = true[edge - 1].item() if edge else 0, true[-1].item()
@@ -267,17 +289,11 @@ def _bound_rate(point: OperatingPoint, part: ScorePart) -> Scalar:
 
 def _bound_hits(point: OperatingPoint, part: ScorePart) -> Scalar:
     """Between the first edge that is deep enough and the same point without the negatives of its bin."""
-    false, true = running(part.n, 0), running(part.p, 0)
+    false, true = part.sums
     at = min(int(np.searchsorted(true, point.due(part.total))), true.size - 1)
     F, N = false[at].item(), part.total.n
     less = part.n[at].item() if part.open[at] else 0
     return _between(point, part, F / N, (max(0.0, (F - less) / N), min(1.0, F / N)), part.score(at))
-
-
-def _inside(part: ScorePart) -> tuple[Array, Array]:
-    """T + p and F of every open bin."""
-    false, true = running(part.n, 0), running(part.p, 0)
-    return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
 
 
 def _bound_recall(point: OperatingPoint, part: ScorePart) -> Scalar | None:
@@ -285,7 +301,7 @@ def _bound_recall(point: OperatingPoint, part: ScorePart) -> Scalar | None:
     at, T, F = best_share(part, due := point.due(part.total), later=True)
     if at < 0:
         return None
-    hits, misses = _inside(part)
+    hits, misses = open_corners(part)
     deep = (hits >= due) & (hits > 0)
     upper = max(T / (T + F), float((hits[deep] / (hits[deep] + misses[deep])).max(initial=0.0)))
     return _between(point, part, T / (T + F), (T / (T + F), upper), part.score(at))
@@ -295,7 +311,7 @@ def _bound_precision(point: OperatingPoint, part: ScorePart) -> Scalar:
     """The largest recall that is precise enough: of edges, and at most of open bins with their positives first."""
     at, T, F = deepest(part, point.at)
     P = part.total.p
-    hits, misses = _inside(part)
+    hits, misses = open_corners(part)
     whole = hits + misses
     enough = (hits > 0) & (hits >= point.at * (1 - 1e-12) * whole)
     upper = float(hits[enough].max(initial=0.0)) / P
@@ -312,10 +328,8 @@ def _bound_precision(point: OperatingPoint, part: ScorePart) -> Scalar:
 
 def _bound_rows(point: OperatingPoint, part: ScorePart) -> Scalar:
     """Over every order within the bin that is cut."""
-    false, true = running(part.n, 0), running(part.p, 0)
-    due = point.due(part.total)
-    at = reached(part.rows, 0, due)
-    at = part.n.size - 1 if at is None else at
+    (false, true), due = part.sums, point.due(part.total)
+    at = min(int(np.searchsorted(np.cumsum(part.rows), due)), part.n.size - 1)
     p, n, hidden = part.p[at].item(), part.n[at].item(), bool(part.open[at])
     T, F = (true[at] - p).item(), (false[at] - n).item()
     if not counted(part.total) and (hidden or not T + F + p + n):
@@ -353,6 +367,17 @@ def _bound_threshold(point: OperatingPoint, part: ScorePart) -> Scalar:
         ends = point.value(T, F, total), point.value(T + p, F + n, total)
     value = point.value(*at_edge, total) if sum(at_edge) else ends[0]
     return _between(point, part, value, ends, point.at)
+
+
+_BOUNDS = {
+    "fpr": _bound_rate,
+    "tpr": _bound_hits,
+    "recall": _bound_recall,
+    "precision": _bound_precision,
+    "k": _bound_rows,
+    "share": _bound_rows,
+    "threshold": _bound_threshold,
+}
 
 
 def _no_point(text: str) -> OptionError:

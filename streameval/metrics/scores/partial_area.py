@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import ONE_CLASS, Metric
 from streameval.metrics.scores.calibration.scoring import spread
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.metrics.scores.sums import counted, exact_sum, product, running
+from streameval.metrics.scores.sums import counted, exact_sum, product
 from streameval.results import Scalar
 from streameval.wording import format_number
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
 from streameval.metrics.scores.sums import (
     SLACK,
@@ -35,7 +36,6 @@ from streameval.metrics.scores.sums import (
     pairs_won,
     precision_sum,
     rounding,
-    running,
     total,
 )
 from streameval.results import Scalar

@@ -11,7 +11,6 @@ and N in all.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ import numpy as np
 
 from streameval.kernels import ranking, thresholds
 from streameval.kernels.exact import HELD, integer, joined_halves
-from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.parts import RankedPart, ScorePart
 from streameval.states.scores.weights import total_weight
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 BITS = 62  # bits of a share in fixed point
 
 SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously
-FALSE, TRUE, ROWS = 0, 1, 2  # sides of the running sums: F, T and both
-
 _TOLERANCE = 1e-12  # relative, of a sum of weights that is compared with a limit
 
 
@@ -76,13 +72,6 @@ def exact_sum(values: Array) -> float:
 def sum_of(values: Array) -> Any:
     """Sum of an array in the measure."""
     return int(values.sum()) if integers(values) else total_weight(values)
-
-
-def running(values: Array, start: Any) -> Array:
-    """Running sums of the values, each included, beginning with `start`."""
-    run = thresholds.running_counts if integers(values) else thresholds.running_weights
-    sums: Array = run(values, start)
-    return sums
 
 
 def pairs_won(part: ScorePart | RankedPart) -> Any:
@@ -188,41 +177,6 @@ def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
 _WORD = 1 << 62
 
 
-def held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
-    """Rows of the first `end` groups, and their negatives and positives in the measure."""
-    found: tuple[int, Any, Any] = (
-        part.once("held", lambda: _held(part, end)) if end == part.n.size else _held(part, end)
-    )
-    return found
-
-
-def _held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
-    if integers(part.n) and part.counts is None:
-        n, p = above(part, end)
-        return n + p - part.before.rows, n - part.before.n, p - part.before.p
-    n, p = sum_of(part.n[:end]), sum_of(part.p[:end])
-    return n + p if part.counts is None else int(part.counts[:end].sum()), n, p
-
-
-def above(part: ScorePart, end: int) -> tuple[int, int]:
-    """F and T after the first `end` groups of counts."""
-    stride = end // STRIDE if end < part.n.size else -1
-    n, p = part.levels[:, stride].tolist()
-    if stride < 0 or not (rest := end - stride * STRIDE):
-        return n, p
-    start = end - rest
-    return n + int(part.n[start:end].sum()), p + int(part.p[start:end].sum())
-
-
-def first_reaching(part: ScorePart, side: int, bound: int) -> int:
-    """The first group of counts at which F, T or their sum reaches a bound; the number of groups if none does."""
-    levels = part.levels.sum(axis=0) if side == ROWS else part.levels[side]
-    stride = int(np.searchsorted(levels, bound)) - 1  # the last that begins below
-    groups = slice(stride * STRIDE, (stride + 1) * STRIDE)
-    values = part.n[groups] + part.p[groups] if side == ROWS else (part.n, part.p)[side][groups]
-    return min(part.n.size, groups.start + int(np.searchsorted(np.cumsum(values), bound - int(levels[stride]))))
-
-
 def best_share(
     part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
 ) -> tuple[int, Any, Any]:
@@ -230,33 +184,34 @@ def best_share(
 
     Of equal ones, the last if `later`, else the first; −1 if there is none.
     """
-    before, total = part.before, part.total
-    if not integers(part.n):
-        found = thresholds.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
-        return int(found[0]), float(found[1]), float(found[2])
+    n, p, before, total = part.n, part.p, part.before, part.total
     share, scale = fixed.numerator * total.p, fixed.denominator
-    if share + scale * (total.n + total.p) >= _WORD:  # in units of `scale` too large for a word: in floating point
-        at = best_share(_weighing(part), float(least), fixed, later=later)[0]
-        _, n, p = held(part, at + 1)
-        return (at, before.p + p, before.n + n) if at >= 0 else (-1, 0, 0)
-    found = thresholds.best_counts(part.n, part.p, part.levels, max(least, 1), share, scale, later)
-    return int(found[0]), int(found[1]), int(found[2])
+    counts = integers(n)
+    at: int
+    if counts and share + scale * (total.n + total.p) < _WORD:
+        at, true, false = thresholds.best_counts(n, p, before.n, before.p, max(least, 1), share, scale, later)
+        return at, true, false
+    ends = float(before.n), float(before.p)  # counts that leave a word in units of `scale` are compared as floats
+    at, true, false = thresholds.best_weights(n, p, *ends, float(least), float(fixed) * total.p, 1.0, later)
+    if counts:
+        true, false = (side[at].item() if at >= 0 else 0 for side in part.sums[::-1])
+    return at, true, false
 
 
 def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
-    if not integers(part.n):
-        at = part.n, part.p, part.before.n, part.before.p
-        found = thresholds.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
-        return int(found[0]), float(found[1]), float(found[2])
-    share = _decimal(float(precision))
-    if share.denominator >= _WORD:  # too large for the loop: the first quotient of counts that reaches it is as good
-        share = _reaching(share, max(part.total.n + part.total.p, 1))
-    most = part.before.p + held(part, part.n.size)[2]
-    if most * share.denominator < share.numerator * (most + part.before.n):
-        return -1, 0, 0  # even with all positives first
-    found = thresholds.deepest_counts(part.n, part.p, part.levels, share.numerator, share.denominator)
-    return int(found[0]), int(found[1]), int(found[2])
+    false, true = part.sums
+    if integers(part.n):
+        share = _decimal(float(precision))
+        if (
+            share.denominator >= _WORD
+        ):  # the first quotient of counts that reaches it is as good, and fits
+            share = _reaching(share, max(part.total.n + part.total.p, 1))
+        at = thresholds.deepest_counts(false, true, part.p, share.numerator, share.denominator)
+    else:
+        enough = (part.p > 0) & (true >= precision * (1 - _TOLERANCE) * (true + false))
+        at = int(np.argmax(np.where(enough, true, 0.0))) if enough.any() else -1
+    return (at, true[at].item(), false[at].item()) if at >= 0 else (-1, 0, 0)
 
 
 def _reaching(share: Fraction, size: int) -> Fraction:
@@ -277,12 +232,10 @@ def _reaching(share: Fraction, size: int) -> Fraction:
     return Fraction((a * d + 1) // b, d)
 
 
-def _weighing(part: ScorePart) -> ScorePart:
-    """The same groups, their counts as weights."""
-    before, total = (
-        replace(t, neg_weight=float(t.n), pos_weight=float(t.p), weighted=True) for t in (part.before, part.total)
-    )
-    return replace(part, n=part.n.astype(float), p=part.p.astype(float), before=before, total=total, counts=part.rows)
+def open_corners(part: ScorePart) -> tuple[Array, Array]:
+    """T + p and F of every open bin, as floats: its best order has all positives first."""
+    false, true = part.sums
+    return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
 
 
 def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
@@ -292,7 +245,7 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
     """
     n, p, before = part.n[:keep], part.p[:keep], part.before
     if not integers(n):
-        area, below, pos, neg = (float(x) for x in thresholds.gain_weights(n, p))
+        area, below, pos, neg = thresholds.gain_weights(n, p).tolist()
         weight = neg + pos
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
         return area + 2 * before.p * weight, below + 2 * before.n * weight, weight, pairs
@@ -319,35 +272,8 @@ def limit(share: float, size: Any, *, most: bool) -> Any:
     """
     if isinstance(size, float):
         return share * size * (1 + _TOLERANCE if most else 1 - _TOLERANCE)
-    return _whole(float(share), size, most)
-
-
-@lru_cache(maxsize=256)  # every part asks for the same
-def _whole(share: float, size: int, most: bool) -> int:
-    exact = _decimal(share) * size
+    exact = _decimal(float(share)) * size
     return math.floor(exact) if most else math.ceil(exact)
-
-
-def reached(values: Array, start: Any, bound: Any) -> int | None:
-    """The first group at which the running sum reaches `bound`; the first of all for weights that reached it before."""
-    if start >= bound:
-        return 0 if isinstance(bound, float) and values.size else None
-    if start + values.sum() < bound * (1 - _TOLERANCE if isinstance(bound, float) else 1):
-        return None
-    at = int(np.searchsorted(running(values, start), bound))
-    return at if at < values.size else None
-
-
-def last_within(part: ScorePart, bound: Any) -> int | None:
-    """The last group with positives up to which the negatives stay within `bound`."""
-    n, p, start = part.n, part.p, part.before.n
-    if start > bound:
-        return None
-    if integers(n) and start + held(part, n.size)[1] <= bound:
-        hit = int(np.argmax(p[::-1] > 0)) if p.size else 0
-        return p.size - 1 - hit if p.size and p[p.size - 1 - hit] > 0 else None
-    hits = np.flatnonzero(p[: int(np.searchsorted(running(n, start), bound, side="right"))] > 0)
-    return int(hits[-1]) if hits.size else None
 
 
 def integers(values: Array) -> bool:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from operator import neg
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from streameval.kernels.ranking import ranked_weights
-from streameval.kernels.thresholds import stride_levels
+from streameval.kernels.thresholds import running
 from streameval.states.scores.types import compared
 from streameval.states.scores.weights import total_weight
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
+T = TypeVar("T")
 Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
 
 
@@ -73,7 +74,7 @@ class ScorePart:
     type: str = "f8"
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
+    def once(self, name: str, make: Callable[[], T]) -> T:
         """A value that several metrics derive from these groups, computed once and cached under `name`.
 
         Examples
@@ -86,7 +87,8 @@ class ScorePart:
         """
         if name not in self._made:
             self._made[name] = make()
-        return self._made[name]
+        made: T = self._made[name]
+        return made
 
     @property
     def exact(self) -> bool:
@@ -98,8 +100,7 @@ class ScorePart:
         """Which groups may hold several scores, as a bool array of shape (n_groups,)."""
         if self.bins is not None:
             return self.bins
-        found: Array = self.once("open", lambda: np.zeros(self.n.size, np.bool_))
-        return found
+        return self.once("open", lambda: np.zeros(self.n.size, np.bool_))
 
     @property
     def certain(self) -> bool:
@@ -111,24 +112,19 @@ class ScorePart:
         """Rows of each group, as an int64 array of shape (n_groups,)."""
         if self.counts is not None:
             return self.counts
-        found: Array = self.once("rows", lambda: self.n + self.p)
-        return found
+        return self.once("rows", lambda: self.n + self.p)
 
     @property
-    def levels(self) -> Array:
-        """Negatives and positives above each stride of 64 groups, then above the end of the last stride.
-
-        An int64 array of shape (2, n_strides + 1); only for groups measured by counts.
-        """
-        found: Array = self.once("levels", lambda: stride_levels(self.n, self.p, self.before.n, self.before.p))
-        return found
+    def sums(self) -> tuple[Array, Array]:
+        """F and T after each group: negatives and positives down to it, this included."""
+        return self.once("sums", lambda: (running(self.n, self.before.n), running(self.p, self.before.p)))
 
     @property
     def ranked(self) -> tuple[float, float, float, float]:
         """Σ p·(N − F − n/2), Σ p·precision, and the sums of n and of p; only for groups measured by weights."""
         at = self.n, self.p, self.before.n, self.before.p, self.total.n
-        found: tuple[float, float, float, float] = self.once("ranked", lambda: ranked_weights(*at))
-        return found
+        ranked: tuple[float, float, float, float] = self.once("ranked", lambda: ranked_weights(*at))
+        return ranked
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -140,8 +136,7 @@ class ScorePart:
     @property
     def bounds(self) -> Ends:
         """`ends` of all groups, decoded once."""
-        found: Ends = self.once("bounds", lambda: self.ends(slice(None)))
-        return found
+        return self.once("bounds", lambda: self.ends(slice(None)))
 
     @property
     def scores(self) -> Array:

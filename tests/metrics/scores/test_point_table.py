@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.thresholds import best_counts, stride_levels
+from streameval.kernels.thresholds import best_counts
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.protocol import NO_WEIGHT
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
@@ -291,12 +291,11 @@ def test_the_best_of_many_groups(size: int, most: int, later: bool) -> None:
         neg = rows - pos
         for neg_before, pos_before in ((0, 0), (7 * most, 3 * most)):
             true, false = pos_before + np.cumsum(pos), neg_before + np.cumsum(neg)
-            levels = stride_levels(neg, pos, neg_before, pos_before)
             cells = list(zip(true.tolist(), false.tolist(), strict=True))
             for share in (0.0, 0.5, 0.99, 2.0):
                 for fixed, scale in ((0, 1), (3 * size * most, 4)):
                     least = max(1, int(share * int(true[-1])))
-                    found = best_counts(neg, pos, levels, least, fixed, scale, later)
+                    found = best_counts(neg, pos, neg_before, pos_before, least, fixed, scale, later)
                     values = [Fraction(t, fixed + scale * (t + f)) if t >= least else Fraction(-1) for t, f in cells]
                     best = max(values)
                     at = size - 1 - values[::-1].index(best) if later else values.index(best)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.calibration import drift_counts, drift_weights
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Basis, Metric
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import counted, mean, running, total
+from streameval.metrics.scores.sums import counted, mean, total
 from streameval.results import Scalar
 
 if TYPE_CHECKING:

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Metric, Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
+from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading
 

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.ranking import delong_counts
+from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.sums import counted, exact_sum, running
+from streameval.metrics.scores.sums import counted, exact_sum
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
