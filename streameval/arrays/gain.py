@@ -23,8 +23,7 @@ from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.kernels.thresholds import running
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import decimal, kept_groups, kept_points, kept_unit, quotient
+from streameval.metrics.scores.gain import Agc, decimal, kept_groups, kept_points, kept_unit, quotient
 from streameval.metrics.scores.sums import gain_sums
 from streameval.plots import plot_gain
 from streameval.states.protocol import Totals

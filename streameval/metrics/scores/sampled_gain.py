@@ -5,7 +5,7 @@ positives and n negatives, of P and N in the sample, two things are unknown, and
 
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
   most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
-  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain_sums`). With two passes the counts
+  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain`). With two passes the counts
   of the bins are exact, and so is the bound. With one pass the counts are interpolated from digests, and the bound is
   an estimate. With two passes a bin of one score adds nothing to the bound.
 - *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
@@ -30,7 +30,7 @@ and `stderr` describe the draw alone.
 
 Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
 standard errors are of the weights. A bin at the cut may keep any part of its weight
-(`streameval.metrics.scores.gain_sums`).
+(`streameval.metrics.scores.gain`).
 
 Row groups instead of rows: less is read, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then row groups are the unit of sampling. The groups of the jackknife are made of row groups, so the standard
@@ -48,9 +48,8 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.protocol import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, Metric
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import cut_at, cut_bounds, cut_sums, kept_points, quotient, weighted_bounds
-from streameval.metrics.scores.sums import gain_sums
+from streameval.metrics.scores.gain import Agc, Kept, cut_at, cut_bounds, cut_sums, divided, kept_points, quotient
+from streameval.metrics.scores.sums import gain_sums, outward
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart, known
@@ -210,12 +209,12 @@ class AgcApprox(Metric):
             reason = NO_POSITIVES if not total.pos_weight else NO_NEGATIVES
             return Scalar.undefined(self.name, f"{reason} in the sample")
         (grouped,) = partials
-        (bins, weights), share = _all_groups(grouped), self.share(state)
+        bins, share = _all_groups(grouped), self.share(state)
         drawn = min(1.0, total.rows / self.population(state))
         points = kept_points(share if drawn < 1 else self.truncate, total.rows)
         if drawn < 1 and not bins.p[: cut_at(bins.rows, points) + 1].any():
             return Scalar.undefined(self.name, NONE_IN_PART)
-        value, lower, upper = _bounded(bins, points) if weights is None else weighted_bounds(bins, weights, points)
+        value, lower, upper = bounds(bins, points)
         if math.isnan(value):
             return Scalar.undefined(self.name, NO_WEIGHT)
         bound = max(upper - value, value - lower)
@@ -226,28 +225,51 @@ class AgcApprox(Metric):
         return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
 
 
-def _all_groups(grouped: GroupedBins) -> tuple[ScorePart, Array | None]:
-    """All groups together: counts in integers whose running sums are the rounded ones, and weights of both classes."""
+def _all_groups(grouped: GroupedBins) -> ScorePart:
+    """All groups together: counts in integers whose running sums are the rounded ones; weights sum to 1."""
     sides = (np.rint(np.cumsum(grouped.counts[:, label].sum(0))).astype(np.int64) for label in (0, 1))
     neg, pos = (np.maximum(np.diff(side, prepend=0), 0) for side in sides)
-    weights = None if grouped.weights is None else grouped.weights.sum(0)
-    full = neg + pos > 0 if weights is None else (neg + pos > 0) | (weights.sum(0) > 0)
-    total = Totals(int(neg.sum()), int(pos.sum()), float(neg.sum()), float(pos.sum()))
-    none, scores = Totals(0, 0, 0.0, 0.0), np.arange(full.sum(), dtype=np.float64)
-    bins = ScorePart(neg[full], pos[full], none, total, known(scores), ~grouped.single[full])
-    return bins, None if weights is None else weights[:, full]
+    full, weights = neg + pos > 0, None
+    if grouped.weights is not None:
+        weights = grouped.weights.sum(0)
+        full |= weights.sum(0) > 0
+        weights = weights[:, full] / weights.sum()
+    neg, pos = neg[full], pos[full]
+    n, p = (neg, pos) if weights is None else weights
+    weighted = weights is not None
+    total = Totals(int(neg.sum()), int(pos.sum()), float(n.sum()), float(p.sum()), weighted)
+    none, scores = Totals(0, 0, 0.0, 0.0, weighted), np.arange(neg.size, dtype=np.float64)
+    return ScorePart(n, p, none, total, known(scores), ~grouped.single[full], neg + pos if weighted else None)
 
 
-def _bounded(bins: ScorePart, points: int) -> tuple[float, float, float]:
-    """Value, lower and upper of counts; a bin at the cut keeps a proportional part."""
-    at, N, P = cut_at(bins.rows, points), bins.total.neg, bins.total.pos
-    above = int(bins.rows[: at + 1].sum())
-    if above > points and bins.open[at]:
-        return cut_bounds(cut_sums(bins, at, points), N, P, ratio=False)
-    area, below, kept, doubt = gain_sums(bins, at + 1)
-    shifted = (quotient((area + shift, below - shift, kept), N, P, ratio=False) for shift in (0, -doubt, doubt))
-    value, lower, upper = (top / bottom for top, bottom in shifted)
-    return value, lower, upper
+def bounds(bins: ScorePart, points: int) -> tuple[float, float, float]:
+    """Value, lower and upper of the area of the best `points` rows; NaN if they have no weight.
+
+    A bin that the points cut keeps a proportional part in the value, and in the bounds any part of its weight, or any
+    of its rows if they are counted.
+
+    Examples
+    --------
+    Two bins; the first has 2 negative rows and 1 positive row, and one of its rows is kept:
+
+    >>> from streameval.states.protocol import Totals
+    >>> from streameval.states.scores.parts import ScorePart, known
+    >>> none, total = Totals(0, 0, 0.0, 0.0, True), Totals(4, 1, 0.8, 0.2, True)
+    >>> weights = np.array([[0.4, 0.4], [0.2, 0.0]])
+    >>> bins = ScorePart(*weights, none, total, known(np.arange(2.0)), np.ones(2, bool), np.array([3, 2]))
+    >>> [round(x, 3) for x in bounds(bins, 1)]
+    [0.167, -0.382, 1.0]
+    """
+    at, N, P = cut_at(bins.rows, points), bins.total.n, bins.total.p
+    if int(bins.rows[: at + 1].sum()) > points and bins.open[at]:
+        value, lower, upper = cut_bounds(cut_sums(bins, at, points), N, P, ratio=False)
+    else:
+        kept = Kept(*gain_sums(bins, at + 1))
+        shifts = (0, -kept.doubt, kept.doubt)
+        value, lower, upper = (divided(*quotient(kept.shifted(shift), N, P, ratio=False)) for shift in shifts)
+    if not bins.total.weighted:
+        return value, lower, upper
+    return min(1.0, value), *outward(min(lower, value), max(upper, value), least=-math.inf)
 
 
 def approximations(truncate: Sequence[float], quantiles: int) -> tuple[AgcApprox, ...]:

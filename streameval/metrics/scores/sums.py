@@ -203,9 +203,7 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     false, true = part.sums
     if integers(part.n):
         share = _decimal(float(precision))
-        if (
-            share.denominator >= _WORD
-        ):  # the first quotient of counts that reaches it is as good, and fits
+        if share.denominator >= _WORD:  # the first quotient of counts that reaches it is as good, and fits
             share = _reaching(share, max(part.total.n + part.total.p, 1))
         at = thresholds.deepest_counts(false, true, part.p, share.numerator, share.denominator)
     else:

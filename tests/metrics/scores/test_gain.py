@@ -18,8 +18,7 @@ from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approxim
 from streameval.budget import Budget
 from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import _candidates, kept_points, quotient
+from streameval.metrics.scores.gain import Agc, _candidates, kept_points, quotient
 from streameval.metrics.scores.operating_points import parse_at
 from streameval.metrics.scores.sums import limit
 from streameval.states.protocol import Batch, Totals
