@@ -52,8 +52,15 @@ from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.operating_points import OperatingPoint
-from streameval.metrics.scores.partial_area import Gini, PartialAuc
-from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.scores.ranking import (
+    AveragePrecision,
+    Gini,
+    KolmogorovSmirnov,
+    MaxInformedness,
+    PartialAuc,
+    PrAuc,
+    RocAuc,
+)
 from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.metrics.scores.sampling.delong import DeLong
 from streameval.wording import format_number

@@ -79,14 +79,6 @@ class Basis(ABC):
     def partial(self, part: Any) -> Any:
         """What this part of a shard contributes."""
 
-    def several(self, part: Any) -> Any:
-        """An integer for each of many groups, in digits, from one loop (`streameval.metrics.sliced`); None without."""
-        return None
-
-    def summed(self, number: int) -> Any:
-        """The partial of a group, from the sum of its integers over all parts."""
-        raise NotImplementedError
-
 
 class Metric(Basis):
     """One number of one state; frozen. It has a `name`, `combine`, and `partial` or `basis`; the rest has defaults.

@@ -1,8 +1,7 @@
 """A metric of many groups side by side: their partials come from one sweep over the scores of all.
 
 The state is a `streameval.states.grouped.group_sweep.GroupSweep`. Some metrics compute one integer for every group of a
-part (`Metric.several`), in digits of 32 bits, and make the partial of their sum over all parts (`Metric.summed`). For
-other metrics the partial of each group is computed separately.
+part, in digits of 32 bits (`_NUMBERS`). For other metrics the partial of each group is computed separately.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 
 from streameval.metrics.finalize import combine
 from streameval.metrics.protocol import Metric
+from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.grouped.group_sweep import WHOLE
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Sliced(Metric):
 
     def partial(self, part: Any) -> Any:
         """Groups that have scores in the part, and the partial of each; or one number of every group."""
-        if (digits := self.inner.several(part)) is not None:
-            return _Numbers(self.inner.summed, digits)
+        if type(self.inner) in _NUMBERS:
+            return _Numbers(type(self.inner), getattr(part, _NUMBERS[type(self.inner)][0]))
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
     def combine(self, partials: Sequence[Any], state: Any) -> dict[bytes, Any]:
@@ -53,7 +53,7 @@ class Sliced(Metric):
         if partials and isinstance(partials[0], _Numbers):
             for group, digits in enumerate(np.sum([each.digits for each in partials], axis=0).T.tolist()):
                 number = sum(digit << 32 * i for i, digit in enumerate(digits))
-                columns[group].append(partials[0].summed(number))
+                columns[group].append(_NUMBERS[partials[0].kind][1](number))
         else:
             for part in partials:
                 for group, found in part:
@@ -64,10 +64,17 @@ class Sliced(Metric):
 
 
 class _Numbers(NamedTuple):
-    """A whole number of every group, in digits of 32 bits, and what makes a partial of one."""
+    """A whole number of every group, in digits of 32 bits, and the type of the metric."""
 
-    summed: Callable[[int], Any]
+    kind: type[Metric]
     digits: Array
+
+
+# by type of the metric: the number of every group that a part has, and what makes a partial of its sum over all parts
+_NUMBERS: dict[type[Metric], tuple[str, Callable[[int], Any]]] = {
+    RocAuc: ("areas", lambda won: (won, 0)),
+    AveragePrecision: ("precisions", lambda halves: (2 * halves, 2 * halves, 0.0)),
+}
 
 
 @dataclass(frozen=True)

@@ -372,8 +372,8 @@ class Agc(Metric):
             return Scalar.undefined(self.name, NO_WEIGHT)
         if not kept.doubt:
             return Scalar.certain(self.name, min(1.0, float(top / bottom)))
-        lower, upper = (float(top / bottom) for top, bottom in map(ends, (-kept.doubt, kept.doubt)))
-        return Scalar.between(self.name, float(top / bottom), *outward(lower, upper, rounding(numbers), least=-math.inf))
+        value, lower, upper = (float(top / bottom) for top, bottom in map(ends, (0, -kept.doubt, kept.doubt)))
+        return Scalar.between(self.name, value, *outward(lower, upper, rounding(numbers), least=-math.inf))
 
 
 def truncated(truncate: Sequence[float]) -> tuple[Agc, ...]:

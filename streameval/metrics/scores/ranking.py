@@ -11,6 +11,10 @@ them, of P and N in all; where rows carry weights, these are weights.
   Goadrich, 2006).
 - Maximum informedness = max (T + p)/P − (F + n)/N, and at least 0 (Youden's J).
 - Kolmogorov-Smirnov = max |(T + p)/P − (F + n)/N|, which also rates a reversed order.
+- Gini = 2·AUC − 1.
+- Partial AUC: with A the area under the ROC curve up to the false positive rate f, interpolated linearly in a group,
+  ½·(1 + (A − f²/2)/(f − f²/2)): ½ for a random order and 1 for a perfect one (McClish 1989), as scikit-learn's
+  ``roc_auc_score(max_fpr=f)``. A group adds n·(T + p/2)/(P·N).
 
 The order inside an open bin is unknown. Each interval spans the extremes over every order of the bin's points.
 """
@@ -19,33 +23,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from streameval.errors import OptionError
 from streameval.kernels.thresholds import running
 from streameval.metrics.protocol import NO_POSITIVES, ONE_CLASS, Metric
-from streameval.metrics.scores.sums import (
-    SLACK,
-    best_gap,
-    counted,
-    doubt,
-    exact_sum,
-    mean_precision,
-    outward,
-    pairs_won,
-    precision_sum,
-    rounding,
-    total,
-)
+from streameval.metrics.scores import sums
+from streameval.metrics.scores.calibration.scoring import spread
+from streameval.metrics.scores.sums import SLACK, counted, exact_sum, outward, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import RankedPart
 from streameval.states.scores.types import halved
+from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.grouped.group_sweep import GroupSweepPart
+    from streameval.states.protocol import State, Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -66,17 +63,9 @@ class RocAuc(Metric):
 
     def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any]:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
-        return pairs_won(part), doubt(part)
+        return sums.pairs_won(part), sums.doubt(part)
 
-    def several(self, part: GroupSweepPart) -> Array:
-        """Twice the pairs won of every group of a part."""
-        return part.areas
-
-    def summed(self, won: int) -> tuple[int, int]:
-        """The partial of all parts of a group."""
-        return won, 0
-
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> Scalar:
         """Pairs won over pairs; a pair with a halved score counts one half."""
         numbers, nan = state.totals(), halved(state)
         N, P = numbers.n + nan.n, numbers.p + nan.p
@@ -90,33 +79,39 @@ class RocAuc(Metric):
         return Scalar.between(self.name, value, *outward(value - width, value + width))
 
 
-class _Columns(NamedTuple):
+@dataclass(frozen=True)
+class Gini(Metric):
+    """Gini coefficient: 2·AUC − 1, in [−1, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> compute(fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8])), Gini()).value
+    0.5
+    """
+
+    name: str = "gini"
+    counts_nan: ClassVar[bool] = True
+
+    def basis(self, part: ScorePart) -> RocAuc:
+        """The pairs won."""
+        return RocAuc()
+
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: State) -> Scalar:
+        """From the ROC AUC."""
+        auc = RocAuc().combine(partials, state)
+        if auc.reason:
+            return Scalar.undefined(self.name, auc.reason)
+        return Scalar.between(self.name, *(2 * x - 1 for x in (auc.value, auc.lower, auc.upper)))
+
+
+def _columns(part: ScorePart) -> tuple[Array, Array, Array, Array]:
     """Groups as floats: negatives, positives, and those before each."""
-
-    n: Array
-    p: Array
-    F: Array
-    T: Array
-
-    @classmethod
-    def of(cls, part: ScorePart) -> _Columns:
-        n, p = (column.astype(np.float64, copy=False) for column in (part.n, part.p))
-        F, T = (running(np.append(0.0, column)[:-1], 0) for column in (n, p))  # a sum − n would cancel
-        return cls(n, p, F, T)
-
-
-class _Bounds(NamedTuple):
-    """Least and greatest Σ p·precision, and the rounding error of the value that follows."""
-
-    lower: Any
-    upper: Any
-    rounding: float
-
-    @classmethod
-    def of(cls, part: ScorePart, exact: Array, lower: Array, upper: Array) -> _Bounds:
-        """Sums of exact terms, those of open bins replaced by their extremes."""
-        low, high = (exact_sum(np.where(part.open, end, exact)) for end in (lower, upper))
-        return cls(low, high, SLACK)
+    n, p = (column.astype(np.float64, copy=False) for column in (part.n, part.p))
+    F, T = (running(np.append(0.0, column)[:-1], 0) for column in (n, p))  # a sum − n would cancel
+    return n, p, F, T
 
 
 def _is_exact(part: ScorePart) -> bool:
@@ -124,16 +119,21 @@ def _is_exact(part: ScorePart) -> bool:
     return part.exact or (counted(part.total) and not part.p[part.open].any())
 
 
-def _mean_precision(name: str, partials: Sequence[_Bounds], state: Any) -> Scalar:
+def _precisions(part: ScorePart, exact: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
+    """Least and greatest Σ p·precision, where open bins have their extremes; and the rounding error of the value."""
+    low, high = (exact_sum(np.where(part.open, end, exact)) for end in (lower, upper))
+    return low, high, SLACK
+
+
+def _mean_precision(name: str, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
     """Σ p·precision / P."""
     P = state.totals().p
     if not P:
         return Scalar.undefined(name, NO_POSITIVES)
     lows, highs, roundings = zip(*partials, strict=True)
-    lower = min(1.0, mean_precision(total(lows), P))
-    upper = lower if highs == lows else min(1.0, mean_precision(total(highs), P))
-    slack = SLACK if upper > lower else max(roundings)
-    ends = outward(lower, upper, slack)
+    lower = min(1.0, sums.mean_precision(total(lows), P))
+    upper = lower if highs == lows else min(1.0, sums.mean_precision(total(highs), P))
+    ends = outward(lower, upper, SLACK if upper > lower else max(roundings))
     value = min(ends[1], max(ends[0], (lower + upper) / 2))  # the integral of a tiny weight may cancel below 0
     return Scalar.between(name, value, *ends)
 
@@ -151,28 +151,19 @@ class AveragePrecision(Metric):
 
     name: str = "average_precision"
 
-    def partial(self, part: ScorePart | RankedPart) -> _Bounds:
-        """Σ p·precision.
+    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any, float]:
+        """Σ p·precision: least, greatest, and the rounding error.
 
         It is least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
         integral ∫ (T + k)/(T + k + F + n) dk over k from 0 to p. It is greatest where the positives come first, tied.
         """
         if isinstance(part, RankedPart) or _is_exact(part):
-            found = precision_sum(part, trapezoid=False)
-            return _Bounds(found, found, 0.0)
-        n, p, F, T = _Columns.of(part)
+            return *(sums.precision_sum(part, trapezoid=False),) * 2, 0.0
+        n, p, F, T = _columns(part)
         exact = p * _ratio(T + p, T + p + F + n)  # a product of two small weights may be 0
-        return _Bounds.of(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
+        return _precisions(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
 
-    def several(self, part: GroupSweepPart) -> Array:
-        """Σ p·precision of every group of a part."""
-        return part.precisions
-
-    def summed(self, found: int) -> _Bounds:
-        """The partial of all parts of a group."""
-        return _Bounds(2 * found, 2 * found, 0.0)
-
-    def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
 
@@ -207,21 +198,20 @@ class PrAuc(Metric):
 
     name: str = "pr_auc"
 
-    def partial(self, part: ScorePart | RankedPart) -> _Bounds:
+    def partial(self, part: ScorePart | RankedPart) -> tuple[Any, Any, float]:
         """Σ p·(precision before + precision after) / 2.
 
         With a bin's negatives first, precision is concave in recall and one trapezoid is the least of all; with its
         negatives last it is concave too, and below its integral.
         """
         if isinstance(part, RankedPart) or _is_exact(part):
-            found = precision_sum(part, trapezoid=True)
-            return _Bounds(found, found, 0.0)
-        n, p, F, T = _Columns.of(part)
+            return *(sums.precision_sum(part, trapezoid=True),) * 2, 0.0
+        n, p, F, T = _columns(part)
         before, after = np.where(T + F > 0, _ratio(T, T + F), 1.0), _ratio(T + p, T + p + F + n)
         exact, lower = p * (before + after) / 2, p * (_ratio(T, T + F + n) + after) / 2
-        return _Bounds.of(part, exact, lower, _integral(T, F, p))
+        return _precisions(part, exact, lower, _integral(T, F, p))
 
-    def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[Any, Any, float]], state: State) -> Scalar:
         """Divide by the positives."""
         return _mean_precision(self.name, partials, state)
 
@@ -236,17 +226,17 @@ class _Peak(NamedTuple):
     inside: float
     rounding: float
 
-    @classmethod
-    def of(cls, part: ScorePart) -> _Peak:
-        height, true, false, at = best_gap(part)
-        threshold = part.score(at) if at >= 0 else math.inf
-        if part.exact:
-            return cls(height, true, false, threshold, 0.0, 0.0)
-        N, P, inside = float(part.total.n), float(part.total.p), 0.0
-        if N and P:
-            _, p, F, T = _Columns.of(part)
-            inside = float(np.where(part.open, (T + p) / P - F / N, 0.0).max(initial=0.0))
-        return cls(height, true, false, threshold, inside, rounding(part.total))
+
+def _peak(part: ScorePart) -> _Peak:
+    height, true, false, at = sums.best_gap(part)
+    threshold = part.score(at) if at >= 0 else math.inf
+    if part.exact:
+        return _Peak(height, true, false, threshold, 0.0, 0.0)
+    N, P, inside = float(part.total.n), float(part.total.p), 0.0
+    if N and P:
+        _, p, F, T = _columns(part)
+        inside = float(np.where(part.open, (T + p) / P - F / N, 0.0).max(initial=0.0))
+    return _Peak(height, true, false, threshold, inside, sums.rounding(part.total))
 
 
 def _highest(name: str, peaks: Sequence[_Peak], N: Any, P: Any) -> Scalar:
@@ -277,9 +267,9 @@ class MaxInformedness(Metric):
 
     def partial(self, part: ScorePart) -> _Peak:
         """The peak of a part."""
-        return _Peak.of(part)
+        return _peak(part)
 
-    def combine(self, partials: Sequence[_Peak], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[_Peak], state: State) -> Scalar:
         """The highest peak."""
         return _highest(self.name, partials, state.totals().n, state.totals().p)
 
@@ -306,9 +296,9 @@ class KolmogorovSmirnov(Metric):
 
     def partial(self, part: ScorePart) -> tuple[_Peak, _Peak]:
         """The peaks of a part and of the same part with the classes exchanged."""
-        return _Peak.of(part), _Peak.of(part.swapped())
+        return _peak(part), _peak(part.swapped())
 
-    def combine(self, partials: Sequence[tuple[_Peak, _Peak]], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[_Peak, _Peak]], state: State) -> Scalar:
         """The higher of the two peaks; where both are equal, that of the positives."""
         N, P = state.totals().n, state.totals().p
         over, under = (
@@ -320,3 +310,75 @@ class KolmogorovSmirnov(Metric):
         best = over if over.value >= under.value else under
         lower, upper = max(over.lower, under.lower), max(over.upper, under.upper)
         return replace(best, lower=lower, upper=upper, exact=lower == upper)
+
+
+@dataclass(frozen=True)
+class PartialAuc(Metric):
+    """Standardised ROC AUC up to a false positive rate, in [0, 1].
+
+    Attributes
+    ----------
+    most : the largest false positive rate, in (0, 1]
+
+    Raises
+    ------
+    OptionError
+        If `most` is not in (0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> round(compute(state, PartialAuc(0.25)).value, 4)
+    0.7143
+    """
+
+    most: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most <= 1:
+            raise OptionError(
+                f"partial_auc@{self.most:g} is not a false positive rate; write one above 0 and at most 1"
+            )
+
+    @property
+    def name(self) -> str:
+        """``partial_auc@0.01``."""
+        return f"partial_auc@{format_number(self.most)}"
+
+    def partial(self, part: ScorePart) -> tuple[Any, Any, Any]:
+        """Twice the area of this part up to the limit, in pairs: lower bound, with ties as halves, upper bound."""
+        n, p = part.n, part.p
+        bound = self._share(part.total) * part.total.n
+        false, true = part.sums
+        keep = int(np.searchsorted(false, int(bound) if counted(part.total) else bound, side="right"))
+        before = true - p
+        tied = 2 * before + p
+        ends = (np.where(part.open, end, tied) for end in (2 * before, 2 * true))
+        value = sums.product(n[:keep], tied[:keep])
+        least, most = (value, value) if part.exact else (sums.product(n[:keep], end[:keep]) for end in ends)
+        F = false[keep - 1].item() if keep else part.before.n
+        if keep == n.size or bound <= F:
+            return least, value, most
+        width, size, hits, T = bound - F, n[keep].item(), p[keep].item(), before[keep].item()
+        more = width * (2 * T + width * hits / size)
+        low, high = (width * 2 * T, width * 2 * (T + hits)) if part.open[keep] else (more, more)
+        return least + low, value + more, most + high
+
+    def _share(self, measure: Totals) -> Any:
+        """The limit, exact where rows are counted."""
+        return Fraction(str(float(self.most))) if counted(measure) else self.most
+
+    def combine(self, partials: Sequence[tuple[Any, Any, Any]], state: State) -> Scalar:
+        """Standardise the area."""
+        measure = state.totals()
+        N, P, f = measure.n, measure.p, self._share(measure)
+        if not N or not P:
+            return Scalar.undefined(self.name, ONE_CLASS)
+        areas = (
+            sum(map(Fraction, side)) if counted(measure) else math.fsum(side) for side in zip(*partials, strict=True)
+        )
+        lower, value, upper = (float((1 + (area / (2 * N * P) - f * f / 2) / (f - f * f / 2)) / 2) for area in areas)
+        return spread(self.name, (lower, value, upper))
