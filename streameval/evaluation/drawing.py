@@ -17,9 +17,11 @@ from streameval.metrics.bands import band_of, no_band, places
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed, in_rounds, recalled
+from streameval.metrics.left_out import SplitState
 from streameval.metrics.resampling import FEW_BLOCKS, units_beyond
 from streameval.metrics.scores.curves import ScoreRange
 from streameval.metrics.scores.ranking import RocAuc
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.results import Scalar, same_slice, slice_name
 from streameval.states.scores.types import numbers_only
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.curves import CurveKind
     from streameval.metrics.protocol import Metric
-    from streameval.metrics.resampling import Exact, Resampled, Thresholded
+    from streameval.metrics.resampling import Exact, Resampled
     from streameval.results import Curve, Distribution
     from streameval.states.protocol import State
 
@@ -100,12 +102,12 @@ def with_bands(
             columns.setdefault(key, []).append(i)
     for (family, of), at in columns.items():
         split, some, reason = resampled[family, of], [curves[i] for i in at], None
-        ranked = split.thresholded
-        if ranked is not None:
-            exact = partial(_of_state, engine, states[family, of])
-            reason = ranked.certified(exact)
-            if reason is None:
-                split = _focused(some, ranked, exact)
+        exact = partial(_of_state, engine, states[family, of])
+        if isinstance(split, BlockReplicates):
+            reason = split.certified(exact)
+            split = split if reason else _focused(some, split.merged(FEW_BLOCKS), exact)
+        elif isinstance(split, SplitState):
+            split = split.merged(FEW_BLOCKS)
         if reason is None:
             banded = _banded(some, split, of_column(aul_threshold, of), level)
         else:
@@ -121,18 +123,18 @@ def _of_state(engine: Engine, state: State, metrics: Sequence[Metric]) -> list[A
     return found
 
 
-def _focused(curves: Sequence[Curve], ranked: Thresholded, exact: Exact) -> Thresholded:
-    """Few blocks, as of operating points, with more detail around the thresholds of the bands."""
+def _focused(curves: Sequence[Curve], grid: BlockReplicates, exact: Exact) -> BlockReplicates:
+    """The same with more detail around the thresholds of the bands."""
     found = {float(t): curve for curve in curves for t in curve.thresholds[places(curve)].tolist()}
     values = [replace(Scalar.certain(curve.name, 0.5), threshold=t) for t, curve in found.items() if math.isfinite(t)]
-    return ranked.merged(FEW_BLOCKS).focused(values, [RocAuc()] * len(values), exact)
+    return grid.focused(values, [RocAuc()] * len(values), exact)
 
 
 def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float, level: float) -> list[Curve]:
     """Curves of one column with their bands; each state without a block is read once for all."""
     kinds = [curve_kind(curve.name) for curve in curves]
     split = resampled
-    grids = _made(curves, split.thresholded.total() if split.thresholded else None, aul_threshold)
+    grids = _made(curves, split.total() if isinstance(split, BlockReplicates) else None, aul_threshold)
     replicates: list[list[Curve | None]] = []
     complete = [True] * len(curves)
     for block, rows in enumerate(split.sizes.counts["rows"].tolist()):

@@ -21,9 +21,9 @@ from streameval.metrics.left_out import (
     SweptClusters,
     SweptGroups,
     SweptTable,
-    WithoutClasses,
-    WithoutGroups,
-    WithoutRows,
+    without_classes,
+    without_groups,
+    without_rows,
 )
 from streameval.metrics.resampling import certificates
 from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
@@ -160,7 +160,7 @@ class ClusterReplication(Replication):
         """The state without each block of clusters, which are the sampling units."""
         if request.spec.unlabelled:
             return _UNLABELLED
-        return WithoutRows(state.changes, request.of, int(state.table.clusters.sum()))
+        return without_rows(state.changes, request.of, int(state.table.clusters.sum()))
 
     def paired(
         self, engine: Engine, request: MetricRequest, state: Any, blocks: Any, resampling: Resampling
@@ -170,7 +170,7 @@ class ClusterReplication(Replication):
             return _UNLABELLED
         if blocks is None:
             return _NO_COMMON_UNITS if resampling.unit is None else _NO_CELLS
-        return WithoutRows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
+        return without_rows(state.changes.paired or _changes(engine, blocks), resampling.named_unit)
 
 
 def _changes(engine: Engine, state: State) -> SizeChanges:
@@ -189,7 +189,7 @@ class ClassReplication(Replication):
 
     def own(self, request: MetricRequest, state: SweptTable, blocks: Any, resampling: Resampling) -> Resampled:
         """The table without each block of classes, which are the sampling units; the state itself holds them."""
-        return WithoutClasses(state.replicates, request.spec.classes)
+        return without_classes(state.replicates, request.spec.classes)
 
     def paired(
         self, engine: Engine, request: MetricRequest, state: SweptTable, blocks: Any, resampling: Resampling
@@ -218,11 +218,12 @@ class GroupReplication(Replication):
 
     def own(self, request: MetricRequest, state: SweptGroups, blocks: Any, resampling: Resampling) -> Resampled:
         """The means without each block of groups, which are the sampling units; the state itself holds their ids."""
-        return WithoutGroups(state.block_sums, request.spec.groups)
+        return without_groups(state.block_sums, request.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
         """The results without each block, from the sums over the remaining groups."""
-        return [state.scalars(metrics) for state, metrics in (make() for make in jobs)]
+        values = (make() for make in jobs)
+        return [[Scalar.certain(metric.name, means[metric.name]) for metric in some] for means, some in values]
 
 
 class SampleReplication(Replication):

@@ -274,13 +274,13 @@ def shared(wanted: Sequence[MetricRequest], request: Request, schema: pa.Schema)
     """The requests, with labels in the tables from which the clusters of another request follow.
 
     That needs a label and both ids in every row. Intervals and slices read clusters in other ways, the best matching
-    reads cells with the ids of their clusters, and a user's metric, or one that says what it reads, needs more than
-    sizes. Clusters in a dictionary are counted by entry, which costs less than carrying labels.
+    reads cells with the ids of their clusters, and a user's metric may need more than sizes. Clusters in a dictionary
+    are counted by entry, which costs less than carrying labels.
     """
     if request.resampling.level is not None or request.slicing.keys or request.label.nulls != "error":
         return list(wanted)
     plain = (w for w in wanted if not pa.types.is_dictionary(schema.field(w.of).type))
-    specs = {w.spec for w in plain if not any(user_defined(metric) or metric.reads for metric in w.metrics)}
+    specs = {w.spec for w in plain if not any(map(user_defined, w.metrics))}
     return [_labelled(w, specs) if w.spec in specs else w for w in wanted]
 
 

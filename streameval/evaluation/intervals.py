@@ -24,7 +24,8 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
 from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import in_rounds
-from streameval.metrics.resampling import by_row, estimates, without_replicates
+from streameval.metrics.resampling import by_row, estimates, refused
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.metrics.selection import of_all_rows
 from streameval.metrics.units import Sizes
 from streameval.results import Scalar
@@ -186,7 +187,7 @@ def _replicated(
     if not isinstance(source, str) and all(math.isnan(value.value) for value in values):
         source = "the value is undefined"
     if isinstance(source, str):
-        return without_replicates(values, resampling.named_unit, source)
+        return [refused(value, resampling.named_unit, source) for value in values]
     replicates = partial(request.family.replication.replicates, engine)
     return estimates(values, request.computed, state.totals().rows, source, replicates, exact)
 
@@ -286,7 +287,7 @@ def counted(
     level : level of the intervals
     """
     for split in resampled.values():
-        by_block = split.rows_by_block
+        by_block = split.rows_by_block if isinstance(split, BlockReplicates) else None
         if by_block is not None and by_block.sum(axis=0).tolist() == [rows - positives, positives]:
             sizes = split.sizes
             return tuple(

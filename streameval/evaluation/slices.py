@@ -148,8 +148,6 @@ def sweep(sliced: SlicedStates) -> Swept:
     """All rows and all slices side by side, of the states whose layout allows it."""
     engine, swept = sliced.engine, Swept()
     for w in sliced.requests if sliced.slicing.keys else ():
-        if any(metric.reads for metric in w.metrics):
-            continue
         results: dict[Any, dict[Any, _SliceResult]] = {None: {}}
         for key in sliced.slicing.keys:
             sweep = sweep_groups(sliced.grouped(w, key), engine.each, engine.budget)

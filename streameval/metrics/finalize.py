@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.curves import drawn_metric
-from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials
+from streameval.metrics.protocol import HALF, LACKS_ROWS, NO_ROWS, Metric, Partials, ShardMetric
 from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreCounts
 from streameval.states.scores.types import halved_rows
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
     Job = tuple[Source, list[Metric]]
 
-# What metrics may read of a whole shard, by `Metric.reads`
-_READS: dict[str, Callable[[Any, Interval, Budget | None], Any]] = {
-    "by_block": lambda state, shard, budget: state.by_block(shard, budget),
-    "impure": lambda state, shard, budget: state.impure(shard, budget),
-    "named_parts": lambda state, shard, budget: state.named_parts(shard, budget),
-    "rows_of": lambda state, shard, budget: state.rows_of(shard, budget),
-}
-
 
 def partials(
     state: Source, shard: Interval, metrics: Sequence[Metric], budget: Budget | None = None
@@ -38,9 +30,8 @@ def partials(
 
     If every metric declares in `scores` which scores it needs, other buckets are not read.
     """
-    reads = [metric.reads for metric in metrics]
-    if any(reads):
-        return [[m.partial(_READS[str(name)](state, shard, budget))] for m, name in zip(metrics, reads, strict=True)]
+    if metrics and isinstance(metrics[0], ShardMetric):
+        return [[metric.read(state, shard, budget)] for metric in metrics if isinstance(metric, ShardMetric)]
     columns: list[list[Any]] = [[] for _ in metrics]
     places: dict[Any, int] = {}
     bases: list[Any] = []

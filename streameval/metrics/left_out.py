@@ -12,19 +12,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.metrics.finalize import compute
-from streameval.metrics.protocol import Metric
-from streameval.metrics.resampling import Resampled, Thresholded
-from streameval.metrics.scores.group_values import Fragment, GroupValues, measure_of, merged
+from streameval.metrics.protocol import Metric, ShardMetric
+from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, merged, value_of
 from streameval.metrics.scores.sums import BITS
 from streameval.metrics.units import Sizes, class_counts
-from streameval.results import Scalar
 from streameval.states.blocks import BLOCKS, SizeChanges, blocks_of
 from streameval.states.clusters.sizes import SizeState
 from streameval.states.contingency.counts import SummarisedCounts
@@ -32,28 +31,43 @@ from streameval.states.scores.groups import GroupPart, GroupScores
 from streameval.states.scores.types import compared, halved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.metrics.scores.group_means import GroupMean
+    from streameval.budget import Budget
     from streameval.states.contingency.class_blocks import ClassReplicates
-    from streameval.states.contingency.summary import Summary
     from streameval.states.grouped.groups import Grouped
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 
 @dataclass(frozen=True)
-class SweepClusters(Metric):
+class LeftOut:
+    """Gives the state without each block (`streameval.metrics.resampling.Resampled`).
+
+    Attributes
+    ----------
+    sizes : measure of each block
+    without : from a block to the state of all others
+    """
+
+    sizes: Sizes
+    without: Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class SweepClusters(ShardMetric):
     """A metric whose value is the `SizeChanges` of a state with clusters."""
 
-    reads: ClassVar[str] = "by_block"
     name: str = "size changes"
 
-    def partial(self, part: SizeChanges) -> SizeChanges:
+    def read(self, state: Any, shard: Interval, budget: Budget | None) -> SizeChanges:
         """The changes of a shard."""
-        return part
+        changes: SizeChanges = state.by_block(shard, budget)
+        return changes
 
-    def combine(self, partials: Sequence[SizeChanges], state: Any) -> SizeChanges:
+    def combine(self, partials: Sequence[SizeChanges], state: State) -> SizeChanges:
         """Those of all shards."""
         return SizeChanges.union(partials)
 
@@ -82,79 +96,31 @@ class SweptTable(SummarisedCounts):
     replicates: ClassReplicates
 
 
-@dataclass(frozen=True, eq=False)
-class WithoutRows(Resampled):
-    """Gives the size table of clusters without the rows of each block (`streameval.metrics.resampling.Resampled`).
+def without_rows(changes: SizeChanges, unit: str, units: int | None = None) -> LeftOut:
+    """The size table of clusters without the rows of each block.
 
-    Attributes
+    Parameters
     ----------
-    changes : SizeChanges
+    changes : of the size table
     unit : what is drawn together
     units : number of units; None where it is not known
     """
-
-    changes: SizeChanges
-    unit: str
-    units: int | None = None
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Rows of each block."""
-        rows, positives = self.changes.rows, self.changes.positives
-        return Sizes(self.unit, class_counts(rows - positives, positives), self.units)
-
-    def without(self, block: int) -> SizeState:
-        """The rows of all other blocks."""
-        return SizeState(self.changes.without(block))
+    counts = class_counts(changes.rows - changes.positives, changes.positives)
+    return LeftOut(Sizes(unit, counts, units), lambda block: SizeState(changes.without(block)))
 
 
-@dataclass(frozen=True, eq=False)
-class WithoutClasses(Resampled):
-    """Gives the summary of a table without the classes of each block (`streameval.metrics.resampling.Resampled`).
-
-    Attributes
-    ----------
-    replicates : ClassReplicates
-    unit : the class column
-    """
-
-    replicates: ClassReplicates
-    unit: str
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Rows of each block, and the squared sizes of its classes, to which pair counts are proportional."""
-        counts = {"rows": self.replicates.rows, "pairs": self.replicates.squared_sizes}
-        return Sizes(self.unit, counts, self.replicates.summary.classes.count)
-
-    def without(self, block: int) -> Summary:
-        """The classes of all other blocks."""
-        return self.replicates.without(block)
-
-
-class _Ranking(NamedTuple):
-    """Scores from the worst to the best, with the measure of both classes at or above each.
-
-    Attributes
-    ----------
-    scores : array of shape (n_groups,), ascending
-    measure : float64 array of shape (2, n_groups + 1), of negatives and positives; the last is 0
-    type : that of the scores
-    """
-
-    scores: Array
-    measure: Array
-    type: str
-
-    def above(self, threshold: float) -> Array:
-        """Measure of negatives and positives that score at or above a threshold."""
-        found: Array = self.measure[:, np.searchsorted(self.scores, compared(threshold, self.type))]
-        return found
+def without_classes(replicates: ClassReplicates, unit: str) -> LeftOut:
+    """The summary of a table without the classes of each block, whose pair counts go with their squared sizes."""
+    counts = {"rows": replicates.rows, "pairs": replicates.squared_sizes}
+    return LeftOut(Sizes(unit, counts, replicates.summary.classes.count), replicates.without)
 
 
 @dataclass(frozen=True)
 class _Ranked(Metric):
-    """A metric whose value is the `_Ranking` of a score."""
+    """A metric whose value is all scores from the worst to the best, and the measure at or above each.
+
+    The measure is a float64 array of shape (2, n_groups + 1), of negatives and positives; its last column is 0.
+    """
 
     name: str = "ranking"
 
@@ -162,19 +128,17 @@ class _Ranked(Metric):
         """The scores of one part, and the measure of both classes."""
         return part.scores, np.stack((part.n, part.p)).astype(np.float64)
 
-    def combine(self, partials: Sequence[tuple[Array, Array]], state: Any) -> _Ranking:
+    def combine(self, partials: Sequence[tuple[Array, Array]], state: State) -> tuple[Array, Array]:
         """All scores in order."""
-        if not partials:
-            return _Ranking(np.empty(0), np.zeros((2, 1)), state.spec.type)
-        scores, measure = (np.concatenate(each, axis=-1) for each in zip(*partials, strict=True))
+        parts = [(np.empty(0), np.zeros((2, 0))), *partials]
+        scores, measure = (np.concatenate(column, axis=-1) for column in zip(*parts, strict=True))
         order = np.argsort(scores)
         above = np.cumsum(measure[:, order[::-1]], axis=1)[:, ::-1]
-        in_ones = np.ldexp(np.pad(above, ((0, 0), (0, 1))), state.totals().unit)
-        return _Ranking(scores[order], in_ones, state.spec.type)
+        return scores[order], np.ldexp(np.pad(above, ((0, 0), (0, 1))), state.totals().unit)
 
 
 @dataclass(frozen=True)
-class SplitState(Thresholded):
+class SplitState:
     """A score state that is split by block.
 
     Attributes
@@ -211,23 +175,26 @@ class SplitState(Thresholded):
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """The measure of the rows of each block that score at or above a threshold."""
         found = np.zeros((2, self.count))
-        for block, ranking in self._rankings.items():
-            found[:, block % self.count] += ranking.above(threshold)
+        for block, (scores, measure) in self._rankings.items():
+            at = np.searchsorted(scores, compared(threshold, self.grouped.spec.ungrouped.type))
+            found[:, block % self.count] += measure[:, at]
         return class_counts(*found)
 
     @cached_property
-    def _rankings(self) -> dict[int, _Ranking]:
+    def _rankings(self) -> dict[int, tuple[Array, Array]]:
         """The scores of each block, read once for the many thresholds of a curve."""
         return {block: compute(self.grouped.only(block), _Ranked()) for block in self.grouped.groups()}
 
 
 _FINE = 30  # bits of a value
-_TOTAL, _WEIGHT, _NEG, _POS, _GROUPS = range(5)
+_NEG, _POS, _GROUPS = 2, 3, 4
 
 
 @dataclass(frozen=True)
 class SumsByBlock(Metric):
-    """A metric whose value is the `BlockSums` of a mean over groups.
+    """A metric whose value is what each block contributes to a mean over groups.
+
+    That is an int64 array of shape (5, n_blocks): Σ w·A in units of 2⁻³⁰, Σ w, negatives, positives and groups.
 
     Attributes
     ----------
@@ -241,14 +208,13 @@ class SumsByBlock(Metric):
         """The name of the mean."""
         return self.mean.name
 
-    def partial(self, part: GroupPart) -> tuple[Array, tuple[tuple[Fragment, int], ...]]:
+    def partial(self, part: GroupPart) -> tuple[Array, list[tuple[Fragment, int]]]:
         """Sums of the whole groups of a part, and those that are cut, each with its block."""
         sums = np.zeros((5, BLOCKS), np.int64)
-        found, blocks = GroupValues.of(self.mean.inner, part), blocks_of(part.ids, BLOCKS)
-        cut = tuple(zip(found.fragments, blocks[part.cut].tolist(), strict=True))
-        blocks = np.delete(blocks, part.cut)[found.defined]
-        neg, pos, words = (each[found.defined] for each in (found.neg, found.pos, found.words))
-        self._add(sums, blocks, neg, pos, words)
+        values, blocks = GroupValues.of(self.mean.inner, part), blocks_of(part.ids, BLOCKS)
+        cut = list(zip(values.fragments, blocks[part.cut].tolist(), strict=True))
+        whole = np.delete(blocks, part.cut)[values.defined]
+        self._add(sums, whole, *(column[values.defined] for column in (values.neg, values.pos, values.words)))
         return sums, cut
 
     def _add(self, sums: Array, blocks: Array, neg: Array, pos: Array, words: Array) -> None:
@@ -257,34 +223,15 @@ class SumsByBlock(Metric):
         for row, values in enumerate((weights * (words >> (BITS - _FINE)), weights, neg, pos, np.ones_like(neg))):
             np.add.at(sums[row], blocks, values)
 
-    def combine(self, partials: Sequence[tuple[Array, tuple[tuple[Fragment, int], ...]]], state: Any) -> BlockSums:
+    def combine(self, partials: Sequence[tuple[Array, list[tuple[Fragment, int]]]], state: State) -> Array:
         """The sums of all parts."""
         sums = np.sum([np.zeros((5, BLOCKS), np.int64), *(part for part, _ in partials)], axis=0)
         pairs = [pair for _, cut in partials for pair in cut]
-        block_of, measure = {fragment.group: block for fragment, block in pairs}, measure_of(self.mean.inner)
+        blocks = {fragment.group: block for fragment, block in pairs}
         for whole in merged(fragment for fragment, _ in pairs):
-            word = measure.word(whole)
-            if word is not None:
-                columns = (np.array([value]) for value in (whole.neg, whole.pos, word))
-                self._add(sums, np.array([block_of[whole.group]]), *columns)
-        return BlockSums(sums)
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSums:
-    """The contribution of each block to a mean over groups.
-
-    Attributes
-    ----------
-    sums : int64 array of shape (5, n_blocks): Σ w·A in units of 2⁻³⁰, Σ w, negatives, positives and groups
-    """
-
-    sums: Array
-
-    def without(self, block: int) -> float:
-        """The mean of the groups of all other blocks; NaN where there is none."""
-        total, weight = (sum(row.tolist()) - int(row[block]) for row in self.sums[: _WEIGHT + 1])
-        return total / weight / (1 << _FINE) if weight else float("nan")
+            if (word := value_of(self.mean.inner, whole)) is not None:
+                self._add(sums, *(np.array([x]) for x in (blocks[whole.group], whole.neg, whole.pos, word)))
+        return np.asarray(sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,37 +240,24 @@ class SweptGroups(GroupScores):
 
     Attributes
     ----------
-    block_sums : BlockSums by the name of the mean
+    block_sums : the values of `SumsByBlock` by the name of the mean
     """
 
-    block_sums: dict[str, BlockSums] = field(default_factory=dict)
+    block_sums: dict[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class WithoutGroups(Resampled):
-    """Gives the means of all groups but those of each block (`streameval.metrics.resampling.Resampled`).
+def without_groups(sums: Mapping[str, Array], unit: str) -> LeftOut:
+    """The means of all groups but those of each block, by name; NaN where there is no group.
 
-    Attributes
+    Parameters
     ----------
-    found : BlockSums by the name of the mean
+    sums : the values of `SumsByBlock` by the name of the mean
     unit : the column of groups
-    left : the block that is left out
     """
+    first = next(iter(sums.values()))
 
-    found: dict[str, BlockSums]
-    unit: str
-    left: int = -1
+    def without(block: int) -> dict[str, float]:
+        rest = {name: [sum(row.tolist()) - int(row[block]) for row in each[:2]] for name, each in sums.items()}
+        return {name: total / weight / (1 << _FINE) if weight else math.nan for name, (total, weight) in rest.items()}
 
-    @cached_property
-    def sizes(self) -> Sizes:
-        """Rows of the groups of each block that have a value."""
-        sums = next(iter(self.found.values())).sums
-        return Sizes(self.unit, class_counts(sums[_NEG], sums[_POS]), int(sums[_GROUPS].sum()))
-
-    def without(self, block: int) -> WithoutGroups:
-        """The groups of all other blocks."""
-        return WithoutGroups(self.found, self.unit, block)
-
-    def scalars(self, metrics: Sequence[GroupMean]) -> list[Scalar]:
-        """The means of a replicate."""
-        return [Scalar.certain(metric.name, self.found[metric.name].without(self.left)) for metric in metrics]
+    return LeftOut(Sizes(unit, class_counts(first[_NEG], first[_POS]), int(first[_GROUPS].sum())), without)

@@ -12,10 +12,14 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+    from streameval.budget import Budget
+
+T = TypeVar("T")
 
 
 class Partials(list[Any]):
@@ -40,7 +44,7 @@ class Partials(list[Any]):
         """The partials themselves, or those of a list, which share nothing."""
         return partials if isinstance(partials, cls) else cls(partials)
 
-    def once(self, name: Hashable, things: Sequence[Any], make: Callable[[], Any]) -> Any:
+    def once(self, name: Hashable, things: Sequence[Any], make: Callable[[], T]) -> T:
         """The value of ``make()``, computed once for a name and the identities of `things`.
 
         The name must contain everything else that the value depends on.
@@ -48,7 +52,8 @@ class Partials(list[Any]):
         key = name, *map(id, things)
         if key not in self._made:
             self._made[key] = list(things), make()  # an object that is kept shares its id with no other
-        return self._made[key][1]
+        value: T = self._made[key][1]
+        return value
 
 
 class UserMetric(Protocol):
@@ -86,8 +91,6 @@ class Metric(Basis):
     Attributes
     ----------
     name : the name in results, such as ``roc_auc``
-    reads : name of the state's method that yields what `partial` takes for a whole shard, such as single clusters; then
-        all metrics of the job have one. None if they take the parts of the shard
     counts_nan : what ``nan="half"`` means for a metric of a score: True if `combine` counts NaN scores as halves;
         otherwise the metric is undefined as soon as there are any
     scores : ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing; None if
@@ -109,8 +112,6 @@ class Metric(Basis):
 
     else:
         counts_nan, scores, assignment_cells = False, None, None
-
-    reads: ClassVar[str | None] = None
 
     def basis(self, part: Any) -> Any:
         """What takes the partial: metrics with equal bases share the partials, which are computed once."""
@@ -140,6 +141,14 @@ class Metric(Basis):
     def shrunk(self, share: float) -> Metric:
         """The metric for a part of the rows: a number of points is scaled so that it stays the same share of them."""
         return self
+
+
+class ShardMetric(Metric):
+    """A metric whose partial needs more than the parts of a shard; then all metrics of the job are of this kind."""
+
+    @abstractmethod
+    def read(self, state: Any, shard: tuple[int, int], budget: Budget | None) -> Any:
+        """The partial of a whole shard."""
 
 
 @dataclass(frozen=True)

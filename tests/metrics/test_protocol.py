@@ -73,7 +73,7 @@ def test_a_users_object_gets_the_defaults() -> None:
     metric = as_metric(Groups())
     assert metric.basis(None) is metric
     assert metric.shrunk(0.5) is metric
-    assert (metric.points(10), metric.scores, metric.reads) == (None, None, None)
+    assert (metric.points(10), metric.scores) == (None, None)
     assert user_defined(metric)
     assert (metric, hash(metric)) == (as_metric(Groups()), hash(as_metric(Groups())))
 

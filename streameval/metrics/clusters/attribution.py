@@ -12,21 +12,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import undominated
-from streameval.metrics.protocol import Metric
+from streameval.metrics.protocol import ShardMetric
 from streameval.metrics.worst import Worst
 from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.budget import Budget
     from streameval.states.clusters.counts import ClusterCounts
-    from streameval.states.keyed.grouping import Counts
+    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 _BITS = np.int64(31)  # of the lower word of a cost: (s − p)·tail is a product of two int64
@@ -118,7 +119,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WorstImpure(Metric):
+class WorstImpure(ShardMetric):
     """The clusters above the threshold that cause the largest losses of area under the lift curve, in one sweep.
 
     The loss of a cluster depends on all others. But of two clusters, the one that has at least as many rows and lacks
@@ -136,11 +137,10 @@ class WorstImpure(Metric):
     top: int
     signed: bool
     name: str = "impure"
-    reads: ClassVar[str] = "impure"
 
-    def partial(self, part: tuple[SizeTable, list[Counts]]) -> _Candidates:
+    def read(self, state: ClusterCounts, shard: Interval, budget: Budget | None) -> _Candidates:
         """The candidates of a shard."""
-        table, blocks = part
+        table, blocks = state.impure(shard, budget)
         found, kept = 0, []
         for counts in blocks:
             rows = counts.neg + counts.pos

@@ -16,24 +16,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.kernels.contingency.attribution import keep_largest, positions
 from streameval.metrics.contingency.measures import CountedStatistics
-from streameval.metrics.protocol import Metric
+from streameval.metrics.protocol import ShardMetric
 from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import Margins, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from streameval.states.contingency.cells import ShardRows
+    from streameval.budget import Budget
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
     from streameval.states.contingency.watch import CellsOfClasses, Ids
+    from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 _SIGN = np.uint64(1 << 63)
@@ -309,7 +310,7 @@ class Members(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Largest(Metric):
+class Largest(ShardMetric):
     """The largest cells of a few clusters and of a few classes, from one walk over the rows of the state.
 
     Attributes
@@ -324,12 +325,11 @@ class Largest(Metric):
     signed: tuple[bool, bool]
     most: int = 3
     name: str = "largest_cells"
-    reads: ClassVar[str] = "rows_of"
 
-    def partial(self, part: ShardRows) -> tuple[Members, Members]:
+    def read(self, state: ContingencyCounts, shard: Interval, budget: Budget | None) -> tuple[Members, Members]:
         """The largest cells of a shard, which holds complete clusters and thus complete cells."""
         taken: tuple[list[tuple[Array, Array, Array]], ...] = [], []
-        for clusters, classes, counts in part.near(self.clusters, self.classes):
+        for clusters, classes, counts in state.rows_of(shard, budget).near(self.clusters, self.classes):
             sides = (self.clusters, clusters, classes), (self.classes, classes, clusters)
             for found, (groups, own, other) in zip(taken, sides, strict=True):
                 group = positions(groups, own)

@@ -28,13 +28,15 @@ https://doi.org/10.1145/3097983.3098134.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.kernels.grouped import rankings as kernels
 from streameval.metrics.protocol import Metric
-from streameval.metrics.scores.group_values import GroupValues, measure_of, merged
 from streameval.metrics.scores.operating_points import OperatingPoint
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.metrics.scores.sums import BITS, mean, product
@@ -43,9 +45,99 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.metrics.scores.group_values import Fragment, Measure
+    from streameval.states.protocol import State
     from streameval.states.scores.groups import GroupPart
     from streameval.typing import Array
+
+_FEW = 1 << 26  # a float64 counts the pairs of groups with fewer rows exactly
+
+
+class Fragment(NamedTuple):
+    """The ties of a group in one part: its id, negatives, positives, and its sums (`_sums`) as integers.
+
+    A group that is cut between parts has several.
+    """
+
+    group: Any
+    neg: int
+    pos: int
+    first: int
+    second: int = 0
+
+    def merge(self, other: Fragment) -> Fragment:
+        """The ties of both."""
+        return Fragment(self.group, *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)))
+
+
+def merged(fragments: Iterable[Fragment]) -> list[Fragment]:
+    """The groups that were cut."""
+    rows = sorted(fragments, key=lambda each: each.group)
+    return [reduce(Fragment.merge, same) for _, same in groupby(rows, key=lambda each: each.group)]
+
+
+def _sums(metric: Metric, part: GroupPart) -> tuple[Array, Array]:
+    """Two sums over the ties of each group: uint64 of shape (2, n_groups) for 128 bits, int64 of shape (n_groups,).
+
+    Twice the pairs won, Σ p·precision in units of 2⁻⁶², or the positives and the rows among the k that score highest,
+    where the rows are 0 if the group has fewer than k.
+    """
+    if isinstance(metric, OperatingPoint):
+        hits, rows = kernels.tops(*part.ties, *part.earlier, int(metric.at))
+        return np.stack((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
+    return part.areas if isinstance(metric, RocAuc) else part.precisions, np.zeros(part.neg.size, np.int64)
+
+
+def _words(metric: Metric, neg: Array, pos: Array, first: Array, second: Array) -> Array:
+    """The values of whole groups in units of 2⁻⁶², from their sums; any number where a group has one class."""
+    if isinstance(metric, AveragePrecision):
+        return np.asarray(kernels.quotients(first[0], first[1], np.maximum(pos, 1)).view(np.int64))
+    tops, bottoms = first[1].astype(np.float64), 2.0 * neg * pos
+    if isinstance(metric, OperatingPoint):
+        tops, bottoms = np.where(second > 0, tops, pos), np.where(second > 0, second, neg + pos)
+    values: Array = np.divide(tops, bottoms, out=np.zeros(neg.size), where=bottoms > 0)
+    return np.rint(values * float(1 << BITS)).astype(np.int64)
+
+
+def value_of(metric: Metric, whole: Fragment) -> int | None:
+    """The value of a group of any size in units of 2⁻⁶²; None if it has one class."""
+    if not (whole.neg and whole.pos):
+        return None
+    if isinstance(metric, AveragePrecision):
+        return whole.first // whole.pos
+    top, bottom = whole.first, whole.second or 2 * whole.neg * whole.pos
+    if isinstance(metric, OperatingPoint) and not whole.second:
+        top, bottom = whole.pos, whole.neg + whole.pos
+    return round(top / bottom * (1 << BITS))
+
+
+class GroupValues(NamedTuple):
+    """Whole groups of a part: negatives, positives, values in units of 2⁻⁶², whether defined; and cut groups."""
+
+    neg: Array
+    pos: Array
+    words: Array
+    defined: Array
+    fragments: tuple[Fragment, ...]
+
+    @classmethod
+    def of(cls, metric: Metric, part: GroupPart) -> GroupValues:
+        """The groups of a part, with their values of a metric."""
+        neg, pos = part.neg, part.pos
+        first, second = _sums(metric, part)
+
+        def fragment(at: int, group: Any = None) -> Fragment:
+            return Fragment(
+                group, int(neg[at]), int(pos[at]), int(first[0, at]) << 64 | int(first[1, at]), int(second[at])
+            )
+
+        fragments = tuple(fragment(at, part.name(at)) for at in part.cut)
+        if fragments:
+            neg, pos, second = (np.delete(column, part.cut) for column in (neg, pos, second))
+            first = np.delete(first, part.cut, axis=1)
+        words = _words(metric, neg, pos, first, second)
+        for at in np.flatnonzero(neg + pos >= _FEW).tolist():
+            words[at] = value_of(metric, fragment(at)) or 0
+        return cls(neg, pos, words, (neg > 0) & (pos > 0), fragments)
 
 
 _BITS = 12  # bits of a value that determine its bin
@@ -90,9 +182,9 @@ class Spread(NamedTuple):
         none, exact = np.zeros(0, np.int64), all(each.exact for each in spreads)
         words, counts = (np.concatenate([none, *(each[i] for each in spreads)]) for i in range(2))
         words, places = np.unique(words if exact else words & _BIN, return_inverse=True)
-        found = np.zeros(words.size, np.int64)
-        np.add.at(found, places, counts)
-        return cls(words, found, exact)
+        sums = np.zeros(words.size, np.int64)
+        np.add.at(sums, places, counts)
+        return cls(words, sums, exact)
 
     def bounded(self, most: int) -> Spread:
         """The same, in bins if there are more than `most` values."""
@@ -111,26 +203,24 @@ class GroupDeciles(Metric):
     bins : the bins that hold a decile, with the groups below each
     """
 
-    inner: Any
+    inner: Metric
     mean: Scalar
     ranks: tuple[int, ...]
     bins: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, inner: Any, mean: Scalar, spread: Spread) -> Any:
+    def of(cls, inner: Metric, mean: Scalar, spread: Spread) -> Scalar | GroupDeciles:
         """The mean with its deciles if the spread has every value, without them if there is none; else the metric."""
         if not spread.words.size:
             return mean
         below = np.append(0, np.cumsum(spread.counts))
-        groups = int(below[-1])
-        ranks = tuple(max(0, -(-groups * i // 10) - 1) for i in range(11))
+        ranks = tuple(max(0, -(-int(below[-1]) * i // 10) - 1) for i in range(11))
         places = np.searchsorted(below, ranks, side="right") - 1
         if spread.exact:
-            return replace(mean, group_deciles=_values(spread.words[places]))
+            return _with_deciles(mean, spread.words[places])
         held = np.unique(places)
-        return cls(
-            inner, mean, ranks, tuple(zip(bins_of(spread.words[held]).tolist(), below[held].tolist(), strict=True))
-        )
+        bins = zip(bins_of(spread.words[held]).tolist(), below[held].tolist(), strict=True)
+        return cls(inner, mean, ranks, tuple(bins))
 
     @property
     def name(self) -> str:
@@ -146,20 +236,18 @@ class GroupDeciles(Metric):
         return Spread.of(words[np.isin(bins_of(words), [number for number, _ in self.bins])])
 
     def joined(
-        self, partials: list[tuple[Spread, tuple[Fragment, ...]]], state: Any
+        self, partials: list[tuple[Spread, tuple[Fragment, ...]]], state: State
     ) -> list[tuple[Spread, tuple[Fragment, ...]]]:
         """The groups of several parts."""
-        fragments = tuple(fragment for _, several in partials for fragment in several)
-        return [(Spread.joined([spread for spread, _ in partials]), fragments)]
+        spreads, fragments = zip(*partials, strict=True) if partials else ((), ())
+        return [(Spread.joined(spreads), sum(fragments, ()))]
 
-    def combine(self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: Any) -> Scalar:
+    def combine(self, partials: Sequence[tuple[Spread, tuple[Fragment, ...]]], state: State) -> Scalar:
         """The mean with the deciles."""
-        measure = measure_of(self.inner)
-        cut = [measure.word(each) for each in merged(f for _, several in partials for f in several)]
-        own = self._seen(np.array([word for word in cut if word is not None], np.int64))
+        values = (value_of(self.inner, each) for each in merged(f for _, several in partials for f in several))
+        own = self._seen(np.array([value for value in values if value is not None], np.int64))
         words, counts, _ = Spread.joined([*(spread for spread, _ in partials), own])
-        places = [self._at(rank, words, np.cumsum(counts)) for rank in self.ranks]
-        return replace(self.mean, group_deciles=_values(words[places]))
+        return _with_deciles(self.mean, words[[self._at(rank, words, np.cumsum(counts)) for rank in self.ranks]])
 
     def _at(self, rank: int, words: Array, counts: Array) -> int:
         """Where the value of the group at a place among all is in `words`."""
@@ -169,9 +257,8 @@ class GroupDeciles(Metric):
         return int(np.searchsorted(counts, before + rank - below, side="right"))
 
 
-def _values(words: Array) -> tuple[float, ...]:
-    """Values as plain numbers."""
-    return tuple((words / (1 << BITS)).tolist())
+def _with_deciles(mean: Scalar, words: Array) -> Scalar:
+    return replace(mean, group_deciles=tuple((words / (1 << BITS)).tolist()))
 
 
 _MOST = 1 << 20  # distinct values counted in all shards, 16 MiB; beyond it, groups are counted in bins
@@ -189,17 +276,16 @@ class _Sums(NamedTuple):
     fragments : groups that are cut
     """
 
-    numbers: tuple[int, int, int, int, int]
+    numbers: tuple[int, ...]
     spread: Spread
     fragments: tuple[Fragment, ...] = ()
 
     @classmethod
     def joined(cls, sums: Sequence[_Sums]) -> _Sums:
         """What several parts add."""
-        total, weight, groups, without, rows = (sum(each.numbers[i] for each in sums) for i in range(5))
+        numbers = tuple(sum(each.numbers[i] for each in sums) for i in range(5))
         spread = Spread.joined([each.spread for each in sums])
-        fragments = tuple(fragment for each in sums for fragment in each.fragments)
-        return cls((total, weight, groups, without, rows), spread, fragments)
+        return cls(numbers, spread, tuple(fragment for each in sums for fragment in each.fragments))
 
 
 @dataclass(frozen=True)
@@ -224,7 +310,7 @@ class GroupMean(Metric):
     (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     """
 
-    inner: Any
+    inner: Metric
     over: str
     weight: str = "rows"
 
@@ -248,41 +334,40 @@ class GroupMean(Metric):
         numbers = (*sums, neg.size, has.size - neg.size, without)
         return _Sums(numbers, Spread.of(words), found.fragments)
 
-    def joined(self, partials: list[_Sums], state: Any) -> list[_Sums]:
+    def joined(self, partials: list[_Sums], state: State) -> list[_Sums]:
         """What several parts add, in bounded memory."""
         whole = _Sums.joined(partials)
         shards = state.totals().rows / _SHARD
         return [whole._replace(spread=whole.spread.bounded(max(_LEAST, int(_MOST / max(shards, 1)))))]
 
-    def combine(self, partials: Sequence[_Sums], state: Any) -> Any:
+    def combine(self, partials: Sequence[_Sums], state: State) -> Scalar | GroupDeciles:
         """The sum of values over the sum of weights with the deciles, or what finds these in a second look."""
-        measure = measure_of(self.inner)
-        cut = [self._alone(measure, each) for each in merged(f for part in partials for f in part.fragments)]
+        cut = [self._alone(each) for each in merged(f for part in partials for f in part.fragments)]
         (total, weight, groups, without, rows), spread, _ = _Sums.joined([*partials, *cut])
-        made = (
-            Scalar.certain(self.name, mean(total, weight))
-            if weight
-            else Scalar.undefined(self.name, "no group has both classes")
-        )
-        made = replace(made, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
-        return GroupDeciles.of(self.inner, made, spread)
+        value = Scalar.undefined(self.name, "no group has both classes")
+        if weight:
+            value = Scalar.certain(self.name, mean(total, weight))
+        value = replace(value, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
+        return GroupDeciles.of(self.inner, value, spread)
 
-    def _alone(self, measure: Measure, whole: Fragment) -> _Sums:
+    def _alone(self, whole: Fragment) -> _Sums:
         """What a group that was cut adds."""
-        word, rows = measure.word(whole), whole.neg + whole.pos
+        word, rows = value_of(self.inner, whole), whole.neg + whole.pos
         if word is None:
             return _Sums((0, 0, 0, 1, rows), Spread.of(np.zeros(0, np.int64)))
         weight = {"rows": rows, "positives": whole.pos}.get(self.weight, 1)
         return _Sums((weight * word, weight, 1, 0, 0), Spread.of(np.array([word])))
 
 
-def has_mean(metric: Any) -> bool:
+def has_mean(metric: Metric) -> bool:
     """Whether a metric has a mean over groups."""
     at_k = isinstance(metric, OperatingPoint) and metric.kind == "k" and metric.measure == "precision"
     return at_k or isinstance(metric, RocAuc | AveragePrecision)
 
 
-def group_means(metrics: Iterable[Any], over: str, weight: str, defaults: Iterable[Any] = ()) -> tuple[GroupMean, ...]:
+def group_means(
+    metrics: Iterable[Metric], over: str, weight: str, defaults: Iterable[Metric] = ()
+) -> tuple[GroupMean, ...]:
     """The means over groups of some metrics.
 
     Parameters

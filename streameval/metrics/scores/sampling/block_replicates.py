@@ -31,7 +31,6 @@ import numpy as np
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
 from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
-from streameval.metrics.resampling import Thresholded
 from streameval.metrics.scores.sampling.cut_bins import CutBins, GroupsNear, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
@@ -131,7 +130,7 @@ class Pieces(Small):
 
 
 @dataclass(frozen=True)
-class BlockReplicates(Thresholded):
+class BlockReplicates:
     """Gives the states without each block (`streameval.metrics.resampling.Resampled`).
 
     Attributes
@@ -188,7 +187,7 @@ class BlockReplicates(Thresholded):
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
 
-    def rankings(self, blocks: Sequence[int], *, whole: bool) -> list[Ranking] | None:
+    def rankings(self, blocks: Sequence[int]) -> list[Ranking] | None:
         """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
 
         None where rows have weights, or thresholds decide.
@@ -196,7 +195,7 @@ class BlockReplicates(Thresholded):
         state = self.state
         if self.cut is not None or not measure_of(state.spec).equal:
             return None
-        left = np.array([*blocks, *[state.spec.count] * whole], np.int64)
+        left = np.array([*blocks, state.spec.count], np.int64)
         missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
         cuts, tied = (self._cuts.pieces, self._cuts.most), (self.moved, self.still)
         return rankings_without(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
