@@ -33,8 +33,7 @@ from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
-from streameval.states.scores.centroids import FINE
-from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
+from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
 from streameval.states.scores.types import MissingScores
 
 if TYPE_CHECKING:

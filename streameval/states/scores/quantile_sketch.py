@@ -26,27 +26,56 @@ order of folding and merging, but merging two states is commutative.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import DataError, OptionError
-from streameval.kernels.sampling import reduce_sorted
+from streameval.errors import DataError, FormatError, OptionError
+from streameval.kernels.sampling import compress, reduce_sorted
 from streameval.states.facts import check_counts
 from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
-from streameval.states.scores.centroids import FINE, Centroids, Distribution, TDigestExchange, joined
 from streameval.states.scores.types import floats, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tdigest import TDigest
 
     from streameval.budget import Budget
     from streameval.typing import Array
+
+FINE = 4  # a stored centroid spans at most 1/FINE of a k₁ unit
+
+
+class Centroids(NamedTuple):
+    """Centroids by ascending mean.
+
+    Attributes
+    ----------
+    mean : float64 array of shape (n_centroids,)
+    weight : float64 array of shape (n_centroids,), numbers in each
+    single : bool array of shape (n_centroids,), whether all numbers of a centroid are known to be equal
+    """
+
+    mean: Array
+    weight: Array
+    single: Array
+
+
+def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
+    """Combine lists of centroids: sorted by mean, neighbours merged as far as the compression δ allows."""
+    parts = [part for part in parts if part.mean.size]
+    if not parts:
+        return Centroids(np.empty(0), np.empty(0), np.empty(0, np.bool_))
+    if len(parts) == 1:
+        return parts[0]
+    means, weights, single = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((weights, single, means))
+    return Centroids(*compress(means[order], weights[order], single[order], float(FINE * compression))[:3])
 
 
 @dataclass(frozen=True)
@@ -121,6 +150,7 @@ class QuantileSpec:
 
 
 _FACTS = ("low", "high", "below", "above", "nan")
+_K = 25  # capacity factor of the tdigest package, which compresses a digest at K/delta centroids
 CHUNK = 1 << 18  # numbers sorted at a time; they fit into the cache
 PENDING = 1 << 16  # centroids collected before they are merged
 
@@ -166,7 +196,7 @@ class _SketchBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileSketch(TDigestExchange, Small):
+class QuantileSketch(Small):
     """Quantiles and cumulative distribution of numbers, estimated by a t-digest.
 
     Create one with `from_values`; with `from_dict` or `from_tdigest` from another digest; or out of core with
@@ -237,10 +267,10 @@ class QuantileSketch(TDigestExchange, Small):
         builder.add(np.ascontiguousarray(array).ravel())
         return builder.state()
 
-    @property
+    @cached_property
     def finite(self) -> float:
         """Count of finite numbers."""
-        return self._distribution.finite
+        return float(self.weight.sum())
 
     @property
     def centroids(self) -> Centroids:
@@ -250,7 +280,7 @@ class QuantileSketch(TDigestExchange, Small):
     @property
     def count(self) -> float:
         """Count of numbers, infinities included, NaN and nulls excluded."""
-        return self._distribution.count
+        return self.below + self.finite + self.above
 
     def merge(self, other: QuantileSketch | TDigest) -> QuantileSketch:
         """The sketch of both inputs; merging is commutative.
@@ -300,7 +330,12 @@ class QuantileSketch(TDigestExchange, Small):
         share = _floats("q", q)
         if not ((share >= 0) & (share <= 1)).all():
             raise OptionError(f"q={q!r} is not in [0, 1]")
-        return _plain(self._distribution.quantile(share))
+        if not self.count:
+            return _plain(np.full(share.shape, np.nan))
+        rank = share * self.count - self.below
+        inside = _between(rank, *self._nodes) if self.mean.size else np.where(rank < 0, -np.inf, np.inf)
+        high = (rank > self.finite) & (self.above > 0)
+        return _plain(np.where(rank < 0, -np.inf, np.where(high, np.inf, inside)))
 
     def cdf(self, x: Any) -> Any:
         """Estimated share of the numbers below `x`, plus half of those equal to it.
@@ -325,11 +360,142 @@ class QuantileSketch(TDigestExchange, Small):
         >>> QuantileSketch.from_values(np.tile(np.arange(1, 7), 500)).cdf([1, 6, 3.5]) * 12
         array([ 1., 11.,  6.])
         """
-        return _plain(self._distribution.cdf(_floats("x", x)))
+        value = _floats("x", x)
+        if not self.count:
+            return _plain(np.full(value.shape, np.nan))
+        inside = self._finite_below(value) if self.mean.size else np.zeros(value.shape)
+        below = np.where(value == np.inf, self.below + self.finite + self.above / 2, self.below + inside)
+        share = np.where(value == -np.inf, self.below / 2, below) / self.count
+        return _plain(np.where(np.isnan(value), np.nan, share))
+
+    def _finite_below(self, value: Array) -> Array:
+        """Estimated count of finite numbers below each value, plus half of those equal to it."""
+        ranks, points = self._nodes
+        between = _between(value, points, ranks)
+        between = np.where(value < points[0], 0.0, np.where(value > points[-1], self.finite, between))
+        first, last = (np.searchsorted(self.mean, value, side) for side in ("left", "right"))
+        ends = np.append(0.0, np.cumsum(self.weight))
+        return np.where(first < last, (ends[first] + ends[last]) / 2, between)
 
     @cached_property
-    def _distribution(self) -> Distribution:
-        return Distribution.of(self.centroids, self.low, self.high, self.below, self.above)
+    def _nodes(self) -> tuple[Array, Array]:
+        """Ranks among the finite numbers and their values, ascending, between which values are interpolated.
+
+        The mean of a centroid is placed at the middle of its ranks. A centroid of equal numbers covers the ranks from
+        the middle of its first number to the middle of its last. The smallest and the largest number are added as end
+        points unless they are means.
+        """
+        mean, weight, single = self.centroids
+        ends = np.cumsum(weight)
+        half = np.where(single, np.minimum(weight, 1.0), weight) / 2
+        ranks, points = np.column_stack((ends - weight + half, ends - half)).ravel(), np.repeat(mean, 2)
+        distinct = np.ones(ranks.size, np.bool_)
+        distinct[1::2] = ranks[1::2] > ranks[::2]
+        first, last = self.low < mean[:1], self.high > mean[-1:]
+        ranks = np.concatenate((np.zeros(1)[first], ranks[distinct], ends[-1:][last]))
+        return ranks, np.concatenate((np.full(1, self.low)[first], points[distinct], np.full(1, self.high)[last]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The digest in the format of `tdigest.TDigest.to_dict`, which `TDigest.update_from_dict` reads.
+
+        ``delta`` is 1/compression, so that the package does not merge the centroids. The keys ``min``, ``max``,
+        ``below``, ``above`` and ``nan``, and ``single`` for centroids of several equal numbers, are additions that the
+        package ignores.
+
+        Examples
+        --------
+        >>> QuantileSketch.from_values([1.0, 2.0, 2.0]).to_dict()["centroids"]
+        [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
+        """
+        columns = (column.tolist() for column in (self.mean, self.weight, self.single))
+        centroids = [
+            {"m": m, "c": c} | ({"single": True} if single and c != 1 else {})
+            for m, c, single in zip(*columns, strict=True)
+        ]
+        extra: dict[str, float] = {"below": self.below, "above": self.above, "nan": self.nan}
+        if self.mean.size:
+            extra |= {"min": self.low, "max": self.high}
+        plain = {"n": float(self.weight.sum()), "delta": 1 / self.spec.compression, "K": _K}
+        return plain | {"centroids": centroids} | extra
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], spec: QuantileSpec | None = None) -> QuantileSketch:
+        """The sketch of a dictionary that `to_dict` or `tdigest.TDigest.to_dict` made.
+
+        Centroids with infinite or NaN means, which corrupt the quantiles of a `TDigest`, are only counted.
+
+        Parameters
+        ----------
+        values : mapping
+            ``centroids`` is required; the additional keys of `to_dict` are optional.
+        spec : QuantileSpec, optional
+            The spec of the sketches with which this one will be merged; its compression applies from the next merge.
+
+        Raises
+        ------
+        FormatError
+            If `values` is not the dictionary of a t-digest, or has counts that are not positive and finite.
+        """
+        try:
+            if not isinstance(values, Mapping):
+                raise TypeError(type(values))
+            rows = [(c["m"], c["c"], bool(c.get("single", c["c"] == 1))) for c in values["centroids"]]
+            table = np.array(rows, np.float64).reshape(-1, 3)
+            counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}
+            ends = float(values.get("min", math.inf)), float(values.get("max", -math.inf))
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise FormatError(
+                f"this is not the dictionary of a t-digest, with 'centroids' of 'm' and 'c' "
+                f"({type(error).__name__}: {error}); make it with to_dict()"
+            ) from error
+        mean, weight, single = table[np.argsort(table[:, 0], kind="stable")].T
+        if not (np.isfinite(weight).all() and (weight > 0).all() and min(counts.values()) >= 0):
+            raise FormatError(
+                "a t-digest's counts are positive and finite; these are not: make the dictionary again with to_dict()"
+            )
+        for name, here in (("below", mean == -np.inf), ("above", mean == np.inf), ("nan", np.isnan(mean))):
+            counts[name] += round(float(weight[here].sum()))
+        finite = np.isfinite(mean)
+        mean = mean[finite]
+        low, high = min([*mean[:1].tolist(), ends[0]]), max([*mean[-1:].tolist(), ends[1]])
+        return cls(spec or QuantileSpec(), mean, weight[finite], single[finite] > 0, low, high, **counts)
+
+    def to_tdigest(self) -> TDigest:
+        """The digest of the finite numbers as a `tdigest.TDigest`, which can be updated and added to others.
+
+        A `TDigest` stores neither counts of infinities and NaN, nor the smallest and largest number.
+
+        Examples
+        --------
+        >>> QuantileSketch.from_values(np.arange(1000.0)).to_tdigest().percentile(50)
+        499.5
+        """
+        from tdigest import TDigest
+
+        return TDigest().update_from_dict(self.to_dict())
+
+    @classmethod
+    def from_tdigest(cls, digest: TDigest, spec: QuantileSpec | None = None) -> QuantileSketch:
+        """The sketch of a `tdigest.TDigest`; see `from_dict`.
+
+        Raises
+        ------
+        FormatError
+            If `digest` is not a `tdigest.TDigest`.
+
+        Examples
+        --------
+        >>> from tdigest import TDigest
+        >>> theirs = TDigest()
+        >>> theirs.batch_update([1.0, 2.0, 4.0])
+        >>> QuantileSketch.from_tdigest(theirs).cdf(2.0)
+        0.5
+        """
+        if not hasattr(digest, "centroids_to_list"):
+            raise FormatError(
+                f"this is {type(digest).__name__}, not a tdigest.TDigest; dictionaries are read by from_dict()"
+            )
+        return cls.from_dict(digest.to_dict(), spec)
 
     def totals(self) -> Totals:
         """All numbers, counted as negatives because a sketch has no classes."""
@@ -355,6 +521,23 @@ class QuantileSketch(TDigestExchange, Small):
             return NotImplemented
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.spec.schema.names)
         return all(np.array_equal(a, b) for a, b in pairs) and self.header() == other.header()
+
+
+def _between(x: Array, nodes: Array, values: Array) -> Array:
+    """Linear interpolation as by `numpy.interp`, between any finite floats: no difference or slope overflows."""
+    if nodes.size < 2:
+        return np.interp(x, nodes, values)
+    at = np.clip(np.searchsorted(nodes, x, "right") - 1, 0, nodes.size - 2)
+    left, right = nodes[at], nodes[at + 1]
+    unit = -np.frexp(np.maximum(np.abs(left), np.abs(right)))[1] - 1  # scales both to at most one half
+    start, end = np.ldexp(left, unit), np.ldexp(right, unit)
+    way = np.ldexp(np.clip(x, left, right), unit) - start
+    share = np.divide(way, end - start, out=np.ones(way.shape), where=end > start)
+    low, high = values[at], values[at + 1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        span = high - low
+        found: Array = np.where(np.isfinite(span), low + span * share, low * (1.0 - share) + high * share)
+    return np.clip(found, low, high)
 
 
 def _floats(name: str, given: Any) -> Array:
