@@ -24,10 +24,10 @@ from streameval.states.grouped.keys import Blocks, By
 from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, ungrouped
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.digests import DigestsSpec
+from streameval.states.scores.draws import BinsSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec

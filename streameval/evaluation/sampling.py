@@ -22,8 +22,8 @@ from streameval.engine.fold import Folded
 from streameval.errors import OptionError
 from streameval.metrics.scores.sampled_gain import AgcApprox, approximations
 from streameval.scan import row_groups
-from streameval.states.sampled.digests import DigestsSpec
-from streameval.states.sampled.draws import check_sample, origin_hash
+from streameval.states.scores.digests import DigestsSpec
+from streameval.states.scores.draws import check_sample, origin_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from streameval.engine.fold import Plan
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece, Scan
-    from streameval.states.sampled.bins import BinsSpec
-    from streameval.states.sampled.digests import SampledDigests
+    from streameval.states.scores.digests import SampledDigests
+    from streameval.states.scores.draws import BinsSpec
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 

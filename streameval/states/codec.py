@@ -43,10 +43,10 @@ from streameval.states.keyed.layout import cut
 from streameval.states.keyed.ranges import buckets
 from streameval.states.labels import LabelSpec
 from streameval.states.rounds import one_by_one
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.digests import DigestsSpec
+from streameval.states.scores.draws import BinsSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec

@@ -27,11 +27,10 @@ from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.sampled_gain import AgcApprox
 from streameval.states import codec
 from streameval.states.protocol import Batch
-from streameval.states.sampled import digests as sampled
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.digests import DigestsSpec
-from streameval.states.sampled.draws import origin_hash
+from streameval.states.scores import digests as sampled
 from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.digests import DigestsSpec
+from streameval.states.scores.draws import BinsSpec, origin_hash
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
 if TYPE_CHECKING:
@@ -111,19 +110,19 @@ def test_the_rows_drawn_are_those_of_the_definition(share: float) -> None:
     spec = DigestsSpec("score", "f8", sample=share, seed=7)
     expected = drawn_rows(origin_hash(7, "file"), rows, math.ceil(share * (1 << BITS)))
     for cuts in ([], [1, 63, 64, 65, 1000, 2999]):
-        assert sorted(folded(spec, table, cuts).mean.tolist()) == expected
+        assert sorted(folded(spec, table, cuts).unordered.mean.tolist()) == expected
     kept = np.flatnonzero(np.arange(rows) % 3)
     builder = spec.builder(Budget(), 1)
     column = table.column("score").combine_chunks().take(pa.array(kept))
     builder.update(Batch(np.zeros(kept.size, np.uint8), None, {"score": column}, origin="file", kept=kept))
-    assert sorted(builder.state().mean.tolist()) == [row for row in expected if row % 3]
+    assert sorted(builder.state().unordered.mean.tolist()) == [row for row in expected if row % 3]
 
 
 def test_a_share_of_the_rows_is_drawn_and_every_file_its_own() -> None:
     """The number of rows drawn is binomial, and another file or seed draws other rows."""
     table = pa.table({"label": [False] * ROWS, "score": np.arange(ROWS, dtype=np.float64)})
     draws = [
-        set(folded(DigestsSpec("score", "f8", sample=0.1, seed=seed), table, [], origin).mean.tolist())
+        set(folded(DigestsSpec("score", "f8", sample=0.1, seed=seed), table, [], origin).unordered.mean.tolist())
         for seed, origin in ((0, "a"), (0, "b"), (1, "a"))
     ]
     deviation = math.sqrt(ROWS * 0.1 * 0.9)
@@ -196,7 +195,7 @@ def test_many_centroids_are_merged_and_still_right(monkeypatch: pytest.MonkeyPat
     state = parts[0]
     for part in parts[1:]:
         state = state.merge(part)
-    assert state.mean.size < 40_000
+    assert state.unordered.mean.size < 40_000
     assert state.totals().rows == ROWS
     assert abs(compute(state, AgcApprox(1, 200)).value - exact) < 5e-4
 

@@ -1,6 +1,6 @@
 """The approximate gain area: from a sample of the rows, sorted into quantile bins.
 
-A sample of the scores (`streameval.states.sampled.digests`) is cut at Q quantiles of its top part. In bins of p
+A sample of the scores (`streameval.states.scores.digests`) is cut at Q quantiles of its top part. In bins of p
 positives and n negatives, of P and N in the sample, two things are unknown, and both are reported:
 
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
@@ -58,9 +58,8 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.sampled.bins import SampledBins
-    from streameval.states.sampled.digests import SampledDigests
-    from streameval.states.sampled.draws import GroupedBins
+    from streameval.states.scores.digests import SampledDigests
+    from streameval.states.scores.draws import GroupedBins, SampledBins
     from streameval.typing import Array
 
     SampledState = SampledDigests | SampledBins

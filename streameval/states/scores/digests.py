@@ -1,7 +1,7 @@
 """SampledDigests: t-digests of a sample of scores, one for each group and label.
 
 After one pass over the data, bins with any edges can be read: between edges, the rows of each of the 64 cells (32
-groups × two labels; `streameval.states.sampled.draws`) are interpolated. The digests are like those of
+groups × two labels; `streameval.states.scores.draws`) are interpolated. The digests are like those of
 `streameval.states.scores.quantile_sketch`, with compression 200. A merge concatenates centroids, and combines
 neighbours only once there are more than 260,000 (7 MB). Until then it is associative and commutative.
 
@@ -23,18 +23,16 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.sampling import compress, reduce_sorted
+from streameval.kernels.sampling import CELLS, GROUPS, compress, reduce_sorted
 from streameval.states.facts import check_counts
-from streameval.states.protocol import Batch, Small, Totals, Traits, mergeable
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
+from streameval.states.protocol import Batch, Small, Totals, mergeable
+from streameval.states.scores.draws import BinsSpec, Draws, GroupedBins, SampleSpec, facts
 from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
-from streameval.states.scores.types import MissingScores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,31 +40,14 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-    Centroids = tuple[Array, Array, Array, Array, Array]  # cell, mean, rows, single, weight
-
 COMPRESSION = 200
 COLLECTED = 1 << 18  # centroids of all cells that are kept before neighbours are merged
 MARGIN = 0.1  # edges extend below the truncated part by this share of it: there, replicates of 31 groups are truncated
 
 
 @dataclass(frozen=True)
-class DigestsSpec(MissingScores):
-    """Digests of a sample of one score column.
-
-    Attributes
-    ----------
-    column : the score column
-    type : see `streameval.states.scores.types.score_type`
-    nan : ``error`` refuses NaN and null scores while folding; any other value counts them separately
-    sample : share of the rows to draw, in (0, 1]
-    seed : determines which rows are drawn
-    whole : whether row groups were drawn instead of rows; each row group then lies in one group
-    weighted : whether rows carry their weights
-
-    Raises
-    ------
-    OptionError
-        If `sample` is not in (0, 1].
+class DigestsSpec(SampleSpec):
+    """Digests of a sample of one score column; attributes as in `SampleSpec`.
 
     Examples
     --------
@@ -76,22 +57,6 @@ class DigestsSpec(MissingScores):
 
     kind: ClassVar[str] = "sampled_digests"
     version: ClassVar[int] = 1
-
-    column: str
-    type: str = "f4"
-    nan: str = "error"
-    sample: float = 1.0
-    seed: int = 0
-    whole: bool = False
-    weighted: bool = False
-
-    def __post_init__(self) -> None:
-        check_sample(self.sample)
-
-    @property
-    def traits(self) -> Traits:
-        """States that depend on how rows are divided into tasks."""
-        return Traits(associative=False, refuses_missing=self.nan == "error")
 
     @property
     def schema(self) -> pa.Schema:
@@ -109,50 +74,66 @@ class DigestsSpec(MissingScores):
         return SampledDigests(self)
 
     def from_arrow(
-        self,
-        header: Mapping[str, Any],
-        batches: Iterable[pa.RecordBatch],
-        budget: Budget,
+        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> SampledDigests:
         """The state that `SampledDigests.to_arrow` wrote; raises `ValueError` if the table is damaged."""
         table = pa.Table.from_batches(batches, self.schema)
         columns = [table.column(name).to_numpy() for name in self.schema.names]
-        cell, mean, rows, single, weight = columns if self.weighted else (*columns, columns[2])
+        columns = columns if self.weighted else [*columns, columns[2]]
+        cell, mean, rows, _, weight = columns
         for name, values, kind in (("rows", rows, int), ("weights", weight, float)):
             check_counts(name, values, kind)
         if not (np.isfinite(mean).all() and (rows > 0).all() and (cell < CELLS).all()):
             raise ValueError("centroids are finite means of 64 cells with positive rows and weights")
-        return SampledDigests(self, *_ordered(cell, mean, rows, single, weight), **facts(header))
+        return SampledDigests(self, CellCentroids(*columns).ordered(), **facts(header))
 
 
-def _ordered(*columns: Array) -> Centroids:
-    """Centroids sorted by cell and mean; single centroids of equal value are combined."""
-    order = np.argsort(columns[0], kind="stable")
-    cell, mean, rows, single, weight = (column[order] for column in columns)
-    for a, b in _spans(cell):
-        order = np.argsort(mean[a:b], kind="stable")  # fast, because the array consists of ascending runs
-        if (mean[a:b][order][:-1] == mean[a:b][order][1:]).any():
-            order = np.lexsort((weight[a:b], rows[a:b], single[a:b], mean[a:b]))
-        for column in (mean, rows, single, weight):
-            column[a:b] = column[a:b][order]
-    again = (mean[1:] == mean[:-1]) & (cell[1:] == cell[:-1]) & single[1:] & single[:-1]
-    if not again.any():
-        return cell, mean, rows, single, weight
-    first = np.flatnonzero(np.concatenate(([True], ~again)))
-    return cell[first], mean[first], np.add.reduceat(rows, first), single[first], np.add.reduceat(weight, first)
+class CellCentroids(NamedTuple):
+    """Centroids of all cells; arrays of shape (n_centroids,).
 
+    Attributes
+    ----------
+    cell : uint8, 2·group + label
+    mean, rows : float64
+    single : bool, whether all rows of a centroid are known to have equal scores
+    weight : float64, sums of weights; equal to `rows` without weights
+    """
 
-def _joined(parts: Sequence[Centroids], most: int) -> Centroids:
-    """Concatenate lists of centroids; if there are more than `most`, neighbours within a cell are merged."""
-    cell, mean, rows, single, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if cell.size <= most:
-        return cell, mean, rows, single, weight
-    cell, mean, rows, single, weight = _ordered(cell, mean, rows, single, weight)
-    found = []
-    for a, b in _spans(cell):
-        *kept, starts = compress(mean[a:b], rows[a:b], single[a:b], float(FINE * COMPRESSION))
-        found.append((np.full(starts.size, cell[a]), *kept, np.add.reduceat(weight[a:b], starts)))
-    return cast("Centroids", tuple(np.concatenate(column) for column in zip(*found, strict=True)))
+    cell: Array = np.empty(0, np.uint8)
+    mean: Array = np.empty(0)
+    rows: Array = np.empty(0)
+    single: Array = np.empty(0, np.bool_)
+    weight: Array = np.empty(0)
+
+    def ordered(self) -> CellCentroids:
+        """Sorted by cell and mean; single centroids of equal value are combined."""
+        order = np.argsort(self.cell, kind="stable")
+        cell, mean, rows, single, weight = columns = CellCentroids(*(column[order] for column in self))
+        for a, b in _spans(cell):
+            order = np.argsort(mean[a:b], kind="stable")  # fast, because the array consists of ascending runs
+            if (mean[a:b][order][:-1] == mean[a:b][order][1:]).any():
+                order = np.lexsort((weight[a:b], rows[a:b], single[a:b], mean[a:b]))
+            for column in columns[1:]:
+                column[a:b] = column[a:b][order]
+        again = (mean[1:] == mean[:-1]) & (cell[1:] == cell[:-1]) & single[1:] & single[:-1]
+        if not again.any():
+            return columns
+        first = np.flatnonzero(np.concatenate(([True], ~again)))
+        rows, weight = (np.add.reduceat(column, first) for column in (rows, weight))
+        return CellCentroids(cell[first], mean[first], rows, single[first], weight)
+
+    @classmethod
+    def joined(cls, parts: Sequence[CellCentroids], most: int) -> CellCentroids:
+        """Concatenate lists of centroids; if there are more than `most`, neighbours within a cell are merged."""
+        every = cls(*map(np.concatenate, zip(*parts, strict=True)))
+        if every.cell.size <= most:
+            return every
+        cell, mean, rows, single, weight = every.ordered()
+        merged = []
+        for a, b in _spans(cell):
+            *columns, starts = compress(mean[a:b], rows[a:b], single[a:b], float(FINE * COMPRESSION))
+            merged.append((np.full(starts.size, cell[a]), *columns, np.add.reduceat(weight[a:b], starts)))
+        return cls(*map(np.concatenate, zip(*merged, strict=True)))
 
 
 def _spans(cell: Array) -> list[tuple[int, int]]:
@@ -167,15 +148,15 @@ class _DigestsBuilder:
     def __init__(self, spec: DigestsSpec, budget: Budget) -> None:
         self.spec = spec
         self._draws = Draws(spec, self._take, budget)
-        self._parts: list[Centroids] = []
+        self._parts: list[CellCentroids] = []
         self._size = 0
         self._infinite, self._infinite_weight = np.zeros((2, CELLS), np.int64), np.zeros((2, CELLS))
 
     def update(self, batch: Batch) -> None:
         self._draws.update(batch)
         if self._size > COLLECTED:
-            self._parts = [_joined(self._parts, 0)]
-            self._size = self._parts[0][0].size
+            self._parts = [CellCentroids.joined(self._parts, 0)]
+            self._size = self._parts[0].cell.size
 
     def _take(self, cell: int, ascending: Array, weights: Array | None) -> None:
         """Compress the ascending scores of a cell into centroids."""
@@ -187,17 +168,13 @@ class _DigestsBuilder:
             mean, rows, single = reduce_sorted(ascending[first:last], float(FINE * COMPRESSION))
             starts = np.cumsum(rows.astype(np.int64)) - rows.astype(np.int64)
             weight = rows if weights is None else np.add.reduceat(weights[first:last], starts)
-            self._parts.append((np.full(mean.size, cell, np.uint8), mean, rows, single, weight))
+            self._parts.append(CellCentroids(np.full(mean.size, cell, np.uint8), mean, rows, single, weight))
             self._size += mean.size
 
     def state(self) -> SampledDigests:
         seen, nan_rows = self._draws.finish()
-        centroids = _joined(self._parts, COLLECTED) if self._parts else _none()
-        return SampledDigests(self.spec, *centroids, self._infinite, self._infinite_weight, seen, nan_rows)
-
-
-def _none() -> Centroids:
-    return np.empty(0, np.uint8), np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0)
+        centroids = CellCentroids.joined([CellCentroids(), *self._parts], COLLECTED)
+        return SampledDigests(self.spec, centroids, self._infinite, self._infinite_weight, seen, nan_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,10 +184,7 @@ class SampledDigests(Small):
     Attributes
     ----------
     spec : DigestsSpec
-    cell : uint8 array of shape (n_centroids,), 2·group + label, in any order
-    mean, rows : float64 arrays of shape (n_centroids,)
-    single : bool array of shape (n_centroids,), whether all rows of a centroid are known to have equal scores
-    weight : float64 array of shape (n_centroids,), sums of weights; equal to `rows` without weights
+    unordered : the centroids, in any order
     infinite : int64 array of shape (2, 64), rows of each cell with score −∞, then +∞
     infinite_weight : float64 array of shape (2, 64), sums of their weights; 0 without weights
     seen : int64 array of shape (2,), rows from which the sample was drawn, by label
@@ -223,11 +197,7 @@ class SampledDigests(Small):
     """
 
     spec: DigestsSpec
-    cell: Array = field(default_factory=lambda: np.empty(0, np.uint8))
-    mean: Array = field(default_factory=lambda: np.empty(0))
-    rows: Array = field(default_factory=lambda: np.empty(0))
-    single: Array = field(default_factory=lambda: np.empty(0, np.bool_))
-    weight: Array = field(default_factory=lambda: np.empty(0))
+    unordered: CellCentroids = field(default_factory=CellCentroids)
     infinite: Array = field(default_factory=lambda: np.zeros((2, CELLS), np.int64))
     infinite_weight: Array = field(default_factory=lambda: np.zeros((2, CELLS)))
     seen: Array = field(default_factory=lambda: np.zeros(2, np.int64))
@@ -236,29 +206,25 @@ class SampledDigests(Small):
     def merge(self, other: SampledDigests) -> SampledDigests:
         """The sample of both inputs."""
         mergeable(self, other)
-        centroids = _joined([part.unordered for part in (self, other)], COLLECTED)
+        centroids = CellCentroids.joined([self.unordered, other.unordered], COLLECTED)
         sums = (getattr(self, name) + getattr(other, name) for name in _FACTS)
-        return SampledDigests(self.spec, *centroids, *sums)
-
-    @property
-    def unordered(self) -> Centroids:
-        """Cell, mean, rows, single and weight of all centroids, in any order."""
-        return self.cell, self.mean, self.rows, self.single, self.weight
+        return SampledDigests(self.spec, centroids, *sums)
 
     @cached_property
-    def centroids(self) -> Centroids:
+    def centroids(self) -> CellCentroids:
         """The centroids sorted by cell and mean; single centroids of equal value are combined."""
-        return _ordered(*self.unordered)
+        return self.unordered.ordered()
 
     @cached_property
     def all(self) -> QuantileSketch:
         """The digest of the whole sample, without weights."""
         spec = QuantileSpec(self.spec.column)
         below, above = self.infinite.sum(1).tolist()
-        if not self.mean.size:
+        _, mean, rows, single, _ = self.unordered
+        if not mean.size:
             return QuantileSketch(spec, below=below, above=above)
-        order = np.lexsort((self.rows, self.single, self.mean))
-        columns = self.mean[order], self.rows[order], self.single[order]
+        order = np.lexsort((rows, single, mean))
+        columns = mean[order], rows[order], single[order]
         mean, rows, single, _ = compress(*columns, float(FINE * spec.compression))
         return QuantileSketch(spec, mean, rows, single, float(mean[0]), float(mean[-1]), below, above)
 
@@ -272,7 +238,7 @@ class SampledDigests(Small):
     @property
     def exact(self) -> bool:
         """Whether every centroid is a single score, so that nothing is interpolated."""
-        return bool(self.single.all())
+        return bool(self.unordered.single.all())
 
     def edges(self, share: float, quantiles: int) -> Array:
         """Ascending edges that divide the top `share` of the sample into `quantiles` bins, with a few bins below."""
@@ -302,7 +268,8 @@ class SampledDigests(Small):
 
     def _by_cell(self) -> Array:
         """Rows and weights of each cell, infinities included: a float64 array of shape (2, 64)."""
-        sums = [np.bincount(self.cell, measure, CELLS) for measure in (self.rows, self.weight)]
+        cell, _, rows, _, weight = self.unordered
+        sums = [np.bincount(cell, measure, CELLS) for measure in (rows, weight)]
         return np.asarray(np.stack(sums) + np.stack([self.infinite.sum(0), self.infinite_weight.sum(0)]))
 
     def totals(self) -> Totals:

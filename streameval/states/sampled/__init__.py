@@ -1,1 +1,0 @@
-"""States of sampled scores."""
