@@ -8,9 +8,9 @@ The fit is by Newton's method. Each step on the groups reads them all again, so 
 of logit(s), in one pass (`streameval.metrics.scores.calibration.logit_table`), and the steps use the table, which is as
 precise as the groups for slopes up to 8 and logits below 40. Otherwise (steep slopes, extreme scores, weights, classes
 that the scores nearly separate) further steps on the groups start from the fit to the table, if there is one:
-`LogisticFit.combine` returns the fit of the next step until it converges, and metrics of the same fit share its steps.
-The likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does
-not depend on the order of the rows.
+`LogisticFit.next_step` returns the fit of the next step until it converges, and metrics of the same fit share them. The
+likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does not
+depend on the order of the rows.
 
 Bins of a histogram that hold one score each give the same fit. Open bins bound the shift of calibration in the large
 (`ShiftEnds`), but not a slope. The shift a solves Σ (p + n)·σ(a + logit s) = Σ p. The left side rises with a and with
@@ -39,8 +39,9 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.calibration.logit_table import BinnedLogits
+    from streameval.metrics.scores.calibration.logit_table import BinnedLogits, Bins
     from streameval.metrics.scores.calibration.scoring import Ends
+    from streameval.states.protocol import State
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -68,14 +69,14 @@ class ShiftEnds(Basis):
 
     def partial(self, part: ScorePart) -> Ends | str:
         """The shifts of the bins, which are all in one part."""
-        found = Probabilities.of(part)
-        if found is None:
+        probabilities = Probabilities.of(part)
+        if probabilities is None:
             return OUTSIDE
-        some = part.n + part.p > 0
-        low, middle, high = (side[some] for side in found)
+        full = part.n + part.p > 0
+        low, middle, high = (side[full] for side in probabilities)
         if low.size and not (low[-1] > 0.0 and high[0] < 1.0):
             return UNBOUNDED if low[-1] < high[-1] or low[0] < high[0] else NO_LOGIT
-        n, p = part.n[some].astype(float), part.p[some].astype(float)
+        n, p = part.n[full].astype(float), part.p[full].astype(float)
         if not (n.any() and p.any()):
             return ONE_CLASS
         lower, value, upper = (_shift(np.log(s / (1.0 - s)), n, p) for s in (high, middle, low))
@@ -94,8 +95,8 @@ def _shift(x: Array, n: Array, p: Array) -> float:
 
     centre = float(np.log(P / N))
     ends = centre - float(x.max()) - _SHIFT_NEAR, centre - float(x.min()) + _SHIFT_NEAR
-    shift: Any = brentq(surplus, *ends, xtol=_SHIFT_NEAR) if surplus(ends[0]) < 0 < surplus(ends[1]) else sum(ends) / 2
-    return float(shift)
+    within = surplus(ends[0]) < 0 < surplus(ends[1])
+    return float(brentq(surplus, *ends, xtol=_SHIFT_NEAR)) if within else sum(ends) / 2
 
 
 _STEPS = 60
@@ -107,72 +108,57 @@ _FLAT = "all scores are equal, which leaves no slope"
 _SEPARATED = "the fit does not converge: the scores separate the classes, or nearly"
 
 
-def _without(part: ScorePart) -> str | None:
+def _reason(part: ScorePart) -> str | None:
     """Why the scores of a part cannot be fitted; None if they can."""
-    found = Probabilities.of(part)
-    if found is None:
+    probabilities = Probabilities.of(part)
+    if probabilities is None:
         return OUTSIDE
     if not part.certain:
         return UNBOUNDED
-    s = found.middle
+    s = probabilities.middle
     return NO_LOGIT if s.size and not (s[-1] > 0.0 and s[0] < 1.0) else None
 
 
-def _logits(part: ScorePart) -> Array:
-    """The logit of each group's score."""
-    found: Array = part.once("logits", lambda: np.log(part.scores / (1.0 - part.scores)))
-    return found
-
-
 @dataclass(frozen=True)
-class LogitTable(Metric):
-    """Counts in bins of the logit, from which fits start; a reason if no fit exists, None for weights."""
+class LogitTable(Basis):
+    """Counts in bins of the logit and the ends of the logits, from which fits start."""
 
     name: str = "logit_table"
 
-    def partial(self, part: ScorePart) -> Any:
-        """The bins of one part, and the ends of its logits."""
-        reason = _without(part)
+    def partial(self, part: ScorePart) -> Bins | str | None:
+        """The bins of one part, and the ends of its logits; a reason if no fit exists, None for weights."""
+        reason = _reason(part)
         return reason if reason or not integers(part.n) else bins_of(part)
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Any:
-        """The bins of all parts; None if the fit starts without bins."""
-        if reason := _refused(partials, state):
-            return reason
-        if any(part is None for part in partials):
-            return None
-        return table_of(Partials.of(partials), partials, state)
 
-
-_TABLE = LogitTable()
-
-
-def _are_ends(partial: Any) -> bool:
-    """Whether a partial comes from open bins: it is three shifts, not a table or the sums of a step."""
-    return isinstance(partial, tuple) and isinstance(partial[0], float)
-
-
-def _refused(partials: Sequence[Any], state: Any) -> str | None:
+def _refused(partials: Sequence[Any], state: State) -> str | None:
     """Why there is no fit."""
     if reason := missing([part for part in partials if part is not None], state):
         return reason
-    if refused := [part for part in partials if isinstance(part, str)]:
-        return str(min(refused, key=[OUTSIDE, UNBOUNDED, NO_LOGIT, ONE_CLASS].index))
+    if reasons := [part for part in partials if isinstance(part, str)]:
+        return str(min(reasons, key=[OUTSIDE, UNBOUNDED, NO_LOGIT, ONE_CLASS].index))
     return None if state.totals().n and state.totals().p else ONE_CLASS
 
 
-def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
+def _newton(sums: Sequence[float], *, joint: bool) -> tuple[float, float] | None:
+    """The Newton step of both coefficients, from the derivatives and the curvature; None where that is singular."""
+    of_a, of_b, aa, ab, bb = sums
+    det = aa * bb - ab * ab
+    if not aa > 0 or (joint and not det > 0):
+        return None
+    return ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if joint else (of_a / aa, 0.0)
+
+
+def _started(table: BinnedLogits, *, joint: bool) -> LogisticFit:
     """The fit to the table, which needs further steps on the groups unless the table is exact.
 
     If it does not converge, the fit starts on the groups.
     """
-    if table is None:
+    fit = _fitted(table, joint=joint) or _fitted(table, joint=joint, damped=True)
+    if fit is None:
         return LogisticFit(joint)
-    found = _fitted(table, joint=joint) or _fitted(table, joint=joint, damped=True)
-    if found is None:
-        return LogisticFit(joint)
-    done = table.exact and abs(found[1]) <= GENTLE
-    return LogisticFit(joint, *found, step=-1 if done else 0, near=True)
+    done = table.exact and abs(fit[1]) <= GENTLE
+    return LogisticFit(joint, *fit, step=-1 if done else 0, near=True)
 
 
 def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
@@ -186,16 +172,15 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
     """
     a, b, more, rise = 0.0, 1.0, (0.0, 0.0), math.inf
     for _ in range(_STEPS):
-        of_a, of_b, aa, ab, bb = table.derivatives(a, b, joint=joint)
-        if damped and not -(of_a * more[0] + of_b * more[1]) <= rise / 2:
+        sums = table.derivatives(a, b, joint=joint)
+        if damped and not -(sums[0] * more[0] + sums[1] * more[1]) <= rise / 2:
             more, rise = (more[0] / 2, more[1] / 2), rise / 2
             a, b = a - more[0], b - more[1]
             continue
-        det = aa * bb - ab * ab
-        if not (aa > 0 and (det > 0 or not joint)):
+        step = _newton(sums, joint=joint)
+        if step is None:
             return None
-        more = ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if joint else (of_a / aa, 0.0)
-        rise = of_a * more[0] + of_b * more[1]
+        more, rise = step, sums[0] * step[0] + sums[1] * step[1]
         a, b = a + more[0], b + more[1]
         if not (math.isfinite(a) and (damped or abs(b) < _STEEP)):
             return None
@@ -205,7 +190,7 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
 
 
 @dataclass(frozen=True)
-class LogisticFit(Metric):
+class LogisticFit(Basis):
     """One step of the fit: sums of the likelihood's derivatives at an intercept and a slope.
 
     Attributes
@@ -228,33 +213,28 @@ class LogisticFit(Metric):
 
     def partial(self, part: ScorePart) -> Any:
         """Sums of the log likelihood, gradient and curvature, and the ends of the logits; a reason if no fit exists."""
-        if reason := _without(part):
+        if reason := _reason(part):
             return reason
-        x = _logits(part)
+        x = part.once("logits", lambda: np.log(part.scores / (1.0 - part.scores)))
         if self.near:
             z = self.intercept + self.slope * x
             return newton_counts(part.n, part.p, x, np.exp(-np.abs(z)), z < 0).tolist()
         n, p = part.n.astype(float), part.p.astype(float)
-        some = n + p > 0
-        n, p, x = n[some], p[some], x[some]
+        full = n + p > 0
+        n, p, x = n[full], p[full], x[full]
         z = self.intercept + self.slope * x
         lost = np.exp(-np.abs(z))
-        share = np.where(z >= 0, 1.0, lost) / (1.0 + lost)
-        other = np.where(z >= 0, lost, 1.0) / (1.0 + lost)
+        share, other = (np.where(side, 1.0, lost) / (1.0 + lost) for side in (z >= 0, z < 0))
         # ln share = min(z, 0) − ln(1 + e^−|z|)
         likelihood = p * np.minimum(z, 0) - n * np.maximum(z, 0) - (n + p) * np.log1p(lost)
         slack, curve = p * other - n * share, (n + p) * share * other
         ends = (float(x.min()), float(x.max())) if x.size else None
         terms = (likelihood, slack, slack * x, curve, curve * x, curve * x * x)
-        if not integers(part.n):
-            return [[sum_of(term)] for term in terms], ends
-        return [exact_parts(term).tolist() for term in terms], ends
+        exact = integers(part.n)
+        return [exact_parts(term).tolist() if exact else [sum_of(term)] for term in terms], ends
 
-    def combine(self, partials: Sequence[Any], state: Any) -> LogisticFit | str:
+    def next_step(self, partials: Sequence[Any], state: State) -> LogisticFit | str:
         """The fit of the next step, whose `step` is −1 once it has converged; a reason if no fit exists."""
-        if reason := _refused(partials, state):
-            return reason
-        N, P = state.totals().n, state.totals().p
         if self.near:
             fixed = [sum((part[i][0] << 62) + part[i][1] for part in partials) for i in range(5)]
             return self._last([value / (1 << 62) for value in fixed])
@@ -262,42 +242,32 @@ class LogisticFit(Metric):
         if self.joint and min(low for low, _ in spans) == max(high for _, high in spans):
             return _FLAT
         sums = [math.fsum(x for row, _ in partials for x in row[i]) for i in range(6)]
-        return self._next(sums, 1e-14 * float(N + P))
+        return self._next(sums, 1e-14 * float(state.totals().n + state.totals().p))
 
-    def _last(self, sums: Sequence[float]) -> LogisticFit | str:
+    def _last(self, sums: Sequence[float]) -> LogisticFit:
         """A step from the fit to the table; the usual start if `_NEAR_STEPS` steps are not enough."""
-        of_a, of_b, aa, ab, bb = sums
-        det = aa * bb - ab * ab
-        if not aa > 0 or (self.joint and not det > 0):
+        step = _newton(sums, joint=self.joint)
+        still = step is not None and max(map(abs, step)) <= _NEAR
+        if step is None or abs(self.slope + step[1]) >= _STEEP or (not still and self.step == _NEAR_STEPS):
             return LogisticFit(self.joint)
-        a, b = ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if self.joint else (of_a / aa, 0.0)
-        still = max(abs(a), abs(b)) <= _NEAR
-        if abs(self.slope + b) >= _STEEP or (not still and self.step == _NEAR_STEPS):
-            return LogisticFit(self.joint)
-        return replace(self, intercept=self.intercept + a, slope=self.slope + b, step=-1 if still else self.step + 1)
+        return self._moved(step, still=still)
+
+    def _moved(self, step: tuple[float, float], *, still: bool = False, **more: Any) -> LogisticFit:
+        a, b = self.intercept + step[0], self.slope + step[1]
+        return replace(self, intercept=a, slope=b, step=-1 if still else self.step + 1, **more)
 
     def _next(self, sums: Sequence[float], slack: float) -> LogisticFit | str:
         """A Newton step, or half of the last one if it went too far."""
-        likelihood, of_a, of_b, aa, ab, bb = sums
         if self.step >= _STEPS or abs(self.slope) > _STEEP:
             return _SEPARATED
-        if likelihood < self.likelihood - slack:
+        if sums[0] < self.likelihood - slack:
             a, b = self.by[0] / 2, self.by[1] / 2
-            return replace(self, intercept=self.intercept - a, slope=self.slope - b, by=(a, b), step=self.step + 1)
-        det = aa * bb - ab * ab
-        if (self.joint and not det > 0) or not aa > 0:
+            return self._moved((-a, -b), by=(a, b))
+        step = _newton(sums[1:], joint=self.joint)
+        if step is None:
             return _SEPARATED
-        a, b = ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if self.joint else (of_a / aa, 0.0)
-        moved = replace(
-            self,
-            intercept=self.intercept + a,
-            slope=self.slope + b,
-            by=(a, b),
-            likelihood=likelihood,
-            step=self.step + 1,
-        )
-        still = abs(a) <= _STILL * (1 + abs(self.intercept)) and abs(b) <= _STILL * (1 + abs(self.slope))
-        return replace(moved, step=-1) if still else moved
+        still = abs(step[0]) <= _STILL * (1 + abs(self.intercept)) and abs(step[1]) <= _STILL * (1 + abs(self.slope))
+        return self._moved(step, still=still, by=step, likelihood=sums[0])
 
 
 @dataclass(frozen=True)
@@ -327,26 +297,30 @@ class Recalibration(Metric):
     slope: bool = False
     fit: LogisticFit | None = None
 
-    def basis(self, part: ScorePart) -> Any:
+    def basis(self, part: ScorePart) -> Basis:
         """The table, then the next step; metrics of the same fit share both. For open bins, the ends of the shift."""
-        return self.fit or (_TABLE if self.joint or part.certain else ShiftEnds())
+        return self.fit or (LogitTable() if self.joint or part.certain else ShiftEnds())
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar | Recalibration:
+    def combine(self, partials: Sequence[Any], state: State) -> Scalar | Recalibration:
         """The value, or this metric with the next step of its fit."""
-        found: Any
-        if not self.joint and partials and _are_ends(partials[0]):
-            return spread(self.name, partials[0], -math.inf, math.inf, SLACK * (1.0 + max(map(abs, partials[0]))))
-        if self.fit is None:
-            partials = Partials.of(partials)
-            table = LogitTable().combine(partials, state)
-            ends = [part[2] for part in partials if isinstance(part, tuple) and part[2]]
-            flat = self.joint and bool(ends) and min(low for low, _ in ends) == max(high for _, high in ends)
-            refused = table if isinstance(table, str) else _FLAT if flat else None
-            found = refused or partials.once(("fit", self.joint), [table], lambda: _started(table, joint=self.joint))
-        else:
-            found = self.fit.combine(partials, state)
-        if isinstance(found, str):
-            return Scalar.undefined(self.name, found)
-        if found.step >= 0:
-            return replace(self, fit=found)
-        return Scalar.certain(self.name, found.slope if self.slope else found.intercept)
+        if not self.joint and partials and isinstance(partials[0], tuple) and isinstance(partials[0][0], float):
+            ends = partials[0]  # three shifts, from open bins
+            return spread(self.name, ends, -math.inf, math.inf, SLACK * (1.0 + max(map(abs, ends))))
+        step: LogisticFit | str | None = _refused(partials, state)
+        if step is None:
+            step = self.fit.next_step(partials, state) if self.fit else self._first_step(Partials.of(partials), state)
+        if isinstance(step, str):
+            return Scalar.undefined(self.name, step)
+        if step.step >= 0:
+            return replace(self, fit=step)
+        return Scalar.certain(self.name, step.slope if self.slope else step.intercept)
+
+    def _first_step(self, partials: Partials, state: State) -> LogisticFit | str:
+        """The fit to the bins of all parts, or where a fit without bins starts; a reason if no fit exists."""
+        if any(part is None for part in partials):
+            return LogisticFit(self.joint)
+        table = table_of(partials, partials, state)
+        spans = [ends for _, _, ends in partials if ends]
+        if self.joint and spans and min(low for low, _ in spans) == max(high for _, high in spans):
+            return _FLAT
+        return partials.once(("fit", self.joint), [table], lambda: _started(table, joint=self.joint))
