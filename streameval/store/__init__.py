@@ -23,8 +23,8 @@ The modules, from the bottom up:
   them), ``delta`` (small Delta tables), ``entries`` (nights with their states and facts), ``ledger``, ``compaction``;
 - ``nights``: ``partitions`` (find new and changed data), ``configuration`` (columns, policies and key types),
   ``fold`` (partitions to states, in this process or on a cluster), ``merge`` (states to an evaluation), ``slices``
-  (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``judgements`` (stored verdicts of
-  rules), ``gate`` (select the nights to judge), ``diagnosis`` (unusual facts of a night);
+  (stored slices, and filters that they answer), ``results`` (cached), ``history``, ``gate`` (select the nights to
+  judge, and store the judgements), ``diagnosis`` (unusual facts of a night);
 - ``context`` (the parts of a store), and what verbs share: ``backfill``, ``vacuum``, ``evaluate``, ``attribution``
   and ``info`` (descriptions and forecasts);
 - ``changing`` and ``store``: the verbs.

@@ -16,7 +16,7 @@ from processes import run
 
 from streameval import Store, evaluate
 from streameval.errors import DataError, OptionError, StoreError
-from streameval.store.nights import judgements
+from streameval.store.nights import gate
 
 FLOOR = "roc_auc[score_lr] >= 0.95"
 
@@ -246,7 +246,7 @@ def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
 
 def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, monkeypatch):
     """Also when the table is rewritten as one file; a damaged one is refused by name."""
-    monkeypatch.setattr(judgements, "FILES", 3)
+    monkeypatch.setattr(gate, "FILES", 3)
     for name in NIGHTS[8:13]:
         store.update((broken if name == NIGHTS[9] else land)(name, data))
         store.check(FLOOR)
