@@ -349,7 +349,12 @@ class Gate:
                     rule.name, entry.partition, self._digest(rule, entry), "folded before the rule was new"
                 )
                 self.log.add(replace(earlier, text=rule.text, outcome="earlier"))
-        new = {entry.partition: self._judge(rule, entry) for entry in due}
+        values: dict[str, Scalar] = {}
+        if due and not rule.slices:  # together, which is faster; few nights before them are needed one by one
+            first = max(self.entries.index(due[0]) - BASELINE, 0)
+            entries = self.entries[first:] if rule.how else due
+            values = dict(zip((entry.partition for entry in entries), self._values(rule, entries), strict=True))
+        new = {entry.partition: self._judge(rule, entry, values) for entry in due}
         judged = {e.partition: one for e in scope if (one := self._known(rule, e)) and one.outcome != "earlier"}
         last = self.entries[-1].partition if self.entries else ""
         closing = {name: one for name, one in judged.items() if named or not one.passed or name == last}
@@ -392,7 +397,7 @@ class Gate:
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
 
-    def _judge(self, rule: Rule, entry: Entry) -> Judgement:
+    def _judge(self, rule: Rule, entry: Entry, values: Mapping[str, Scalar]) -> Judgement:
         """Judge a night by a rule, and keep the judgement unless it is pending because labels may still arrive."""
         until = _end(entry.partition, self.mature) if rule.labelled and self.mature else self.now
         digest = self._digest(rule, entry)
@@ -406,8 +411,9 @@ class Gate:
             before = [self.nightly.slices(other, rule) for other in islice(earlier, BASELINE)]
             judgement = judge_slices(rule, self.nightly.slices(entry, rule), before)
         else:
-            values = (value for value in (self._value(rule, other) for other in earlier) if value.value == value.value)
-            judgement = judge(rule, self._value(rule, entry), list(islice(values, BASELINE)))
+            nights = (values.get(other.partition) or self._values(rule, [other])[0] for other in earlier)
+            defined = (value for value in nights if value.value == value.value)
+            judgement = judge(rule, values[entry.partition], list(islice(defined, BASELINE)))
         return self._keep(replace(judgement, partition=entry.partition, digest=digest, judged=self.now))
 
     def _earlier(self, rule: Rule, entry: Entry) -> Iterator[Entry]:
@@ -417,14 +423,16 @@ class Gate:
             if not other.incomplete and (known is None or known.outcome != "failed"):
                 yield other
 
-    def _value(self, rule: Rule, entry: Entry) -> Scalar:
-        """The value of a night that a rule judges."""
+    def _values(self, rule: Rule, entries: Sequence[Entry]) -> list[Scalar]:
+        """The values of some nights that a rule judges."""
         if rule.metric in FACTS:
-            return fact(entry, rule.metric, rule.of, share=rule.share and not rule.how)
+            return [fact(entry, rule.metric, rule.of, share=rule.share and not rule.how) for entry in entries]
         if rule.level is not None and rule.of is not None and rule.than is not None:
-            return self.nightly.differences([entry], rule.metric, (rule.of, rule.than), rule.level)[0]
-        [value] = self.nightly.values([entry], rule.metric, rule.of, rule.level)
-        return value if rule.than is None else difference(value, *self.nightly.values([entry], rule.metric, rule.than))
+            return self.nightly.differences(entries, rule.metric, (rule.of, rule.than), rule.level)
+        values = self.nightly.values(entries, rule.metric, rule.of, rule.level)
+        if rule.than is None:
+            return values
+        return list(map(difference, values, self.nightly.values(entries, rule.metric, rule.than)))
 
     def _judge_live(self, rule: Rule, newest: Entry) -> Judgement:
         """Judge the current store by a rule on age or missing nights, at the newest of some nights."""

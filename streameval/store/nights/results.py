@@ -47,7 +47,7 @@ from streameval.store.nights.slices import evaluate_night_slices, stored_slicing
 from streameval.wording import canonical, plural, unknown_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deltalake import DeltaTable
 
@@ -92,6 +92,7 @@ class ResultCache:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._new: dict[str, tuple[str, str, str, Sequence[Scalar]]] = {}  # by key: span, partition, group, results
+        self._read: dict[str, list[Scalar]] = {}  # by key
         self._requested: set[str] = set()
         self._damaged = False
 
@@ -123,13 +124,24 @@ class ResultCache:
             places[key].append(i)
         return places
 
+    def load(self, keys: Iterable[str]) -> None:
+        """Read the cached results with some keys at once, which is faster than one by one."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._read]
+        if not new:
+            return
+        rows = self._rows.take(pa.array([i for key in new for i in self._places.get(key, ())], pa.int64()))
+        self._read |= {key: [] for key in new}
+        for key, result in zip(rows["key"].to_pylist(), from_arrow(rows), strict=True):
+            self._read[key].append(result)
+
     def find(self, key: str) -> Sequence[Scalar]:
         """The cached results with a key."""
         self._requested.add(key)
         if key in self._new:
             return self._new[key][-1]
-        places = self._places.get(key)
-        return from_arrow(self._rows.take(pa.array(places, pa.int64()))) if places else ()
+        if key not in self._read:
+            self.load([key])
+        return self._read[key]
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
         """Collect new results for `write`."""
@@ -302,8 +314,9 @@ class MetricSeries:
         rows: list[list[Scalar]] = [[] for _ in groups]
         for w in self.requests(**options):
             names = [metric.name for metric in w.metrics]
-            for group, row in zip(groups, rows, strict=True):
-                *_, key = self._prefixes(group, w, options)
+            keys = [[*self._prefixes(group, w, options)][-1] for group in groups]
+            self.cache.load(keys)
+            for group, key, row in zip(groups, keys, rows, strict=True):
                 row += self._cached("night", key, group[-1], w, names, partial(self._computed, group, w, options))
         return rows
 
@@ -326,7 +339,10 @@ class MetricSeries:
         cumulative : whether to merge each night with those before it
         """
         name, (w, options), results = canonical(metric), self.column(metric, of, level), list[Scalar]()
-        keys = self._prefixes(entries, w, options) if cumulative else (self._key("", e, w, options) for e in entries)
+        keys = [self._key("", entry, w, options) for entry in entries]
+        if cumulative:
+            keys = list(self._prefixes(entries, w, options))
+        self.cache.load(keys)
         span, merge = ("cumulative", PrefixMerge()) if cumulative else ("night", None)
         for i, (entry, key) in enumerate(zip(entries, keys, strict=True)):
             if key:
