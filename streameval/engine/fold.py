@@ -144,21 +144,16 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     """
     reader = label_reader(plan)
     rows = sum(piece.rows for piece in pieces)
-    sure = rows >= 0 and not any(piece.estimated for piece in pieces)
-    room = max(1, min(capacity, room_for(rows))) if sure else capacity
+    room = max(1, min(capacity, room_for(rows))) if rows >= 0 else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
-    unreported = sum(piece.rows for piece in pieces if piece.estimated)  # progress adds up to the estimated rows
     try:
         with budget.reserved(scratch_bytes(pieces, plan.specs)):
             most = batch_rows(plan.schema, capacity, budget, pieces)
-            for piece, read_rows, batch in batches(pieces, plan, reader, most):
+            for _, read_rows, batch in batches(pieces, plan, reader, most):
                 if batch is not None:
                     hand_over(batch, builders)
                 budget.relieve()
-                reported = min(read_rows, unreported) if piece.estimated else read_rows
-                unreported -= reported if piece.estimated else 0
-                progress(reported)
-        progress(unreported)
+                progress(read_rows)
     except CorruptFileError as error:
         if not plan.skip:
             raise

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.budget import LEAST_ROOM
 from streameval.scan.faults import READ_ERRORS
 from streameval.scan.parquet.pages import TEXT_BYTES
-from streameval.scan.parquet.row_groups import LARGE_CHUNK
+from streameval.scan.parquet.row_groups import LARGE_CHUNK, KeptRows, RowGroups
 from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streameval.scan import Piece
+    from streameval.scan.parquet.row_groups import Group
     from streameval.states.protocol import Spec
 
 LONG_BATCH_ROWS = 1 << 15  # largest number of rows of a batch that may have long strings or binaries
@@ -40,13 +41,9 @@ def scratch_bytes(pieces: Sequence[Piece], specs: Iterable[Spec] = (), threads: 
     if all(piece.rows >= 0 for piece in pieces):
         rows = sum(piece.rows for piece in pieces)
         tables, bounded = min(tables, _TABLE_ROW * rows), min(bounded, _BOUNDED_ROW * rows)
-    group, texts = max(map(_group_bytes, pieces), default=0), max(map(_text_bytes, pieces), default=0)
+    group = max((group.nbytes for piece in pieces for group in _row_groups(piece)), default=0)
+    texts = max(map(_text_bytes, pieces), default=0)
     return threads * (2 * (min(group, LARGE_CHUNK) + texts) + tables + bounded)
-
-
-def _group_bytes(piece: Piece) -> int:
-    """Compressed bytes of the largest row group; 0 for a table in memory."""
-    return max(getattr(_stored(piece), "sizes", ()), default=piece.nbytes if piece.estimated else 0)
 
 
 def _text_bytes(piece: Piece) -> int:
@@ -55,7 +52,7 @@ def _text_bytes(piece: Piece) -> int:
     Long texts that are read as codes are decoded once, in their dictionary.
     """
     rows, longest = max(piece.rows, 0), text_rows([piece])
-    dictionaries: int = getattr(_stored(piece), "dictionaries", 0)
+    dictionaries = max((group.dictionaries for group in _row_groups(piece)), default=0)
     return dictionaries + _row_text(piece) * min(max(longest, _PAGE_ROWS // 2), rows)
 
 
@@ -82,13 +79,19 @@ def has_plain_texts(pieces: Iterable[Piece]) -> bool:
 
 def _row_text(piece: Piece) -> int:
     """Mean bytes of the texts of a row."""
-    mean: int = getattr(_stored(piece), "row_text", 0)
-    return mean
+    return max((group.row_text for group in _row_groups(piece)), default=0)
 
 
-def _stored(piece: Piece) -> Any:
-    """The row groups of a piece, also below `KeptRows`; any other source unchanged."""
-    return getattr(piece.source, "source", piece.source)
+def _row_groups(piece: Piece) -> tuple[Group, ...]:
+    """The row groups of a piece; none of a table in memory."""
+    stored = _stored(piece)
+    return stored.groups if stored else ()
+
+
+def _stored(piece: Piece) -> RowGroups | None:
+    """The row groups of a piece, also below `KeptRows`; None for any other source."""
+    source = piece.source.source if isinstance(piece.source, KeptRows) else piece.source
+    return source if isinstance(source, RowGroups) else None
 
 
 def warn_of_little(limit: int, pieces: Sequence[Piece], specs: Iterable[Spec], threads: int, whose: str = "") -> None:
@@ -119,9 +122,10 @@ def _uneven_bytes(limit: int, scratch: int, pieces: Sequence[Piece], threads: in
     mean = max(map(_text_bytes, pieces), default=0)
     page = 0
     for piece in pieces:
-        if least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
+        stored = _stored(piece)
+        if stored and least_limit(scratch + 2 * threads * (_row_text(piece) * max(piece.rows, 0) - mean)) > limit:
             with suppress(*READ_ERRORS):
-                page = max(page, _stored(piece).largest_texts())
+                page = max(page, stored.largest_texts())
     return 2 * threads * max(0, page - mean)
 
 

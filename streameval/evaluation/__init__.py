@@ -15,7 +15,6 @@ from streameval.evaluation.request import Request
 from streameval.evaluation.run import finalize_all
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
-from streameval.scan import LayoutError
 from streameval.scan.columns import without_views
 
 if TYPE_CHECKING:
@@ -218,8 +217,7 @@ def evaluate(
     scheduler_timeout : float
         Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional
-        Called with (rows folded, total rows); the latter is −1 if unknown. For small objects both are estimated from
-        the object sizes.
+        Called with (rows folded, total rows); the latter is −1 if unknown.
 
     Returns
     -------
@@ -241,15 +239,7 @@ def evaluate(
     options = dict(locals())  # every argument by name
     del options["data"]
     request = Request.checked(options)
-    try:
-        return _evaluated(data, request, estimate=True)
-    except LayoutError:
-        pass  # leave the handler first: it frees the states before the data are read again
-    return _evaluated(data, request, estimate=False)
-
-
-def _evaluated(data: Any, request: Request, *, estimate: bool) -> Evaluation:
-    files = Files.requested(data, request, estimate=estimate)
+    files = Files.requested(data, request)
     with files.engine.progress:
         found = finalize_all(files.engine, request, files.names, *files.states(request))
     source = source_of(data, files.scan.pieces, request.options)
@@ -258,8 +248,6 @@ def _evaluated(data: Any, request: Request, *, estimate: bool) -> Evaluation:
 
 def explain(data: Any, **options: Any) -> Forecast:
     """Forecast what `evaluate` would do with the same arguments, from the footers of the files alone.
-
-    If the objects are small, only one footer is read, and rows are estimated.
 
     Parameters
     ----------
@@ -294,7 +282,7 @@ def explain(data: Any, **options: Any) -> Forecast:
     except TypeError as error:
         raise TypeError(f"explain() {error}; its arguments are those of evaluate()") from None
     request = Request.checked(options)
-    return Files.requested(data, request, estimate=True).forecast(request)
+    return Files.requested(data, request).forecast(request)
 
 
 explain.__signature__ = inspect.signature(evaluate)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it

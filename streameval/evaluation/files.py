@@ -2,9 +2,9 @@
 
 Tables and readers are files as well.
 
-Rows and bytes come from the footers, or are estimated if the footers of small objects are not read. The sizes of states
-are computed from the rows: for a keyed state the forecast is an upper bound, because repeated keys are stored once;
-other states have a fixed size, or a size that does not grow with the rows.
+Rows and bytes come from the footers. The sizes of states are computed from the rows: for a keyed state the forecast is
+an upper bound, because repeated keys are stored once; other states have a fixed size, or a size that does not grow with
+the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import pyarrow as pa
 from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Folded, Plan, batch_rows, builder_bytes, row_width
-from streameval.errors import SchemaError
 from streameval.evaluation.contingency import assignment_cells
 from streameval.evaluation.families import planned
 from streameval.evaluation.intervals import block_requests, derived_requests, folded_specs
@@ -70,7 +69,6 @@ class Forecast(AsJson):
     ----------
     where : where its tasks run, in words
     rows : rows to read; −1 if unknown before reading
-    estimated : whether rows and bytes are estimated from the sizes of objects
     partitions : number of files, slices or partitions to read
     bytes : bytes to read, for the requested columns
     columns : tuple of (name, type)
@@ -84,7 +82,6 @@ class Forecast(AsJson):
 
     where: str
     rows: int
-    estimated: bool
     partitions: int
     bytes: int
     columns: tuple[tuple[str, str], ...]
@@ -101,10 +98,9 @@ class Forecast(AsJson):
 
     def __str__(self) -> str:
         rows = plural(self.rows, "row") if self.rows >= 0 else "an unknown number of rows"
-        about = "about " if self.estimated else ""
         reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
         lines = [
-            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{size(self.bytes)}: {reads}",
+            f"{rows} in {plural(self.partitions, 'partition')}; reads {size(self.bytes)}: {reads}",
             *([f"where  {self.filtered}"] if self.filtered else []),
             *(f"skips  {visible(name)}: {reason}" for name, reason in self.skipped),
             *(f"state  {s.kind} of {s.of}: at most {size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
@@ -159,8 +155,8 @@ class Files:
         return cls(data, engine, found, Plan(found.schema, label, None, (), skip, where=test), (), pruned)
 
     @classmethod
-    def requested(cls, data: Any, request: Request, *, estimate: bool) -> Files:
-        """The files of a request on a new engine; with `estimate`, rows may be estimated from the sizes of objects."""
+    def requested(cls, data: Any, request: Request) -> Files:
+        """The files of a request on a new engine."""
         options = request.options
         own = [metric for metric in request.selection.own if metric.family != "classes"]  # those are finalized here
         engine = start(**{name: options[name] for name in RUN_OPTIONS}, metrics=own)
@@ -170,17 +166,11 @@ class Files:
             delta_version=options["delta_version"],
             threads=engine.budget.threads,
             compute=engine.compute,
-            estimate=estimate and not request.reads_footers,
         )
         files = cls.of(data, engine, found, request.label, request.where, skip=options["on_error"] == "skip")
         request.slicing.check(files.scan.schema, files.names[0])
         request.resampling.check(files.scan.schema, files.names[0])
-        try:
-            requests = shared(planned(request, files.scan), request, files.scan.schema)
-        except SchemaError:
-            if not files.scan.estimated:
-                raise
-            return cls.requested(data, request, estimate=False)
+        requests = shared(planned(request, files.scan), request, files.scan.schema)
         specs = folded_specs(requests, request.resampling, request.slicing)
         files = files.folding(requests, specs)
         derived = request.slicing.derived(files.scan.schema)
@@ -237,7 +227,6 @@ class Files:
         return Forecast(
             work.where,
             found.rows,
-            found.estimated,
             len(set(self.names)),
             found.nbytes,
             tuple((field.name, str(field.type)) for field in found.schema),

@@ -258,11 +258,6 @@ class Request:
         column: str | None = self.options["mean_over"]
         return column
 
-    @property
-    def reads_footers(self) -> bool:
-        """Whether numbers of rows must be exact before reading: for digests, which depend on tasks, and for blocks."""
-        return self.sampling is not None or bool(self.sketches) or self.resampling.level is not None
-
     def policy(self, name: str, column: str) -> Any:
         """The value of an option for a column."""
         return of_column(self.options[name], column)

@@ -19,8 +19,7 @@ The modules, in the order in which data pass through them:
 - ``files.paths`` resolves names and patterns on any file system to files; ``files.walk`` lists directories, follows
   links and tells Parquet from other files; ``files.file`` defines the identity of a file; ``files.tables`` reads the
   logs of Delta tables and refuses other table formats;
-- ``parquet.footers`` reads row groups, types and sizes, or plans small objects by their sizes and a single footer;
-  ``parquet.layout`` locates the requested columns in a file;
+- ``parquet.footers`` reads row groups, types and sizes; ``parquet.layout`` locates the requested columns in a file;
 - ``in_memory`` takes tables, frames, readers, datasets, and fragments that are not Parquet;
 - ``lazy`` takes partitions that Dask has yet to compute;
 - ``columns`` finds the requested columns of an input, including fields of structs;
@@ -42,7 +41,6 @@ from streameval.scan.files.paths import details, locate, locate_all, tell
 from streameval.scan.files.uris import shown
 from streameval.scan.in_memory import from_mapping, holds_rows
 from streameval.scan.lazy import LazySource, uncomputable
-from streameval.scan.parquet.footers import DeferredFile, LayoutError
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
 from streameval.scan.pieces import Piece, Scan, TableSource, natural
 from streameval.scan.planning import plan
@@ -53,10 +51,8 @@ from streameval.scan.widen import widen as widened
 
 __all__ = [
     "READ_ERRORS",
-    "DeferredFile",
     "Derived",
     "File",
-    "LayoutError",
     "LazySource",
     "Piece",
     "Pruned",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from streameval.errors import MissingColumnError, SchemaError
-from streameval.scan.derived import SlicingColumn
+from streameval.scan.derived import SlicingColumn, SourceColumn
 from streameval.scan.pieces import nested_path
 from streameval.scan.widen import plain
 from streameval.wording import nearest
@@ -75,7 +75,6 @@ def find(
     name: str,
     keys: Mapping[str, Constant] | None = None,
     also: Sequence[str] | None = None,
-    computed: Sequence[str] = (),
 ) -> tuple[pa.DataType, ...]:
     """Types of the requested columns.
 
@@ -91,8 +90,6 @@ def find(
         Columns whose values come from the path.
     also : sequence of str, optional
         All existing columns, for messages, if `schema` has only the requested ones.
-    computed : sequence of str
-        Columns that are computed, because other inputs lack them.
 
     Returns
     -------
@@ -103,7 +100,7 @@ def find(
     MissingColumnError
         If a column does not exist.
     SchemaError
-        If two columns have the requested name, a column is nested, or one that is computed exists.
+        If two columns have the requested name, a column is nested, or one exists that is computed for other inputs.
 
     Examples
     --------
@@ -113,6 +110,7 @@ def find(
     streameval.errors.MissingColumnError: night.parquet: no column 'scroe'; did you mean 'score'? It has: label, score
     """
     keys = keys or {}
+    computed = (each for column in columns if isinstance(column, SourceColumn) for each in column.computes)
     taken = next((column for column in computed if column in schema.names or column in keys), None)
     if taken is not None:
         raise SchemaError(_mixed(name, taken))

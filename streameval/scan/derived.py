@@ -104,11 +104,6 @@ def orders_as_text(field: pa.Field, text: str) -> bool:
     return not is_integer_key(field) or not _INTEGER.fullmatch(text) or len(text) == int(field.metadata[_MARK])
 
 
-def as_integers(field: pa.Field) -> pa.Field:
-    """The field with type int64 and its mark."""
-    return field.with_type(pa.int64())
-
-
 _PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _CALL = re.compile(r"(\w+)\((.+)\)")
 
@@ -122,6 +117,19 @@ class SlicingColumn(str):
     def looks_computed(self) -> bool:
         """Whether it looks like a part of a time, or bins of a number."""
         return "(" in self or "=" in self
+
+
+class SourceColumn(str):
+    """The name of a column that is read, with the names of the slicing columns that are computed from it."""
+
+    computes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, computes: Iterable[str]) -> SourceColumn:
+        """A column from which some are computed."""
+        column = cls(name)
+        column.computes = tuple(computes)
+        return column
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,6 @@ class Piece:
         Yields the rows.
     constants : tuple of (str, Constant)
         Columns whose values come from the path or the dataset, not from the file.
-    estimated : bool
-        Whether `rows` and `nbytes` are estimated from the size of the file, whose footer has not been read.
     """
 
     partition: str
@@ -131,7 +129,6 @@ class Piece:
     origin: str = ""
     source: Source = field(kw_only=True, repr=False, compare=False)
     constants: tuple[tuple[str, Constant], ...] = ()
-    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,6 @@ class Scan:
         Name of each file left out under ``on_error="skip"``, or because it is not Parquet, and the reason.
     splittable : bool
         False if a piece is a stream, which one thread must read, once.
-    estimated : bool
-        Whether rows and bytes of some piece are estimates, and its types those of another file. Reading a piece whose
-        types differ raises `LayoutError`; the scan is then planned again without estimates.
     """
 
     schema: pa.Schema
@@ -161,7 +155,6 @@ class Scan:
     nbytes: int
     skipped: tuple[tuple[str, str], ...] = ()
     splittable: bool = True
-    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

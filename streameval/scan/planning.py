@@ -15,7 +15,7 @@ from streameval.errors import CorruptFileError, MissingColumnError, MissingInput
 from streameval.scan import in_memory as memory
 from streameval.scan import lazy
 from streameval.scan.columns import Holding
-from streameval.scan.derived import SlicingColumn, mark, read_from
+from streameval.scan.derived import SlicingColumn, SourceColumn, mark, read_from
 from streameval.scan.files.file import File, distinct
 from streameval.scan.files.paths import locate
 from streameval.scan.files.tables import Tables, as_uri
@@ -36,7 +36,6 @@ def plan(
     on_error: str = "raise",
     threads: int | None = None,
     compute: Callable[[Any], Any] | None = None,
-    estimate: bool = False,
     delta_version: int | None = None,
 ) -> Scan:
     """Find the pieces to read and the schema that they share.
@@ -57,17 +56,14 @@ def plan(
         With 1, planning uses this thread only; otherwise slow footers are read in parallel.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
-    estimate : bool
-        Whether small objects are planned by their sizes and a single footer, if all inputs are files; see
-        `Scan.estimated`.
     delta_version : int, optional
         Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.files.tables`.
 
     Returns
     -------
     Scan
-        Pieces in the order of the inputs and, within an input, of the sorted paths. Their rows are numbered
-        (`streameval.scan.pieces`) unless numbers of rows are estimated.
+        Pieces in the order of the inputs and, within an input, of the sorted paths, with numbered rows
+        (`streameval.scan.pieces`).
 
     Raises
     ------
@@ -93,15 +89,12 @@ def plan(
         )
     tables = Tables(delta_version)
     if lazy.is_frame(data) or lazy.are_delayed(data):
-        computed = _computed(columns, [lambda names: next(lazy.holdings(data, names, compute))])
-        columns = list(dict.fromkeys(computed.get(column, column) for column in columns))
-        found: list[Any] = list(lazy.holdings(data, columns, compute))
+        columns = _read_columns(columns, [lambda names: next(lazy.holdings(data, names, compute))])
+        found: list[Holding | tuple[str, str]] = list(lazy.holdings(data, columns, compute))
     else:
         items = distinct(_items(data, tables))
-        computed = _computed(columns, [partial(_holding_of, item) for item in items])
-        columns = list(dict.fromkeys(computed.get(column, column) for column in columns))
-        how = {"skip": on_error == "skip", "parallel": threads != 1}
-        found = list(_holdings(items, columns, estimate=estimate, computed=tuple(computed), **how))
+        columns = _read_columns(columns, [partial(_holding_of, item) for item in items])
+        found = list(_holdings(items, columns, skip=on_error == "skip", parallel=threads != 1))
     tables.refuse_idle_version()
     skipped = (*(item for item in found if isinstance(item, tuple)), *tables.others.items())
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
@@ -109,29 +102,19 @@ def plan(
         reason = f"; {len(skipped)} skipped, the first {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise MissingInputError(f"{_describe(data)}: no rows{reason}")
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
-    known, estimated = all(piece.rows >= 0 for piece in pieces), any(piece.estimated for piece in pieces)
     return Scan(
         schema=_unify(holdings, columns),
-        pieces=pieces if estimated else numbered(pieces),
-        rows=sum(piece.rows for piece in pieces) if known else -1,
+        pieces=numbered(pieces),
+        rows=-1 if any(piece.rows < 0 for piece in pieces) else sum(piece.rows for piece in pieces),
         nbytes=sum(piece.nbytes for piece in pieces),
         skipped=skipped,
         splittable=not any(isinstance(piece.source, StreamSource) for piece in pieces),
-        estimated=estimated,
     )
 
 
-def _holdings(
-    items: Sequence[Any], columns: Sequence[str], *, estimate: bool, computed: Sequence[str], **how: bool
-) -> Iterator[Holding | tuple[str, str]]:
-    """The holding of every input, in order. Files are planned together; rows are numbered across all tables.
-
-    Estimates are allowed only if all inputs are files, because a second plan must be able to read all of them again.
-    """
-    files = [item for item in items if isinstance(item, File)]
-    from_files = footers.holdings(
-        files, columns, estimate=estimate and len(files) == len(items), computed=computed, **how
-    )
+def _holdings(items: Sequence[Any], columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:
+    """The holding of every input, in order. Files are planned together; rows are numbered across all tables."""
+    from_files = footers.holdings([item for item in items if isinstance(item, File)], columns, **how)
     row = 0
     for item in items:
         if isinstance(item, File):
@@ -142,8 +125,8 @@ def _holdings(
             yield holding
 
 
-def _computed(columns: Sequence[str], inputs: Sequence[Callable[[list[str]], Holding]]) -> dict[str, str]:
-    """The slicing columns that are computed, because the data lack columns of their names, and what they are read from.
+def _read_columns(columns: Sequence[str], inputs: Sequence[Callable[[list[str]], Holding]]) -> list[str]:
+    """The columns to read: a slicing column that the data lack is replaced by the one that it is computed from.
 
     The first input with rows decides; further files must agree. Each of `inputs` gives the holding of some columns.
 
@@ -152,11 +135,13 @@ def _computed(columns: Sequence[str], inputs: Sequence[Callable[[list[str]], Hol
     OptionError
         If a column can neither be found nor computed.
     """
-    computed: dict[str, str] = {}
+    sources: dict[str, list[str]] = {}
     for name in columns:
         if isinstance(name, SlicingColumn) and name.looks_computed and not _have_column(inputs, name):
-            computed[name] = read_from(name)
-    return computed
+            sources.setdefault(read_from(name), []).append(name)
+        else:
+            sources.setdefault(name, [])
+    return [SourceColumn.of(name, computes) if computes else name for name, computes in sources.items()]
 
 
 def _have_column(inputs: Sequence[Callable[[list[str]], Holding]], name: str) -> bool:

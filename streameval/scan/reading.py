@@ -48,8 +48,6 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         If the file is damaged, or was replaced or changed since it was planned.
     DataError
         If an input in memory cannot be read.
-    LayoutError
-        If the types of the file differ from the plan's estimate; see `Scan.estimated`.
 
     Examples
     --------
@@ -80,7 +78,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         if piece.partition:
             raise unreadable(piece.name, error) from error
         raise DataError(f"{piece.name}: cannot be read: {reason(error)}") from error
-    if rows != piece.rows >= 0 and not piece.estimated:
+    if rows != piece.rows >= 0:
         counts = f"{plural(rows, 'row')} where its footer says {piece.rows:,}"
         raise CorruptFileError(f"{piece.name}: {counts}; it is damaged, or was replaced while it was read")
 
@@ -146,33 +144,17 @@ def _resized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.
     for whole in batches:
         for start in range(0, whole.num_rows, batch_rows):
             batch = whole.slice(start, batch_rows)
-            more = _text_bytes(batch, small)
-            if held + batch.num_rows > batch_rows or (more and texts + more > TEXT_BYTES):
+            text_columns = (a for a in batch.columns if pa.types.is_dictionary(a.type) or is_text(a.type))
+            rows, nbytes = batch.num_rows, sum(array.nbytes for array in text_columns)
+            if held + rows > batch_rows or (small and nbytes and texts + nbytes > TEXT_BYTES):
                 yield from _together(small)
-                small, held, texts, more = [], 0, 0, _text_bytes(batch, [])
+                small, held, texts = [], 0, 0
             small.append(batch)
-            held, texts = held + batch.num_rows, texts + more
+            held, texts = held + rows, texts + nbytes
             if 2 * held >= batch_rows:
                 yield from _together(small)
                 small, held, texts = [], 0, 0
     yield from _together(small)
-
-
-def _text_bytes(batch: pa.RecordBatch, before: list[pa.RecordBatch]) -> int:
-    """Bytes of the texts of a batch, with those of dictionaries that the last batch before it does not hold."""
-    nbytes = 0
-    for i, array in enumerate(batch.columns):
-        if isinstance(array, pa.DictionaryArray):
-            known = before and _address(before[-1].column(i)) == _address(array)
-            nbytes += 0 if known else array.dictionary.nbytes
-        elif is_text(array.type):
-            nbytes += array.nbytes
-    return nbytes
-
-
-def _address(array: pa.DictionaryArray) -> list[int]:
-    """Where the values of a dictionary are in memory."""
-    return [buffer.address for buffer in array.dictionary.buffers() if buffer]
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

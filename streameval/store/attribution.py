@@ -247,7 +247,7 @@ def _files(
 def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:
     """Raise `OptionError` if the number of rows in the footers differs from the number that was folded."""
     rows = sum(piece.rows for piece in pieces)
-    if entry.incomplete or rows == entry.rows or any(piece.estimated or piece.rows < 0 for piece in pieces):
+    if entry.incomplete or rows == entry.rows or any(piece.rows < 0 for piece in pieces):
         return
     raise OptionError(
         f"{entry.partition}: the data named after the store have {plural(rows, 'row')}, not the {entry.rows:,} folded: "

@@ -36,7 +36,6 @@ from streameval.scan import in_memory as memory
 from streameval.scan import join, plan, read
 from streameval.scan.files.paths import locate
 from streameval.scan.parquet import footers, row_groups
-from streameval.scan.parquet.footers import fits
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]
@@ -526,30 +525,6 @@ def test_widening_matrix(names: str, expected: pa.DataType | None) -> None:
         assert widen(order) == expected
     if expected is not None:
         assert widen([*kinds, expected]) == expected
-
-
-def test_what_fits_one_type_changes_no_plan() -> None:
-    """Types that fit one type of a set, each by itself, do not change the common type of a set with it."""
-    kinds = [
-        pa.null(),
-        pa.bool_(),
-        pa.int8(),
-        pa.uint8(),
-        pa.int16(),
-        pa.uint32(),
-        pa.int64(),
-        pa.float32(),
-        pa.float64(),
-    ]
-    kinds += [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(4), pa.large_binary()]
-    kinds += [pa.dictionary(pa.int32(), pa.large_string()), pa.decimal128(5, 2), pa.decimal128(7, 2), pa.float16()]
-    for first in kinds:
-        fit = [kind for kind in kinds if fits(kind, first)]
-        assert first in fit
-        for some in itertools.combinations(fit, 3):
-            assert widen([first, *some]) == widen([first])
-            for others in itertools.combinations(kinds, 2):
-                assert widen([first, *some, *others]) == widen([first, *others])
 
 
 def test_widening_of_decimals() -> None:

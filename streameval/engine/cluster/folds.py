@@ -29,7 +29,7 @@ from streameval.engine.cluster import work
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
-from streameval.scan import DeferredFile, LazySource, RowGroups, TableSource, uncomputable
+from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,14 +112,14 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
     """
     pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
-        if not isinstance(piece.source, RowGroups | DeferredFile | TableSource | LazySource):
+        if not isinstance(piece.source, RowGroups | TableSource | LazySource):
             try:
                 pickle.dumps(piece)
             except (TypeError, pickle.PicklingError) as error:
                 raise OptionError(
                     f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
                 ) from error
-    if isinstance(pieces[0].source, RowGroups | DeferredFile):
+    if isinstance(pieces[0].source, RowGroups):
         probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
         connection.gather(connection.submit([probe(dask_key_name=key_factory()("open"))]))
 

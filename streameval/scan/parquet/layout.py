@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,12 +11,11 @@ from streameval.errors import SchemaError
 from streameval.scan.columns import find, is_constant
 from streameval.scan.parquet.pages import TEXT_BYTES, Dictionary
 from streameval.scan.parquet.ranges import typed
-from streameval.scan.parquet.row_groups import int96_columns
+from streameval.scan.parquet.row_groups import Group, int96_columns
 from streameval.scan.widen import is_text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     import pyarrow.parquet as pq
 
@@ -27,29 +26,6 @@ _PLAIN_BYTES = 4  # a text that is not dictionary-encoded takes at least the 4 b
 _LONG = 64  # mean text length of a dictionary from which its column is read as codes, however few rows share a text
 
 
-class Group(NamedTuple):
-    """A row group.
-
-    Attributes
-    ----------
-    number, row, rows : its number, the offset of its first row in the file, and its number of rows
-    nbytes : compressed bytes of the requested columns
-    encoded : names of the text columns that are read as codes
-    row_text : mean uncompressed bytes of all other texts in a row
-    dictionaries : uncompressed bytes of the dictionaries of long texts
-    plain : positions of the leaf columns with those other texts
-    """
-
-    number: int
-    row: int
-    rows: int
-    nbytes: int
-    encoded: frozenset[str]
-    row_text: int = 0
-    dictionaries: int = 0
-    plain: frozenset[int] = frozenset()
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Positions and types of the requested columns in a file; the same for all files of one writer.
@@ -57,7 +33,7 @@ class Layout:
     Attributes
     ----------
     writer : schema, Arrow schema and path keys, by which files of one writer are recognised
-    kinds : type of each requested column
+    kinds : type of each requested column, by name and in order
     leaves : positions of the requested columns among the leaf columns of the file
     texts : names of the leaves with strings or binaries of variable length, also in Arrow dictionaries, by position
     absent : requested columns whose values come from the path, dataset or Delta table
@@ -65,7 +41,7 @@ class Layout:
     """
 
     writer: tuple[Any, ...]
-    kinds: tuple[pa.DataType, ...]
+    kinds: Mapping[str, pa.DataType]
     leaves: tuple[int, ...]
     texts: Mapping[int, str]
     absent: tuple[str, ...]
@@ -79,9 +55,8 @@ class Layout:
         name: str,
         keys: Mapping[str, Constant],
         known: Layout | None = None,
-        computed: Sequence[str] = (),
     ) -> Layout:
-        """The layout of a file; `known` itself if the same writer wrote the file. For `computed`, see `find`.
+        """The layout of a file; `known` itself if the same writer wrote the file.
 
         Raises
         ------
@@ -93,17 +68,18 @@ class Layout:
         if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
             return known
         schema = footer.schema.to_arrow_schema()
-        kinds = find(schema, columns, name, keys, computed=computed)
-        _refuse_zones(footer, dict(zip(columns, kinds, strict=True)), name)
-        paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+        kinds = dict(zip(columns, find(schema, columns, name, keys), strict=True))
+        zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
+        if zoned is not None and not typed(footer):
+            why = "since Arrow does not know the type of another column; write the file without that column"
+            raise SchemaError(f"{name}: the time zone of column {zoned!r} cannot be read, {why}")
         absent = tuple(column for column in columns if is_constant(schema, column, keys))
         times = tuple(column for column in int96_columns(footer, columns) if column not in absent)
-        found = zip(columns, kinds, strict=True)
-        kinds = tuple(pa.timestamp("us", kind.tz) if column in times else kind for column, kind in found)
-        leaves = tuple(i for i, path in enumerate(paths) if path in columns and path not in absent)
-        kind_of = dict(zip(columns, kinds, strict=True))
-        texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(plain(kind_of[paths[i]]))}
-        return cls(writer, kinds, leaves, texts, absent, times)
+        kinds |= {column: pa.timestamp("us", kinds[column].tz) for column in times}
+        paths = {i: footer.schema.column(i).path for i in range(footer.num_columns)}
+        leaves = {i: path for i, path in paths.items() if path in columns and path not in absent}
+        texts = {i: path for i, path in leaves.items() if path in schema.names and is_text(plain(kinds[path]))}
+        return cls(writer, kinds, tuple(leaves), texts, absent, times)
 
     def groups(
         self,
@@ -126,46 +102,24 @@ class Layout:
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             if group.num_rows and (wanted is None or number in wanted):
-                yield self._group(number, row, group, dictionary)
+                chunks = {leaf: group.column(leaf) for leaf in self.leaves}
+                coded = {leaf for leaf in self.texts if _is_encoded(chunks[leaf], dictionary)}
+                plain_texts = {leaf for leaf, chunk in chunks.items() if chunk.physical_type == "BYTE_ARRAY"} - coded
+                long = {leaf for leaf in coded if not _is_short(chunks[leaf])}
+                text_bytes, long_bytes = (
+                    sum(chunks[leaf].total_uncompressed_size for leaf in leaves) for leaves in (plain_texts, long)
+                )
+                yield Group(
+                    number,
+                    row,
+                    group.num_rows,
+                    sum(chunk.total_compressed_size for chunk in chunks.values()),
+                    frozenset(self.texts[leaf] for leaf in coded),
+                    -(-text_bytes // group.num_rows),
+                    long_bytes,
+                    frozenset(plain_texts),
+                )
             row += group.num_rows
-
-    def _group(
-        self, number: int, row: int, group: pq.RowGroupMetaData, dictionary: Callable[[Any], Dictionary]
-    ) -> Group:
-        """A row group, with sizes of the requested columns."""
-        chunks = {leaf: group.column(leaf) for leaf in self.leaves}
-        coded = {leaf for leaf in self.texts if _is_encoded(chunks[leaf], dictionary)}
-        plain = {leaf for leaf, chunk in chunks.items() if chunk.physical_type == "BYTE_ARRAY"} - coded
-        texts, long = (
-            sum(chunks[leaf].total_uncompressed_size for leaf in leaves)
-            for leaves in (plain, {leaf for leaf in coded if not _is_short(chunks[leaf])})
-        )
-        nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
-        encoded = frozenset(self.texts[leaf] for leaf in coded)
-        mean = -(-texts // group.num_rows)
-        return Group(number, row, group.num_rows, nbytes, encoded, mean, long, frozenset(plain))
-
-    def kinds_where(
-        self, columns: Sequence[str], encoded: AbstractSet[str], times: Mapping[str, pa.DataType]
-    ) -> tuple[pa.DataType, ...]:
-        """The types of the requested columns; those of `encoded` columns are dictionaries, those of `times` given."""
-        kinds = {**dict(zip(columns, self.kinds, strict=True)), **times}
-        return tuple(
-            pa.dictionary(pa.int32(), plain(kind)) if column in encoded else kind for column, kind in kinds.items()
-        )
-
-
-def _refuse_zones(footer: pq.FileMetaData, kinds: Mapping[str, pa.DataType], name: str) -> None:
-    """Raise `SchemaError` for a column with a time zone if the footer could only be read without time zones."""
-    zoned = next((column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz), None)
-    if zoned is not None and not typed(footer):
-        why = "since Arrow does not know the type of another column; write the file without that column"
-        raise SchemaError(f"{name}: the time zone of column {zoned!r} cannot be read, {why}")
-
-
-def encoded_in(groups: Sequence[Group]) -> frozenset[str]:
-    """The columns that are encoded in all of the row groups."""
-    return frozenset.intersection(*(group.encoded for group in groups)) if groups else frozenset()
 
 
 def _is_encoded(chunk: pq.ColumnChunkMetaData, dictionary: Callable[[Any], Dictionary]) -> bool:

@@ -18,7 +18,8 @@ hold it, else in nanoseconds; if neither does, it is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +33,11 @@ from streameval.scan.parquet.ranges import RangeFile, chunk_ranges, coalesced, f
 from streameval.scan.pieces import column_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pyarrow import fs
 
     from streameval.scan.pieces import Piece
-    from streameval.typing import Array
 
 
 class Int96Error(Exception):
@@ -51,17 +51,14 @@ def int96_columns(footer: pq.FileMetaData, columns: Collection[str]) -> list[str
 
 
 def exact_batches(
-    micros: Iterator[pa.RecordBatch],
-    nanos: Iterator[pa.RecordBatch],
-    millis: Iterator[pa.RecordBatch],
-    columns: Collection[str],
+    micros: Iterator[pa.RecordBatch], nanos: pa.Table, millis: pa.Table, columns: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     """Batches read in microseconds, with some columns in the unit that holds their values.
 
     Parameters
     ----------
     micros : batches with these and other columns
-    nanos, millis : the same rows with at least these columns, in batches of any size
+    nanos, millis : the same rows with at least these columns
     columns : the columns; a field of a struct becomes a column as well, with dots in its name
 
     Raises
@@ -69,59 +66,63 @@ def exact_batches(
     Int96Error
         If no unit holds the values of a batch.
     """
-    others = [_Rows(nanos), _Rows(millis)]
+    row = 0
     for batch in micros:
-        if not batch.num_rows:
-            continue
-        fine, coarse = (rows.take(batch.num_rows) for rows in others)
+        if row + batch.num_rows > min(nanos.num_rows, millis.num_rows):
+            raise OSError("its INT96 timestamps have fewer rows than its other columns")
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        others = [table.slice(row, batch.num_rows) for table in (nanos, millis)]
         for name in columns:
-            arrays[name] = _exact(name, *(column_of(data, name) for data in (batch, fine, coarse)))
+            arrays[name] = _exact(name, *(column_of(data, name) for data in (batch, *others)))
         yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-
-
-class _Rows:
-    """Rows of batches, to be taken in any number."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._held: list[pa.RecordBatch] = []
-
-    def take(self, count: int) -> pa.Table:
-        """The next rows; at least one."""
-        while sum(batch.num_rows for batch in self._held) < count:
-            batch = next(self._batches, None)
-            if batch is None:
-                raise OSError("its INT96 timestamps have fewer rows than its other columns")
-            self._held.append(batch)
-        table = pa.Table.from_batches(self._held)
-        self._held = table.slice(count).to_batches()
-        return table.slice(0, count)
+        row += batch.num_rows
 
 
 def _exact(column: str, micros: pa.Array, nanos: pa.ChunkedArray, millis: pa.ChunkedArray) -> pa.Array:
     """The values in microseconds, or in nanoseconds; raises `Int96Error` if neither holds all."""
-    us, ns, ms = map(_numbers, (micros, nanos, millis))
+    us, ns, ms = (pc.fill_null(times.cast(pa.int64()), 0).to_numpy() for times in (micros, nanos, millis))
     with np.errstate(over="ignore"):
         same = us * 1000 == ns
     if same.all() and (us // 10**3 == ms).all():
         return micros
     if (ns // 10**6 == ms).all():
-        return pa.concat_arrays(nanos.chunks)
+        return nanos.combine_chunks()
     raise Int96Error(
         f"column {column!r} has INT96 timestamps that no unit holds: nanoseconds end in the year 2262, microseconds in "
         "294247; write it as a timestamp in microseconds"
     )
 
 
-def _numbers(array: pa.Array | pa.ChunkedArray) -> Array:
-    """Timestamps as int64, with 0 for null."""
-    numbers: Array = pc.fill_null(array.cast(pa.int64()), 0).to_numpy()
-    return numbers
-
-
 LARGE_CHUNK = 64 << 20  # bytes of the columns of a row group above which they are streamed
 STREAM_BUFFER = 4 << 20  # bytes of the read buffer of each streamed column
+
+
+class Group(NamedTuple):
+    """A row group.
+
+    Attributes
+    ----------
+    number, row, rows : its number, the offset of its first row in the file, and its number of rows
+    nbytes : compressed bytes of the requested columns
+    encoded : names of the text columns to read as codes, which takes a fifth of the time of decoding texts
+    row_text : mean uncompressed bytes of all other texts in a row
+    dictionaries : uncompressed bytes of the dictionaries of long texts
+    plain : positions of the leaf columns with those other texts
+    """
+
+    number: int
+    row: int
+    rows: int
+    nbytes: int
+    encoded: frozenset[str] = frozenset()
+    row_text: int = 0
+    dictionaries: int = 0
+    plain: frozenset[int] = frozenset()
+
+
+def encoded_in(groups: Iterable[Group]) -> frozenset[str]:
+    """The columns that are encoded in all of the row groups, of which there is at least one."""
+    return frozenset.intersection(*(group.encoded for group in groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,30 +135,24 @@ class RowGroups:
     Attributes
     ----------
     filesystem, path : location of the file
-    groups : numbers of the row groups
-    sizes : compressed bytes of the requested columns in each row group
+    groups : the row groups, at least one
     planned : size and modification time of the file, as listed
-    encoded : columns to read as dictionaries, since decoding a code takes a fifth of the time of decoding a string
     footer : the parsed footer, if it is kept
-    row_text : mean bytes of texts in a row that are not encoded, in the row group where it is largest
-    dictionaries : bytes of the dictionaries of long texts, in the row group where they are largest
-    plain : positions of the leaf columns with texts that are not encoded
     """
 
     filesystem: fs.FileSystem
     path: str
-    groups: tuple[int, ...]
-    sizes: tuple[int, ...]
+    groups: tuple[Group, ...]
     planned: tuple[int | None, int | None] = (None, None)
-    encoded: frozenset[str] = frozenset()
-    footer: Any = None
-    row_text: int = 0
-    dictionaries: int = 0
-    plain: frozenset[int] = frozenset()
+    footer: pq.FileMetaData | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded
-        return RowGroups, (*given, None, self.row_text, self.dictionaries, self.plain)
+        return RowGroups, (self.filesystem, self.path, self.groups, self.planned)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is on a local disk."""
+        return isinstance(self.filesystem, pa.fs.LocalFileSystem)
 
     def largest_texts(self) -> int:
         """Uncompressed bytes of the largest pages of plain texts together; 0 for an object: each page takes a request.
@@ -167,12 +162,13 @@ class RowGroups:
         OSError, pyarrow.ArrowException
             If the file cannot be read, or has changed since it was planned.
         """
-        if not self.plain or not isinstance(self.filesystem, pa.fs.LocalFileSystem):
+        plain = frozenset[int]().union(*(group.plain for group in self.groups))
+        if not plain or not self.is_local:
             return 0
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer or footer_of(handle)
-            groups = [footer.row_group(number) for number in self.groups]
-            return max(sum(largest_page(handle, group.column(leaf)) for leaf in self.plain) for group in groups)
+            groups = [footer.row_group(group.number) for group in self.groups]
+            return max(sum(largest_page(handle, group.column(leaf)) for leaf in plain) for group in groups)
 
     def read_footer(self) -> pq.FileMetaData:
         """The file's footer: the kept one if there is one, else read again."""
@@ -182,69 +178,30 @@ class RowGroups:
             return footer_of(handle)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the row groups; the file is closed with the iterator."""
-        local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
+        """Yield the rows of the row groups; the file is closed with the iterator. Batches of long texts are smaller."""
+        numbers, encoded = [group.number for group in self.groups], encoded_in(self.groups)
+        large = sum(group.nbytes for group in self.groups) > LARGE_CHUNK * len(numbers)
         with opened(self.filesystem, self.path, *self.planned) as handle:
-            footer = self.footer if local or self.footer else footer_of(handle)
-            yield from row_group_batches(
-                handle, footer, self.groups, sum(self.sizes), columns, batch_rows, local=local, encoded=self.encoded
-            )
-
-
-def row_group_batches(
-    handle: pa.NativeFile,
-    footer: pq.FileMetaData,
-    groups: Sequence[int],
-    nbytes: int,
-    columns: Sequence[str],
-    batch_rows: int,
-    *,
-    local: bool,
-    encoded: Collection[str] = (),
-) -> Iterator[pa.RecordBatch]:
-    """Batches of some row groups of an open file.
-
-    Parameters
-    ----------
-    handle : pyarrow.NativeFile
-    footer : its footer; may be None for a local file
-    groups : numbers of the row groups
-    nbytes : compressed bytes of the columns in all of them
-    columns : columns to read
-    batch_rows : largest number of rows of a batch; batches with long texts have fewer
-    local : whether the file is on a local disk
-    encoded : columns to read as dictionaries
-    """
-    large = nbytes > LARGE_CHUNK * len(groups)
-    if not local:
-        ranges = [] if large else coalesced(chunk_ranges(footer, groups, columns))
-        handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
-
-    def opened_in(unit: str) -> pq.ParquetFile:
-        return _opened(
-            handle,
-            footer,
-            read_dictionary=list(encoded),
-            buffer_size=STREAM_BUFFER if large else 0,
-            pre_buffer=False,
-            coerce_int96_timestamp_unit=unit,
-            page_checksum_verification=True,
-        )
-
-    file = opened_in("us")
-    coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
-    coded &= set(columns)
-    rows = fitting_rows(handle, file.metadata, groups, set(columns) - coded, batch_rows)
-    longest = max((file.metadata.row_group(i).num_rows for i in groups), default=0)
-    rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, groups, coded))))
-    rows = longest if rows // 2 < longest <= rows else rows  # batches end with row groups: dictionaries are not joined
-    how = {"batch_size": rows, "row_groups": list(groups), "use_threads": False}
-    batches = file.iter_batches(columns=list(columns), **how)
-    times = int96_columns(file.metadata, columns)
-    if times:
-        fine, coarse = (opened_in(unit).iter_batches(columns=times, **how) for unit in ("ns", "ms"))
-        batches = exact_batches(batches, fine, coarse, times)
-    yield from batches
+            footer = self.footer if self.is_local or self.footer else footer_of(handle)
+            if not self.is_local:
+                ranges = [] if large else coalesced(chunk_ranges(footer, numbers, columns))
+                handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
+            opened_in = partial(_opened, handle, footer, encoded, STREAM_BUFFER if large else 0)
+            file = opened_in("us")
+            coded = {field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)}.union(encoded)
+            coded &= set(columns)
+            rows = fitting_rows(handle, file.metadata, numbers, set(columns) - coded, batch_rows)
+            longest = max(group.rows for group in self.groups)
+            rows = min(rows, longest * max(1, TEXT_BYTES // max(1, _dictionary_bytes(file.metadata, numbers, coded))))
+            if rows // 2 < longest <= rows:
+                rows = longest  # batches end with row groups: dictionaries are not joined
+            batches = file.iter_batches(rows, numbers, list(columns), use_threads=False)
+            times = int96_columns(file.metadata, columns)
+            if times:
+                units = (opened_in(unit).read_row_groups(numbers, times, use_threads=False) for unit in ("ns", "ms"))
+                nanos, millis = units
+                batches = exact_batches(batches, nanos, millis, times)
+            yield from batches
 
 
 def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Collection[str]) -> int:
@@ -254,14 +211,25 @@ def _dictionary_bytes(footer: pq.FileMetaData, groups: Sequence[int], coded: Col
     return max(sizes, default=0)
 
 
-def _opened(handle: pa.NativeFile, footer: pq.FileMetaData, **options: Any) -> Any:
+def _opened(
+    handle: pa.NativeFile, footer: pq.FileMetaData | None, encoded: Collection[str], buffer_size: int, unit: str
+) -> pq.ParquetFile:
     """The file, with the footer that is known; see `footer_at` for types that Arrow does not know."""
+    open_with = partial(
+        pq.ParquetFile,
+        handle,
+        read_dictionary=list(encoded),
+        buffer_size=buffer_size,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit=unit,
+        page_checksum_verification=True,
+    )
     try:
-        return pq.ParquetFile(handle, metadata=footer, **options)
+        return open_with(metadata=footer)
     except READ_ERRORS:
         if footer is not None:
             raise
-        return pq.ParquetFile(handle, metadata=footer_of(handle), **options)
+        return open_with(metadata=footer_of(handle))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,38 +267,24 @@ def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     tuple of Piece
         The same rows in the same order, in as few pieces as possible. Only row groups can be joined.
     """
-    runs: list[list[Piece]] = []
+    joined: list[Piece] = []
     for piece in pieces:
-        if runs and _adjoins(runs[-1][-1], piece):
-            runs[-1].append(piece)
+        last, source = joined[-1] if joined else piece, piece.source
+        before = last.source
+        if (
+            last is not piece
+            and isinstance(before, RowGroups)
+            and isinstance(source, RowGroups)
+            and (last.origin, last.name, last.row + last.rows) == (piece.origin, piece.name, piece.row)
+            and before.path == source.path
+            and before.filesystem == source.filesystem
+        ):
+            rows, nbytes = last.rows + piece.rows, last.nbytes + piece.nbytes
+            both = replace(before, groups=before.groups + source.groups)
+            joined[-1] = replace(last, rows=rows, nbytes=nbytes, source=both)
         else:
-            runs.append([piece])
-    return tuple(run[0] if len(run) == 1 else _concatenated(run) for run in runs)
-
-
-def _adjoins(a: Piece, b: Piece) -> bool:
-    """Whether `b` has row groups of the same file as `a`, from the row on at which `a` ends."""
-    one, two = a.source, b.source
-    if not (isinstance(one, RowGroups) and isinstance(two, RowGroups)):
-        return False
-    same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
-    return bool(same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem)
-
-
-def _concatenated(run: Sequence[Piece]) -> Piece:
-    """The rows of adjoining pieces, in order."""
-    sources = [piece.source for piece in run if isinstance(piece.source, RowGroups)]
-    source = replace(
-        sources[0],
-        groups=tuple(group for source in sources for group in source.groups),
-        sizes=tuple(size for source in sources for size in source.sizes),
-        encoded=frozenset.intersection(*(source.encoded for source in sources)),
-        row_text=max(source.row_text for source in sources),
-        dictionaries=max(source.dictionaries for source in sources),
-        plain=frozenset[int]().union(*(source.plain for source in sources)),
-    )
-    rows, nbytes = sum(piece.rows for piece in run), sum(piece.nbytes for piece in run)
-    return replace(run[0], rows=rows, nbytes=nbytes, source=source)
+            joined.append(piece)
+    return tuple(joined)
 
 
 def row_groups(piece: Piece) -> Iterator[Piece]:
@@ -355,8 +309,7 @@ def row_groups(piece: Piece) -> Iterator[Piece]:
     except READ_ERRORS as error:
         raise unreadable(piece.name, error) from error
     row = piece.row
-    for group, nbytes in zip(source.groups, source.sizes, strict=True):
-        rows = footer.row_group(group).num_rows
-        single = replace(source, groups=(group,), sizes=(nbytes,), footer=footer)
-        yield replace(piece, row=row, rows=rows, nbytes=nbytes, source=single)
-        row += rows
+    for group in source.groups:
+        single = replace(source, groups=(group,), footer=footer)
+        yield replace(piece, row=row, rows=group.rows, nbytes=group.nbytes, source=single)
+        row += group.rows
