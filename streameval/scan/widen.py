@@ -191,7 +191,7 @@ def _widen_decimals(kinds: set[pa.DataType]) -> pa.DataType | None:
     return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
 
 
-_EXACT = Context(prec=400)  # more digits than any decimal type has
+EXACT = Context(prec=400)  # more digits than any decimal type has
 
 
 def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[Any, Any]:
@@ -206,11 +206,11 @@ def decimals_around(number: Decimal, kind: pa.DataType) -> tuple[Any, Any]:
     [['1.5', '1.5'], ['1.5', '1.6'], ['99.9', None], [None, '-99.9']]
     """
     step = Decimal((0, (1,), -kind.scale))
-    most = _EXACT.multiply(step, Decimal(10**kind.precision - 1))
+    most = EXACT.multiply(step, Decimal(10**kind.precision - 1))
     if number.copy_abs() > most:  # `abs` would round to 28 digits
         end = pa.scalar(most.copy_sign(number), kind)
         return (end, None) if number > 0 else (None, end)
-    down, up = (pa.scalar(number.quantize(step, rounding, _EXACT), kind) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+    down, up = (pa.scalar(number.quantize(step, rounding, EXACT), kind) for rounding in (ROUND_FLOOR, ROUND_CEILING))
     return (down, down) if down == up else (down, up)
 
 

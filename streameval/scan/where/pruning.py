@@ -15,29 +15,24 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
 
 from streameval.errors import DataError, MissingInputError
 from streameval.scan.faults import READ_ERRORS, unreadable
 from streameval.scan.parquet.row_groups import RowGroups, join, row_groups
-from streameval.scan.parquet.statistics import (
-    ColumnBounds,
-    StoredColumns,
-    as_array,
-    comparable,
-    exact_bounds,
-    statistics_bounds,
-    unknown_bounds,
-)
+from streameval.scan.parquet.statistics import Bounds, StoredColumns, statistics_bounds
 from streameval.scan.where.expressions import Node, evaluated, expression_tree
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
 
     from streameval.scan.pieces import Constant, Piece, Scan
     from streameval.scan.where import Test
@@ -50,11 +45,6 @@ class Possible(NamedTuple):
     true: Array
     false: Array
     null: Array
-
-    @classmethod
-    def anything(cls, size: int) -> Possible:
-        """Of a condition that is not understood."""
-        return cls(*(np.ones(size, np.bool_) for _ in range(3)))
 
     @classmethod
     def exactly(cls, values: pa.Array | pa.ChunkedArray) -> Possible:
@@ -97,14 +87,20 @@ class Units:
     size: int
     schema: pa.Schema
     keys: pa.Table
-    bounds: Mapping[str, ColumnBounds]
+    bounds: Mapping[str, Bounds]
 
     @classmethod
-    def of(cls, schema: pa.Schema, size: int, keys: pa.Table, bounds: Mapping[str, ColumnBounds]) -> Units:
+    def of(cls, schema: pa.Schema, size: int, keys: pa.Table, bounds: Mapping[str, Bounds]) -> Units:
         """Units with these keys, and bounds of other columns."""
-        unknown = {field.name: unknown_bounds(field.type, size) for field in schema if field.name not in bounds}
-        exact = {name: exact_bounds(keys.column(name).combine_chunks()) for name in keys.column_names}
-        return cls(size, schema, keys, {**unknown, **bounds, **exact})
+        yes = np.ones(size, np.bool_)
+        unknown = {field.name: pa.nulls(size, field.type) for field in schema}
+        every = {name: Bounds(ends, ends, yes, yes) for name, ends in unknown.items()}
+        for name, column in zip(keys.column_names, keys.columns, strict=True):
+            ends, valid = column.combine_chunks(), column.is_valid().to_numpy()
+            if types.is_floating(ends.type):
+                ends = pc.if_else(pc.is_nan(ends), None, ends)
+            every[name] = Bounds(ends, ends, ~valid, valid)
+        return cls(size, schema, keys, {**every, **bounds})
 
     def possible(self, node: Node) -> Possible:
         """What a part of a filter may be for each unit."""
@@ -115,97 +111,106 @@ class Units:
         if node.call == "if_else":
             condition, *choices = map(self.possible, node.arguments)
             return condition.choice(*choices)
-        found = _TESTS[node.call](self, node) if node.call in _TESTS else None
-        if found is None and node.columns and set(node.columns) <= set(self.keys.column_names):
-            with suppress(pa.ArrowException):  # the task that reads the rows reports the error
-                found = Possible.exactly(evaluated(node.expression(), self.keys))
-        return Possible.anything(self.size) if found is None else found
+        known = None
+        with suppress(pa.ArrowException):  # the task that reads the rows reports the error
+            if node.columns and set(node.columns) <= set(self.keys.column_names):
+                return Possible.exactly(evaluated(node.expression(), self.keys))
+            known = _TESTS[node.call](self, node) if node.call in _TESTS else None
+        return known or Possible(*[np.ones(self.size, np.bool_)] * 3)
 
-    def _operand(self, node: Node) -> ColumnBounds | None:
+    def _operand(self, node: Node) -> Bounds | None:
         """The bounds of a column or of a literal; None for anything else."""
         if node.call == "field":
             return self.bounds[node.value]
-        if node.call != "literal" or (value := comparable(node.value)) is None or value != value:
+        if node.call != "literal" or not node.value.is_valid or pc.equal(node.value, node.value).as_py() is False:
             return None
-        one = unknown_bounds(node.value.type, 1)
-        ends, yes = as_array([value], 1), np.ones(1, np.bool_)
-        return ColumnBounds(one.family, ends, ends, yes, ~yes, yes, nan=False)
+        ends, yes = pa.repeat(node.value, self.size), np.ones(self.size, np.bool_)
+        return Bounds(ends, ends, ~yes, yes)
 
     def null(self, node: Node) -> Possible | None:
         """Of IS NULL."""
-        bounds = self._operand(node.arguments[0]) if node.arguments[0].call == "field" else None
-        if bounds is None or (node.value is not None and node.value["nan_is_null"].as_py()):
+        if node.arguments[0].call != "field" or (node.value is not None and node.value["nan_is_null"].as_py()):
             return None
+        bounds = self.bounds[node.arguments[0].value]
         return Possible(bounds.nulls, bounds.values, np.zeros(self.size, np.bool_))
 
     def valid(self, node: Node) -> Possible | None:
         """Of IS NOT NULL."""
-        found = self.null(node)
-        return None if found is None else found.negated()
+        null = self.null(node)
+        return null and null.negated()
 
     def compared(self, node: Node) -> Possible | None:
         """Of a comparison."""
         one, other = map(self._operand, node.arguments)
-        if one is None or other is None or one.family is None or one.family != other.family:
+        if one is None or other is None:
             return None
-        known, values = one.known & other.known, one.values & other.values
-        true, false = (values & (np.asarray(end, np.bool_) | ~known) for end in _COMPARISONS[node.call](one, other))
-        if one.nan or other.nan:  # a NaN differs from every number, and no other comparison with it is true
-            true, false = (true | values, false) if node.call == "not_equal" else (true, false | values)
-        true, false, null = (np.broadcast_to(part, self.size) for part in (true, false, one.nulls | other.nulls))
-        return Possible(true, false, null)
+        values = one.values & other.values
+        true, false = (values & may_be for may_be in _COMPARISONS[node.call](one, other))
+        columns = [self.schema.field(part.value).type for part in node.arguments if part.call == "field"]
+        if any(map(types.is_floating, columns)):  # a NaN differs from all numbers; no other comparison with it is true
+            true, false = (values, false) if node.call == "not_equal" else (true, values)
+        return Possible(true, false, one.nulls | other.nulls)
 
     def among(self, node: Node) -> Possible | None:
         """Of a value in a list; a null is in a list that has one."""
-        bounds, values = self._operand(node.arguments[0]), _list(node.value)
-        if bounds is None or bounds.family is None or node.arguments[0].call != "field" or values is None:
+        value_set = node.value and node.value.get("value_set")
+        if node.arguments[0].call != "field" or not isinstance(value_set, pa.ListScalar) or not value_set.is_valid:
             return None
-        listed = [value for value in map(comparable, values) if value is not None]
-        same = values.type == self.schema.field(node.arguments[0].value).type
-        if not same or any(value != value for value in listed):
+        kind, listed = self.schema.field(node.arguments[0].value).type, value_set.values.drop_null()
+        real = types.is_floating(kind)
+        if listed.type != kind or (real and pc.any(pc.is_nan(listed)).as_py()):
             return None
-        ordered = as_array(sorted(listed), len(listed))
-        hits = np.searchsorted(ordered, bounds.high, "right") > np.searchsorted(ordered, bounds.low, "left")
-        single = bounds.known & np.asarray(bounds.low == bounds.high, np.bool_)
-        true, false = bounds.values & (hits | ~bounds.known), bounds.values & (~(hits & single) | bounds.nan)
-        return Possible(true | bounds.nulls, false | bounds.nulls, np.zeros(self.size, np.bool_))
+        low, high, nulls, values = self.bounds[node.arguments[0].value]
+        ranks = pc.rank(pa.concat_arrays([low, high, listed]), tiebreaker="dense").to_numpy()
+        least, most, ordered = np.split(ranks, [self.size, 2 * self.size])
+        ordered = np.sort(ordered)
+        hits = np.searchsorted(ordered, most, "right") > np.searchsorted(ordered, least, "left")
+        known = low.is_valid().to_numpy(zero_copy_only=False)
+        single = known & (least == most) & (not real)  # NaN lies outside of all bounds
+        true, false = values & (hits | ~known), values & ~(hits & single)
+        return Possible(true | nulls, false | nulls, np.zeros(self.size, np.bool_))
 
     def truth(self, node: Node) -> Possible | None:
         """Of a column of booleans, or of TRUE, FALSE or NULL."""
-        bounds = self._operand(node)
-        if node.call == "literal" and pa.types.is_boolean(node.value.type):
-            return Possible.exactly(pa.repeat(node.value, self.size))
-        if bounds is None or bounds.family != "boolean":
+        if node.call == "literal":
+            return Possible.exactly(pa.repeat(node.value, self.size)) if types.is_boolean(node.value.type) else None
+        low, high, nulls, values = self.bounds[node.value]
+        if not types.is_boolean(low.type):
             return None
-        true, false = bounds.high.astype(np.bool_) | ~bounds.known, ~bounds.low.astype(np.bool_) | ~bounds.known
-        return Possible(bounds.values & true, bounds.values & false, bounds.nulls)
+        return Possible(values & _may_be(high), values & _may_be(pc.invert(low)), nulls)
 
 
-def _list(options: Any) -> pa.Array | None:
-    """The values of a list in the options of `is_in`."""
-    values = None if options is None else options.get("value_set")
-    return values.values if isinstance(values, pa.ListScalar) and values.is_valid else None
+def _may_be(values: pa.Array) -> Array:
+    """Whether each value may be true: it is, or is unknown."""
+    may_be: Array = pc.fill_null(values, True).to_numpy(zero_copy_only=False)
+    return may_be
+
+
+def _equal(one: Bounds, other: Bounds) -> tuple[Array, Array]:
+    true = _may_be(pc.less_equal(one.low, other.high)) & _may_be(pc.less_equal(other.low, one.high))
+    return true, _may_be(pc.not_equal(one.low, other.high)) | _may_be(pc.not_equal(one.high, other.low))
+
+
+def _less(one: Bounds, other: Bounds) -> tuple[Array, Array]:
+    return _may_be(pc.less(one.low, other.high)), _may_be(pc.greater_equal(one.high, other.low))
+
+
+def _less_equal(one: Bounds, other: Bounds) -> tuple[Array, Array]:
+    return _may_be(pc.less_equal(one.low, other.high)), _may_be(pc.greater(one.high, other.low))
 
 
 _LOGIC: dict[str, Callable[[Possible, Possible], Possible]] = {
     "and_kleene": Possible.both,
     "or_kleene": Possible.either,
 }
-
-
-def _equal(one: ColumnBounds, other: ColumnBounds) -> tuple[Array, Array]:
-    same = (one.low == one.high) & (other.low == other.high) & (one.low == other.low)
-    return (one.low <= other.high) & (other.low <= one.high), ~np.asarray(same, np.bool_)
-
-
 # whether a comparison may be true, and whether it may be false, of values within bounds
-_COMPARISONS: dict[str, Callable[[ColumnBounds, ColumnBounds], tuple[Array, Array]]] = {
+_COMPARISONS: dict[str, Callable[[Bounds, Bounds], tuple[Array, Array]]] = {
     "equal": _equal,
     "not_equal": lambda one, other: _equal(one, other)[::-1],
-    "less": lambda one, other: (one.low < other.high, one.high >= other.low),
-    "less_equal": lambda one, other: (one.low <= other.high, one.high > other.low),
-    "greater": lambda one, other: (one.high > other.low, one.low <= other.high),
-    "greater_equal": lambda one, other: (one.high >= other.low, one.low < other.high),
+    "less": _less,
+    "less_equal": _less_equal,
+    "greater": lambda one, other: _less(other, one),
+    "greater_equal": lambda one, other: _less_equal(other, one),
 }
 _TESTS: dict[str, Callable[[Units, Node], Possible | None]] = {
     "is_null": Units.null,
@@ -277,55 +282,44 @@ def _possible_pieces(pieces: Sequence[Piece], test: Test, tree: Node) -> tuple[P
     for i, piece in enumerate(pieces):
         given = {name for name, _ in piece.constants}
         by_keys.setdefault(tuple(name for name in test.schema.names if name in given), []).append(i)
-    left: list[tuple[Piece, ...]] = [()] * len(pieces)
+    left: dict[int, tuple[Piece, ...]] = {}
     for names, places in by_keys.items():
         keys = _keys([pieces[i] for i in places], names, test.schema)
-        may = Units.of(test.schema, len(places), keys, {}).possible(tree).true
-        places, keys = (
-            [i for i, possible in zip(places, may, strict=True) if possible],
-            _rows(keys, np.flatnonzero(may)),
-        )
-        kept = _possible_groups([pieces[i] for i in places], keys, test, tree)
-        for i, parts in zip(places, kept, strict=True):
-            left[i] = parts
-    return tuple(piece for kept in left for piece in kept)
+        may = np.flatnonzero(Units.of(test.schema, len(places), keys, {}).possible(tree).true)
+        places = [places[i] for i in may]
+        kept = _possible_groups([pieces[i] for i in places], _rows(keys, may), test, tree)
+        left |= zip(places, kept, strict=True)
+    return tuple(piece for i in sorted(left) for piece in left[i])
 
 
 def _possible_groups(pieces: Sequence[Piece], keys: pa.Table, test: Test, tree: Node) -> Iterator[tuple[Piece, ...]]:
     """For each of some pieces whose keys meet the filter, the row groups that may contain rows of it."""
     read = [field for field in test.schema if field.name not in keys.column_names]
     footers = [_footer(piece) if read else None for piece in pieces]
-    stored = {id(footer): StoredColumns(footer) for footer in footers if footer is not None}  # one for a file
+    stored = {id(footer): StoredColumns(footer) for footer in footers}  # one for a file
     places = [
-        (stored[id(footer)], piece.source.groups)  # type: ignore[attr-defined]
+        (stored[id(footer)], piece.source.groups)
         for footer, piece in zip(footers, pieces, strict=True)
-        if footer is not None
+        if footer is not None and isinstance(piece.source, RowGroups)
     ]
     counts = [len(groups) for _, groups in places]
     owners = np.repeat([i for i, footer in enumerate(footers) if footer is not None], counts).astype(np.int64)
     bounds = {field.name: statistics_bounds(places, field) for field in read}
-    units = Units.of(test.schema, owners.size, _rows(keys, owners), bounds)
-    kept = units.possible(tree).true if places else owners
-    parts = iter(np.split(kept, np.cumsum(counts)[:-1]))
+    possible = Units.of(test.schema, owners.size, _rows(keys, owners), bounds).possible(tree).true
+    parts = iter(np.split(possible, np.cumsum(counts)[:-1]))
     for piece, footer in zip(pieces, footers, strict=True):
-        yield (piece,) if footer is None else _kept_groups(piece, next(parts))
+        stays = None if footer is None else next(parts)
+        if stays is None or stays.all():
+            yield (piece,)
+        else:
+            yield join([single for single, stay in zip(row_groups(piece), stays, strict=True) if stay])
 
 
-def _footer(piece: Piece) -> Any:
+def _footer(piece: Piece) -> pq.FileMetaData | None:
     """The footer of a piece of row groups; None if it cannot be read again, or the piece is of another kind."""
-    if not isinstance(piece.source, RowGroups):
-        return None
-    try:
-        return piece.source.read_footer()
-    except (DataError, *READ_ERRORS):  # the task that reads the file reports the error
-        return None
-
-
-def _kept_groups(piece: Piece, kept: Array) -> tuple[Piece, ...]:
-    """A piece with those of its row groups that `kept` marks."""
-    if kept.all():
-        return (piece,)
-    return join([single for single, stays in zip(row_groups(piece), kept, strict=True) if stays])
+    with suppress(DataError, *READ_ERRORS):  # the task that reads the file reports the error
+        return piece.source.read_footer() if isinstance(piece.source, RowGroups) else None
+    return None
 
 
 def _rows(keys: pa.Table, rows: Array) -> pa.Table:

@@ -185,7 +185,7 @@ def test_expressions_prune_as_sql_does(tmp_path: Path) -> None:
         (pc.scalar(5) < x, 1),
         (x.isin([0, 7]), 2),
         ((x * 2 == 6) & (x < 4), 2),
-        (x > 2.5, 4),
+        (x > 2.5, 3),
         (~(x > 1), 1),
         (pc.if_else(x > 3, x == 2, x == 1), 1),
         (pc.scalar(value=True) & (x == 0), 1),
