@@ -1,8 +1,7 @@
 """Where: filters of rows, given as SQL text or as an Arrow expression, and the test of a batch.
 
-- ``sql`` parses and checks a condition in SQL; nothing is ever evaluated as code;
+- ``sql`` parses a condition in SQL and translates it to an Arrow expression;
 - ``comparisons`` converts values of a condition to the type of the column that they are compared with;
-- ``translation`` translates the condition to an Arrow expression;
 - ``expressions`` finds the columns of an Arrow expression that a user passes;
 - ``pruning`` skips pieces that cannot contain such a row, by their path and the statistics of their row groups.
 
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from streameval.scan.where.expressions import evaluated, expression_columns
 from streameval.scan.widen import occurring
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.typing import Array
 
@@ -58,10 +57,10 @@ class Where:
 
     text: str
     columns: tuple[str, ...]
-    _tree: Any = field(repr=False, compare=False)
+    _condition: pc.Expression | Callable[[pa.Schema], pc.Expression] = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, given: Any) -> Where:
+    def of(cls, given: str | pc.Expression) -> Where:
         """The filter given by an SQL text or a `pyarrow.compute.Expression`.
 
         Raises
@@ -71,10 +70,9 @@ class Where:
         """
         if isinstance(given, pc.Expression):
             return cls(str(given), expression_columns(given), given)
-        from streameval.scan.where.sql import column_names, parsed  # here, because sqlglot is slow to import
+        from streameval.scan.where.sql import parsed  # here, because sqlglot is slow to import
 
-        tree = parsed(given)
-        return cls(given, column_names(tree), tree)
+        return cls(given, *parsed(given))
 
     def bound(self, schema: pa.Schema, name: str = "") -> Test:
         """The test for rows with a schema, in which the types of the columns are known.
@@ -85,21 +83,13 @@ class Where:
             If a column is compared with a value of another kind, or the filter cannot be evaluated; `name` is the file
             in the message.
         """
+        schema = pa.schema([field.with_type(_plain(field.type)) for field in map(schema.field, self.columns)])
         try:
-            return self._bound(schema)
+            condition = self._condition
+            test = Test(self.text, condition if isinstance(condition, pc.Expression) else condition(schema), schema)
+            test.check()
         except OptionError as error:
             raise OptionError(f"{name}: {error}" if name else str(error)) from None
-
-    def _bound(self, schema: pa.Schema) -> Test:
-        fields = map(schema.field, self.columns)
-        schema = pa.schema([field.with_type(_plain(field.type)) for field in fields])
-        expression = self._tree
-        if not isinstance(expression, pc.Expression):
-            from streameval.scan.where.translation import translated
-
-            expression = translated(expression, schema)
-        test = Test(self.text, expression, schema)
-        test.check()
         return test
 
 
@@ -125,7 +115,7 @@ class Test:
     __test__ = False  # for pytest, which collects classes of this name
 
     text: str
-    expression: Any = field(compare=False, repr=False)
+    expression: pc.Expression = field(compare=False, repr=False)
     schema: pa.Schema
 
     def check(self) -> None:
@@ -148,12 +138,10 @@ class Test:
             If the filter cannot be evaluated on the values; `name` is the file in the message.
         """
         columns = [batch.column(column) for column in self.schema.names]
-        rows = decodable_rows(columns) if len(columns) > 1 else batch.num_rows
+        rows = decodable_rows(columns) if len(columns) > 1 else max(1, batch.num_rows)
         try:
-            if rows >= batch.num_rows:
-                return self._of_rows([_Rows.of(columns)])[0]
-            parts = ([column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows))
-            return np.concatenate([self._of_rows([_Rows.of(part)])[0] for part in parts])
+            parts = [[column.slice(start, rows) for column in columns] for start in range(0, batch.num_rows, rows)]
+            return np.concatenate([self._of_rows([part])[0] for part in parts or [columns]])
         except pa.ArrowException as error:
             raise SchemaError(f"{name}: where: {self.text} cannot be evaluated: {reason(error)}") from None
 
@@ -162,44 +150,27 @@ class Test:
         several = [[batch.column(column) for column in self.schema.names] for batch in batches]
         if len(several) > 1 and all(decodable_rows(columns) >= SMALL_ROWS for columns in several):
             with suppress(pa.ArrowException):  # which of them it is, is found below
-                return self._of_rows([_Rows.of(columns) for columns in several])
+                return self._of_rows(several)
         return [self.kept(*pair) for pair in zip(batches, names, strict=True)]
 
-    def _of_rows(self, several: Sequence[_Rows]) -> list[Array]:
+    def _of_rows(self, several: Sequence[Sequence[pa.Array]]) -> list[Array]:
         """Which rows of each of some batches meet the condition."""
-        tables = [rows.table(self.schema) for rows in several]
-        found = evaluated(self.expression, pa.concat_tables(tables).combine_chunks())
-        kept: Array = pc.fill_null(found, False).to_numpy()
-        ends = np.cumsum([table.num_rows for table in tables])
-        return [rows.spread(part) for rows, part in zip(several, np.split(kept, ends[:-1]), strict=True)]
+        tested = list(map(_distinct, several))
+        tables = [
+            pa.table(list(map(pa.Array.cast, columns, self.schema.types)), schema=self.schema) for columns, _ in tested
+        ]
+        meets = evaluated(self.expression, pa.concat_tables(tables).combine_chunks())
+        parts = np.split(pc.fill_null(meets, False).to_numpy(), np.cumsum([table.num_rows for table in tables])[:-1])
+        return [part if codes is None else part[codes] for part, (_, codes) in zip(parts, tested, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of a batch to test; of a single dictionary column, each distinct value, and null, is tested once.
+def _distinct(columns: Sequence[pa.Array]) -> tuple[Sequence[pa.Array], Array | None]:
+    """The rows to test, and for each row of a batch the index of the one with its values; None if they are the rows.
 
-    Attributes
-    ----------
-    columns : the columns of the filter, or the distinct values
-    codes : for each row, the index of its value; None if the rows themselves are tested
+    Of a single dictionary column, each distinct value, and null, is tested once.
     """
-
-    columns: Sequence[pa.Array]
-    codes: Array | None = None
-
-    @classmethod
-    def of(cls, columns: Sequence[pa.Array]) -> _Rows:
-        if len(columns) != 1 or not types.is_dictionary(columns[0].type):
-            return cls(columns)
-        array = occurring(columns[0])
-        values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
-        return cls([values], pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy())
-
-    def table(self, schema: pa.Schema) -> pa.Table:
-        """The rows to test, cast to the types of the filter."""
-        columns = [column.cast(kind) for column, kind in zip(self.columns, schema.types, strict=True)]
-        return pa.table(columns, schema=schema)
-
-    def spread(self, kept: Array) -> Array:
-        """The result for every row from that for the rows to test."""
-        return kept if self.codes is None else kept[self.codes]
+    if len(columns) != 1 or not types.is_dictionary(columns[0].type):
+        return columns, None
+    array = occurring(columns[0])
+    values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
+    return [values], pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy()

@@ -6,8 +6,10 @@ Two columns are compared exactly, as two numbers on paper. Arrow would round int
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +32,13 @@ class Bounds(NamedTuple):
     up : the smallest value that is at least the literal; None if there is none
     """
 
-    down: Any
-    up: Any
+    down: pa.Scalar | None
+    up: pa.Scalar | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the type contains the value of the literal."""
+        return self.down is self.up
 
 
 def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
@@ -49,38 +56,30 @@ def bounds(value: exp.Expression, kind: pa.DataType, column: str) -> Bounds:
     --------
     >>> from sqlglot import exp
     >>> bounds(exp.Literal.number("2.5"), pa.int32(), "length")
-    Bounds(down=2, up=3)
+    Bounds(down=<pyarrow.Int32Scalar: 2>, up=<pyarrow.Int32Scalar: 3>)
     >>> bounds(exp.Literal.number("300"), pa.int8(), "length")
-    Bounds(down=127, up=None)
+    Bounds(down=<pyarrow.Int8Scalar: 127>, up=None)
     """
     kind = kind.value_type if types.is_dictionary(kind) else kind
     text, what = _text_and_kind(value)
-    try:
+    with suppress(*_INVALID):
         if isinstance(value, exp.Boolean) and types.is_boolean(kind):
             return _exact(pa.scalar(bool(value.this), kind))
-        found = {"text": _text, "number": _number}.get(what, _incomparable)(text, kind)
-    except _INVALID:
-        found = None
-    if found is None:
-        shown = value.sql()
-        raise OptionError(
-            f"where: column {column!r} has type {kind} and cannot be compared with {shown}; {_remedy(kind)}"
-        )
-    return found
+        nearest = _text(text, kind) if what == "text" else _number(text, kind) if what == "number" else None
+        if nearest is not None:
+            return nearest
+    raise OptionError(
+        f"where: column {column!r} has type {kind} and cannot be compared with {value.sql()}; {_remedy(kind)}"
+    )
 
 
-def is_number(value: exp.Expression) -> bool:
-    """Whether a literal is a number."""
-    return _text_and_kind(value)[1] == "number"
-
-
-def is_text(value: exp.Expression) -> bool:
-    """Whether a literal is a text in quotes."""
-    return _text_and_kind(value)[1] == "text"
+def kind_of(value: exp.Expression) -> str:
+    """The kind of a literal: ``number``, ``text`` if it is in quotes, or empty for anything else."""
+    return _text_and_kind(value)[1]
 
 
 def _text_and_kind(value: exp.Expression) -> tuple[str, str]:
-    """The text of a literal, and its kind: ``number``, ``text``, or empty for anything else."""
+    """The text of a literal, and its kind."""
     if isinstance(value, exp.Neg):
         text, what = _text_and_kind(value.this)
         return f"-{text}", what if what == "number" else ""
@@ -108,20 +107,16 @@ def _text(text: str, kind: pa.DataType) -> Bounds | None:
     return None
 
 
-def _incomparable(text: str, kind: pa.DataType) -> None:
-    """None: a literal of another kind is comparable with no type but its own."""
-
-
 def _number(text: str, kind: pa.DataType) -> Bounds | None:
     """A number in a numeric type; None for any other type."""
     number = Decimal(text)
     if types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
-        low, high = int(limits.min), int(limits.max)
-        if number > high or number < low:
-            return Bounds(high, None) if number > high else Bounds(None, low)
-        down = int(number // 1) if number >= 0 or number == int(number) else int(number) - 1
-        return Bounds(down, down + (number != down))
+        if not limits.min <= number <= limits.max:
+            low, high = (pa.scalar(int(end), kind) for end in (limits.min, limits.max))
+            return Bounds(high, None) if number > 0 else Bounds(None, low)
+        down, up = (pa.scalar(end, kind) for end in (math.floor(number), math.ceil(number)))
+        return _exact(down) if down == up else Bounds(down, up)
     if types.is_float16(kind):
         kind = pa.float32()  # the type it is read as
     if types.is_floating(kind):
@@ -145,7 +140,7 @@ def _remedy(kind: pa.DataType) -> str:
     return "write a text in single quotes (texts are compared as texts: '10' < '9')" if texts else "cast it in the data"
 
 
-_RANKS = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)
+_RANKS = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)  # from narrow to wide ranges
 _WIDE = 64  # bits of integers that float64 and int64 do not all hold
 MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}  # with the sides exchanged
 
@@ -162,12 +157,6 @@ class _Order(NamedTuple):
         """Of two columns of one type."""
         return cls(one < other, one == other, one > other)
 
-    def named(self, name: str) -> pc.Expression:
-        """The comparison with the name of its node, such as ``GTE``."""
-        found = {"LT": self.less, "EQ": self.equal, "GT": self.more}
-        found |= {"LTE": self.less | self.equal, "GTE": self.more | self.equal, "NEQ": ~self.equal}
-        return found[name]
-
 
 def compared_numbers(
     name: str, one: pc.Expression, other: pc.Expression, kinds: tuple[pa.DataType, pa.DataType]
@@ -181,18 +170,14 @@ def compared_numbers(
     >>> data.filter(compared_numbers("GT", pc.field("n"), pc.field("x"), kinds))["n"].to_pylist()
     [9007199254740993]
     """
-    ranks = [_rank(kind) for kind in kinds]
+    ranks = [next((i for i, test in enumerate(_RANKS) if test(kind)), -1) for kind in kinds]
     if -1 in ranks:
         return None
     if ranks[0] > ranks[1]:
         one, other, kinds, name = other, one, kinds[::-1], MIRRORED[name]
-    found = _order(one, other, *kinds).named(name)
-    return pc.if_else(one.is_valid() & other.is_valid(), found, pa.scalar(None, pa.bool_()))
-
-
-def _rank(kind: pa.DataType) -> int:
-    """Signed integers before unsigned ones before floats; −1 for other types."""
-    return next((i for i, test in enumerate(_RANKS) if test(kind)), -1)
+    less, equal, more = _order(one, other, *kinds)
+    orders = {"LT": less, "EQ": equal, "GT": more, "LTE": less | equal, "GTE": more | equal, "NEQ": ~equal}
+    return pc.if_else(one.is_valid() & other.is_valid(), orders[name], pa.scalar(None, pa.bool_()))
 
 
 def _order(one: pc.Expression, other: pc.Expression, kind: pa.DataType, of_other: pa.DataType) -> _Order:

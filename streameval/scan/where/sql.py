@@ -1,27 +1,50 @@
 """Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL, parsed by sqlglot.
 
-The module is imported only when a filter is parsed, because importing sqlglot is slow.
+A condition is checked when it is parsed, and becomes an Arrow expression once the types of its columns are known.
+Nothing is ever evaluated as code. The module is imported only when a filter is parsed, because importing sqlglot is
+slow.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
+from pyarrow import types
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from streameval.errors import OptionError
+from streameval.scan.derived import is_date_key, is_integer_key, orders_as_text
+from streameval.scan.where.comparisons import MIRRORED, Bounds, bounds, compared_numbers, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+
+Condition = Callable[[pa.Schema], pc.Expression]  # from the types of its columns; null where it is null in SQL
 
 _SUBSET = "a filter may have comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL"
 _MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIME, exp.DataType.Type.TIMESTAMP)  # as in DATE '2026-01-31'
+_ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "EQ": operator.eq,
+    "NEQ": operator.ne,
+    "GT": operator.gt,
+    "GTE": operator.ge,
+    "LT": operator.lt,
+    "LTE": operator.le,
+}
+_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # Arrow compares exactly within
 
 
-def parsed(text: str) -> exp.Expression:
-    """The syntax tree of a condition.
+def parsed(text: str) -> tuple[tuple[str, ...], Condition]:
+    """The distinct columns of a condition, in the order of their first occurrence, and the condition.
+
+    The condition raises `OptionError` if it compares a column with a value of another kind.
 
     Raises
     ------
@@ -30,8 +53,9 @@ def parsed(text: str) -> exp.Expression:
 
     Examples
     --------
-    >>> column_names(parsed("country = 'DE' AND NOT n_chars BETWEEN 1 AND 5"))
-    ('country', 'n_chars')
+    >>> columns, condition = parsed("2.5 < length OR country IS NULL")
+    >>> columns, str(condition(pa.schema({"length": "int32", "country": "string"})))
+    (('length', 'country'), '((length > 2) or is_null(country, {nan_is_null=false}))')
     >>> parsed("country = 'DE' AND")
     Traceback (most recent call last):
     ...
@@ -47,8 +71,8 @@ def parsed(text: str) -> exp.Expression:
         if at:
             msg = f'where: syntax error at character {at} of "{text}": a quote is not closed'
         raise OptionError(msg) from None
-    _check(tree)
-    return tree
+    condition = _condition(tree)
+    return tuple(dict.fromkeys(map(_name, tree.find_all(exp.Column, bfs=False)))), condition
 
 
 def _open_quote(text: str) -> int:
@@ -68,83 +92,130 @@ def _open_quote(text: str) -> int:
     return at
 
 
-def _syntax(text: str, found: dict[str, Any]) -> str:
+def _syntax(text: str, error: dict[str, Any]) -> str:
     """The message for a syntax error; sqlglot reports the column of the last character of a token."""
-    near = str(found.get("highlight") or "")
+    near = str(error.get("highlight") or "")
     lines = text.splitlines() or [""]
-    before = sum(len(line) + 1 for line in lines[: int(found.get("line") or 1) - 1])
-    place = before + int(found.get("col") or 1) - max(len(near) - 1, 0)
-    told = str(found.get("description"))
-    cause = "a value is missing after it" if "missing" in told else "it is unexpected here"
-    cause = "a column is missing before it" if "'this' missing" in told else cause
-    cause = "a closing bracket is missing after it" if "Expecting )" in told else cause
+    before = sum(len(line) + 1 for line in lines[: int(error.get("line") or 1) - 1])
+    place = before + int(error.get("col") or 1) - max(len(near) - 1, 0)
+    description = str(error.get("description"))
+    cause = "a value is missing after it" if "missing" in description else "it is unexpected here"
+    cause = "a column is missing before it" if "'this' missing" in description else cause
+    cause = "a closing bracket is missing after it" if "Expecting )" in description else cause
     return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {cause}; {_SUBSET}'
 
 
-def _check(node: exp.Expression) -> None:
-    """Raise `OptionError` if a condition goes beyond the supported subset."""
-    if isinstance(node, exp.And | exp.Or):
-        for part in node.flatten():  # in a loop, since a chain may be longer than Python's stack
-            _check(part)
-    elif isinstance(node, exp.Not | exp.Paren):
-        _check(node.this)
-    elif isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
-        if not compares_columns(node):
-            operands(node)
-    elif isinstance(node, exp.Like):
-        _values(node, [node.expression])
-        if not node.expression.is_string:
-            raise _refused(node)
-    elif isinstance(node, exp.Between):
-        _values(node, [node.args["low"], node.args["high"]])
-    elif isinstance(node, exp.In):
-        _values(node, node.expressions)
-    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-        _values(node, [])
-    elif isinstance(node, exp.Column):
-        column_name(node)
-    else:
-        raise _refused(node)
+def _condition(node: exp.Expression) -> Condition:
+    """A part of a condition; raises `OptionError` if it goes beyond the supported subset."""
+    if isinstance(node, exp.Paren):
+        return _condition(node.this)
+    if isinstance(node, exp.Not):
+        inner = _condition(node.this)
+        return lambda schema: ~inner(schema)
+    if isinstance(node, exp.And):
+        parts = list(map(_condition, node.flatten()))  # in a loop, since a chain may be longer than Python's stack
+        return lambda schema: _joined(operator.and_, [part(schema) for part in parts])
+    if isinstance(node, exp.Or):
+        return _either(list(node.flatten()))
+    if isinstance(node, exp.Column):
+        return partial(_truth, _name(node))
+    if isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return _comparison(node)
+    values = _values(node)
+    column = _name(node.this)
+    if isinstance(node, exp.In):
+        return partial(_among, column, values)
+    if isinstance(node, exp.Between):
+        return partial(_between, column, values)
+    if isinstance(node, exp.Like):
+        pattern, negated = node.expression.name, bool(node.args.get("negate"))
+        return lambda schema: ~_like(column, pattern, schema) if negated else _like(column, pattern, schema)
+    return lambda _: pc.field(column).is_null()
 
 
-def _values(node: exp.Expression, values: list[exp.Expression]) -> None:
-    """Raise `OptionError` unless `node` compares a column with values."""
-    idle = isinstance(node, exp.In) and not values
-    if idle or not _given(node) <= {"this", "expressions", "low", "high", "expression", "negate"}:
-        raise _refused(node)
-    if not isinstance(node.this, exp.Column):
-        raise _refused(node)
-    column_name(node.this)
-    for value in values:
-        _check_value(node, value)
+def _either(nodes: Sequence[exp.Expression]) -> Condition:
+    """OR: values with which one column is compared by = are looked up together, in one pass over its rows."""
+    equals: dict[tuple[str, bool], list[exp.Expression]] = {}
+    others: list[Condition] = []
+    for node in nodes:
+        if isinstance(node, exp.EQ) and not _compares_columns(node):
+            column, value, _ = _operands(node)
+            equals.setdefault((_name(column), kind_of(value) == "number"), []).append(value)
+        else:
+            others.append(_condition(node))
+    parts: list[Condition] = [partial(_among, column, values) for (column, _), values in equals.items()]
+    parts += others
+    return lambda schema: _joined(operator.or_, [part(schema) for part in parts])
 
 
-def _given(node: exp.Expression) -> set[str]:
-    return {name for name, value in node.args.items() if value}
+def _joined(
+    join: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: Sequence[pc.Expression]
+) -> pc.Expression:
+    """AND or OR of some conditions, as a balanced tree: Arrow evaluates by recursion."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return join(_joined(join, parts[:half]), _joined(join, parts[half:]))
 
 
-def compares_columns(node: exp.Expression) -> bool:
-    """Whether a comparison is between two columns.
+def _comparison(node: exp.Expression) -> Condition:
+    """A comparison of a column with a value or a column."""
+    name = type(node).__name__
+    ordered = name not in ("EQ", "NEQ")
+    if _compares_columns(node):
+        one, other = _name(node.left), _name(node.right)
+        return lambda schema: _both(name, one, other, _for_columns(one, other, schema, ordered=ordered))
+    named, value, flipped = _operands(node)
+    column, name = _name(named), MIRRORED[name] if flipped else name
 
-    Examples
-    --------
-    >>> compares_columns(parsed("sent < received")), compares_columns(parsed("sent < 5"))
-    (True, False)
-    """
-    if not (isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
-        return False
-    return bool(column_name(node.left) and column_name(node.right))
+    def compared(schema: pa.Schema) -> pc.Expression:
+        schema = _for_values(column, [value], schema, ordered=ordered)
+        return _compared(name, column, bounds(value, schema.field(column).type, column), schema)
+
+    return compared
 
 
-def operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool]:
+def _compares_columns(node: exp.Expression) -> bool:
+    """Whether a comparison is between two columns."""
+    return isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
+
+
+def _operands(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, bool]:
     """The column and the value of a comparison, and whether the value comes first; raises `OptionError` for others."""
     flipped = isinstance(node.right, exp.Column)
     column, value = (node.right, node.left) if flipped else (node.left, node.right)
     if not isinstance(column, exp.Column):
         raise _refused(node)
-    column_name(column)
+    _name(column)
     _check_value(node, value)
     return column, value, flipped
+
+
+def _values(node: exp.Expression) -> list[exp.Expression]:
+    """The values with which IN, BETWEEN, LIKE or IS NULL compares a column; raises `OptionError` for anything else."""
+    values: list[exp.Expression]
+    if isinstance(node, exp.In):
+        values = node.expressions
+    elif isinstance(node, exp.Between):
+        values = [node.args["low"], node.args["high"]]
+    elif isinstance(node, exp.Like):
+        values = [node.expression]
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        values = []
+    else:
+        raise _refused(node)
+    given = {name for name, value in node.args.items() if value}
+    without = isinstance(node, exp.In) and not values
+    if without or not given <= {"this", "expressions", "low", "high", "expression", "negate"}:
+        raise _refused(node)
+    if not isinstance(node.this, exp.Column):
+        raise _refused(node)
+    _name(node.this)
+    for value in values:
+        _check_value(node, value)
+    if isinstance(node, exp.Like) and not node.expression.is_string:
+        raise _refused(node)
+    return values
 
 
 def _check_value(node: exp.Expression, value: exp.Expression) -> None:
@@ -164,17 +235,122 @@ def _refused(node: exp.Expression) -> OptionError:
     return OptionError(f"where: {node.sql()!r} is not supported: {_SUBSET}")
 
 
-def column_name(node: exp.Expression) -> str:
+def _name(node: exp.Expression) -> str:
     """The name of a column, with dots for a field of a struct; raises `OptionError` for anything else."""
     if not all(isinstance(part, exp.Identifier) and part.name for part in node.parts):
         raise _refused(node)
     return ".".join(part.name for part in node.parts)
 
 
-def column_names(tree: exp.Expression) -> tuple[str, ...]:
-    """The distinct columns of a condition, in the order of their first occurrence."""
-    return tuple(dict.fromkeys(map(column_name, _columns(tree))))
+def _for_values(
+    column: str, values: Sequence[exp.Expression], schema: pa.Schema, *, ordered: bool = False
+) -> pa.Schema:
+    """The schema for a comparison with values: a Hive key of integers that is compared with numbers becomes int64.
+
+    Raises
+    ------
+    OptionError
+        If an ordered comparison with a text would differ from that with the integers or dates of a Hive key.
+    """
+    at = schema.get_field_index(column)
+    field = schema.field(at)
+    if is_integer_key(field) and all(kind_of(value) == "number" for value in values):
+        return schema.set(at, field.with_type(pa.int64()))
+    texts = [value.name for value in values if ordered and kind_of(value) == "text"]
+    wrong = next((text for text in texts if not orders_as_text(field, text)), None)
+    if wrong is not None:
+        what, remedy = "integers, but texts are ordered differently ('10' < '9')", f"write {wrong} without quotes"
+        if is_date_key(field):
+            what, remedy = f"dates, and {wrong!r} has no order among them", "write a date such as '2026-01-31'"
+        raise OptionError(f"where: the values of {column!r} are {what}; {remedy}")
+    return schema
 
 
-def _columns(tree: exp.Expression) -> Iterator[exp.Expression]:
-    yield from tree.find_all(exp.Column, bfs=False)
+def _for_columns(one: str, other: str, schema: pa.Schema, *, ordered: bool) -> pa.Schema:
+    """As `_for_values`, for a comparison with another column."""
+    for key, against in ((one, other), (other, one)):
+        at, field = schema.get_field_index(key), schema.field(against)
+        if not is_integer_key(schema.field(at)):
+            continue
+        if is_integer_key(field) or types.is_integer(field.type) or types.is_floating(field.type):
+            schema = schema.set(at, schema.field(at).with_type(pa.int64()))
+        elif ordered:
+            raise OptionError(
+                f"where: the values of {key!r} are integers, but texts are ordered differently ('10' < '9'); compare "
+                f"it with a number or a column of integers or floats, not with {against!r} ({field.type})"
+            )
+    return schema
+
+
+def _field(column: str, schema: pa.Schema) -> pc.Expression:
+    """A column for a comparison; a Hive key of integers is cast if the schema says so."""
+    field, read = schema.field(column), pc.field(column)
+    return read.cast(field.type) if is_integer_key(field) and types.is_integer(field.type) else read
+
+
+def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
+    """A comparison of two columns; null if one of them is null."""
+    fields, kinds = (_field(one, schema), _field(other, schema)), (schema.field(one).type, schema.field(other).type)
+    if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
+        mixed = compared_numbers(name, *fields, kinds)
+        if mixed is None:
+            shown = " and ".join(f"{column!r} ({kind})" for column, kind in zip((one, other), kinds, strict=True))
+            raise OptionError(f"where: columns {shown} have different kinds of values; cast one of them in the data")
+        return mixed
+    _refuse_order(name, one, kinds[0])
+    return _ORDER[name](*fields)
+
+
+def _refuse_order(name: str, column: str, kind: pa.DataType) -> None:
+    if types.is_boolean(kind) and name not in ("EQ", "NEQ"):
+        raise OptionError(f"where: column {column!r} is true or false, which have no order; compare with = or <>")
+
+
+def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
+    """Whether a text matches a pattern: % is any text, _ any character; a backslash makes either literal."""
+    kind = schema.field(column).type
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        raise OptionError(f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value")
+    return pc.match_like(pc.field(column), pattern)
+
+
+def _truth(column: str, schema: pa.Schema) -> pc.Expression:
+    """A boolean column as a condition; raises `OptionError` for a column of another type."""
+    kind = schema.field(column).type
+    if not types.is_boolean(kind):
+        raise OptionError(f"where: column {column!r} has type {kind} and is not true or false; compare it with a value")
+    return pc.field(column)
+
+
+def _between(column: str, ends: Sequence[exp.Expression], schema: pa.Schema) -> pc.Expression:
+    schema = _for_values(column, ends, schema, ordered=True)
+    low, high = (bounds(end, schema.field(column).type, column) for end in ends)
+    return _compared("GTE", column, low, schema) & _compared("LTE", column, high, schema)
+
+
+def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
+    """A comparison of a column with a value; null if the column is null."""
+    field, kind = _field(column, schema), schema.field(column).type
+    _refuse_order(name, column, kind)
+    if name in ("EQ", "NEQ"):
+        end = literal.down if literal.is_exact else None
+    else:
+        end = literal.down if name in ("GT", "LTE") else literal.up
+    if end is None:  # no value of the type equals the literal, or all are on one side of it
+        return field == field if name in ("NEQ", "GT", "LT") else field != field
+    return _ORDER[name](field, end)
+
+
+def _among(column: str, values: Sequence[exp.Expression], schema: pa.Schema) -> pc.Expression:
+    """Whether a column has one of some values; null if the column is null.
+
+    Arrow looks values up by their bits, so −0.0 is listed with 0.0; no literal is a NaN.
+    """
+    schema = _for_values(column, values, schema)
+    kind = schema.field(column).type
+    ends = [bounds(value, kind, column) for value in values]
+    listed = pa.array([end.down for end in ends if end.is_exact], kind)
+    if types.is_floating(kind) and pc.any(pc.equal(listed, 0.0)).as_py():
+        listed = pa.concat_arrays([listed, pa.array([0.0, -0.0], kind)])
+    field = _field(column, schema)
+    return pc.if_else(field.is_valid(), field.isin(listed), pa.scalar(None, pa.bool_()))
