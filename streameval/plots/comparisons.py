@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import (
-    BLUE,
-    GREY,
-    RED,
-    REFERENCE,
-    Evaluated,
-    checked_path,
-    color,
-    dash,
-    finish,
-    new_axes,
-    plain_frame,
-)
+from streameval.plots import canvas
+from streameval.plots.canvas import Evaluated
 from streameval.results import slice_text
 from streameval.wording import apart, hint, plural
 
@@ -34,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST = 40  # largest number of lines of a plot
 _LINE = 0.26  # height of a line in inches
-_VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
+_VERDICTS = {"better": (canvas.BLUE, "D"), "worse": (canvas.RED, "v"), "not shown": (canvas.GREY, "o")}
 _WIDE = 28  # characters of a slice
 _NAME = 18  # characters of a column in a difference
 _TITLE = 46  # characters of a line above the axes
@@ -85,24 +74,26 @@ def plot_slices(
     >>> [text.get_text() for text in axes.get_yticklabels()]
     ['FR', 'DE']
     """
-    path = checked_path(save_to)
+    path = canvas.checked_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     sliced, whole = _slices(results, column, metric, of)
-    shown = sorted(sliced[:_MOST], key=_by_value)
-    ax = ax or new_axes(6.0, 1.4 + _LINE * len(shown))
+    shown = sorted(sliced[:_MOST], key=lambda r: r.value if np.isfinite(r.value) else -np.inf)
+    ax = ax or canvas.new_axes(6.0, 1.4 + _LINE * len(shown))
     at = np.arange(len(shown))
     if whole is not None and np.isfinite(whole.value):
-        ax.axvline(whole.value, **REFERENCE, label=f"all rows: {whole.value:.4f}")
+        ax.axvline(whole.value, **canvas.REFERENCE, label=f"all rows: {whole.value:.4f}")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, frameon=False, borderaxespad=0.2)
-    _dots(ax, at, shown, [(BLUE, "o")] * len(shown))
+    _dots(ax, at, shown, [(canvas.BLUE, "o")] * len(shown))
     ax.set_yticks(at, slice_labels([result.slice or {} for result in shown]), fontsize=8)
     for y, result in zip(at, shown, strict=True):
         lacks = f": {result.reason}" if not np.isfinite(result.value) else ", no interval" if _lacks(result) else ""
         said = plural(result.rows, "row") + lacks
         ax.annotate(said, (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#404040")
     more = f"the {len(shown)} largest of {len(sliced):,} slices" if len(shown) < len(sliced) else ""
-    title = [f"{metric} of {_shortened(str(shown[0].of), _WIDE)}", f"by {_shortened(column, _TITLE)}", more]
-    ax.set_title(_lines(title), fontsize=11, pad=20)
+    title = [f"{metric} of {_shortened(str(shown[0].of), _WIDE)}", f"by {_shortened(column, _TITLE)}"]
+    in_one = f"{' '.join(title)}{', ' * bool(more)}{more}"
+    in_lines = "\n".join([*title, more]).rstrip()
+    ax.set_title(in_one if len(in_one) <= _TITLE else in_lines, fontsize=11, pad=20)
     return _finished(ax, len(shown), f"{metric}{_with_interval(shown)}", path)
 
 
@@ -144,15 +135,15 @@ def plot_differences(
     >>> plot_differences([one]).get_yticklabels()[0].get_text().splitlines()
     ['roc_auc', 'v2 − v1']
     """
-    path = checked_path(save_to)
+    path = canvas.checked_path(save_to)
     results = found.results if isinstance(found, Evaluated) else found
     every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
     if not every:
         raise OptionError(f"there are no differences{f' of {metric}' if metric else ''}; name a baseline (--baseline)")
     shown = every[:_MOST][::-1]
-    ax = ax or new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
+    ax = ax or canvas.new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
     at = np.arange(len(shown))
-    ax.axvline(0.0, **REFERENCE)
+    ax.axvline(0.0, **canvas.REFERENCE)
     _dots(ax, at, shown, [_VERDICTS.get(str(r.verdict), _VERDICTS["not shown"]) for r in shown])
     names = slice_labels([result.slice or {} for result in shown])
     ax.set_yticks(at, [_difference(*pair) for pair in zip(shown, names, strict=True)], fontsize=8)
@@ -187,13 +178,6 @@ def _lacks(result: Scalar) -> bool:
     return result.ci_level is not None and (result.ci_lower is None or result.ci_upper is None)
 
 
-def _lines(parts: Sequence[str]) -> str:
-    """The parts of a title in one line, or one line each if they are long."""
-    some = [part for part in parts if part]
-    whole = " ".join(some[:2]) + "".join(f", {part}" for part in some[2:])
-    return whole if len(whole) <= _TITLE else "\n".join(some)
-
-
 def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None) -> tuple[list[Scalar], Scalar | None]:
     """Values of the slices, most rows first, and that of all rows."""
     named = [r for r in results if r.metric == metric and of in (None, r.of) and r.baseline is None]
@@ -219,17 +203,10 @@ def _no_slices(results: Sequence[Scalar], column: str, metric: str) -> OptionErr
     return OptionError(f"there is no {metric} by {column!r}; {there}")
 
 
-def _by_value(result: Scalar) -> float:
-    return result.value if np.isfinite(result.value) else -np.inf
-
-
 def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str, str]]) -> None:
     """A dot for each value, over the bar of its interval."""
     for y, result, (line, marker) in zip(at, shown, looks, strict=True):
-        lower, upper = (
-            (result.lower, result.upper) if result.ci_lower is None or result.ci_upper is None
-            else (result.ci_lower, result.ci_upper)
-        )  # fmt: skip
+        lower, upper = (result.lower, result.upper) if _lacks(result) else result.ends
         if upper > lower:
             ax.plot((lower, upper), (y, y), color=line, linewidth=1.3, solid_capstyle="butt", zorder=2)
         face = "white" if _lacks(result) else line
@@ -262,12 +239,12 @@ def _shortened(text: str, most: int) -> str:
 
 def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
     """Set frame and limits, and save the file."""
-    plain_frame(ax)
+    canvas.plain_frame(ax)
     ax.grid(visible=False, axis="y")
     ax.set(ylim=(-0.7, lines - 0.3), xlabel=x)
     ax.margins(x=0.05)
     ax.locator_params(axis="x", nbins=6)
-    return finish(ax, path)
+    return canvas.finish(ax, path)
 
 
 _TICKS = 12  # largest number of names below the axis
@@ -314,26 +291,26 @@ def plot_series(
     >>> axes.get_title()
     'roc_auc'
     """
-    path = checked_path(save_to)
-    axes = ax or new_axes(8.0, 4.0)
+    path = canvas.checked_path(save_to)
+    axes = ax or canvas.new_axes(8.0, 4.0)
     xs = np.arange(len(names))
     alpha = 0.25 if len(lines) <= _BANDS else 0.1
     for i, (name, points) in enumerate(lines.items()):
         value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
-        axes.plot(xs, value, marker="o", markersize=3, color=color(i), linestyle=dash(i), label=name)
+        axes.plot(xs, value, marker="o", markersize=3, color=canvas.color(i), linestyle=canvas.dash(i), label=name)
         if np.any(upper > lower):
-            axes.fill_between(xs, lower, upper, color=color(i), alpha=alpha, linewidth=0)
+            axes.fill_between(xs, lower, upper, color=canvas.color(i), alpha=alpha, linewidth=0)
     for i, place in enumerate(marked):
         label = "_" if i else "failed"  # a single entry in the legend
-        axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)
+        axes.axvline(place, color=canvas.RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=label)
     shown = xs[:: max(1, -(-len(names) // _TICKS))]
     axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")
     keys = {name.partition("=")[0] if "=" in name else "partition" for name in names}
     axes.set_xlabel(keys.pop() if len(keys) == 1 else "partition")
     axes.set_title(title)
-    plain_frame(axes)
+    canvas.plain_frame(axes)
     axes.legend()
-    return finish(axes, path)
+    return canvas.finish(axes, path)
 
 
 def plot_quantiles(
@@ -366,7 +343,7 @@ def plot_quantiles(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score']
     """
-    path = checked_path(save_to)
+    path = canvas.checked_path(save_to)
     finite = {}
     for name, (shares, values) in lines.items():
         points = np.array([values, shares], dtype=np.float64)
@@ -374,11 +351,11 @@ def plot_quantiles(
     finite = {name: points for name, points in finite.items() if points.size}
     if not finite:
         raise OptionError("there is nothing to draw: no column has finite numbers")
-    ax = ax or new_axes(6.0, 4.2)
+    ax = ax or canvas.new_axes(6.0, 4.2)
     for i, (name, (values, shares)) in enumerate(finite.items()):
-        ax.plot(values, shares, color=color(i), linestyle=("-", "--")[i // 6 % 2], linewidth=1.7, label=name)
-    plain_frame(ax)
+        ax.plot(values, shares, color=canvas.color(i), linestyle=("-", "--")[i // 6 % 2], linewidth=1.7, label=name)
+    canvas.plain_frame(ax)
     ax.margins(x=0.02)
     ax.set(ylim=(-0.02, 1.02), title="Cumulative distribution", xlabel="Value", ylabel="Share of rows at or below")
     ax.legend(loc="best", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
-    return finish(ax, path)
+    return canvas.finish(ax, path)

@@ -23,17 +23,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.canvas import (
-    GREEN,
-    REFERENCE,
-    checked_path,
-    color,
-    dash,
-    figure_of,
-    finish,
-    new_axes,
-    plain_frame,
-)
+from streameval.plots import canvas
 from streameval.plots.labels import CURVE, along, arrange, curves_on, mark
 from streameval.results import FEW_UNITS, Curve
 from streameval.wording import plural
@@ -173,35 +163,35 @@ def _draw(
     thresholds : x, y and threshold of points, to be written where there is room
     """
     limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
-    path = checked_path(style.get("save_to"))
+    path = canvas.checked_path(style.get("save_to"))
     x, y = _visible(points[0], points[1], limit)
-    ax = style.get("ax") or new_axes()
+    ax = style.get("ax") or canvas.new_axes()
     earlier = len(curves_on(ax))
-    line, entry = color(earlier), _entry(look, style, limit, *area)
-    shape: dict[str, Any] = {"linestyle": dash(earlier), "marker": style.get("marker"), "markersize": 4}
+    line, entry = canvas.color(earlier), _entry(look, style, limit, *area)
+    shape: dict[str, Any] = {"linestyle": canvas.dash(earlier), "marker": style.get("marker"), "markersize": 4}
     ax.plot(x, y, color=line, **shape, linewidth=1.8, label=entry, gid=CURVE, zorder=3)
     if style.get("fill"):
         ax.fill_between(x, y, color=line, alpha=0.12, linewidth=0)
     if (band := style.get("band")) is not None:
         _shade(ax, band, limit, line)
     if not earlier and random:
-        ax.plot(*random, **REFERENCE, label=random_name, zorder=2)
+        ax.plot(*random, **canvas.REFERENCE, label=random_name, zorder=2)
     if not earlier and best:
-        ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
+        ax.plot(*best, color=canvas.GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
     highest = max(float(np.interp(limit, *best)) if best and look.zoom else 1.0, y[x <= limit].max(initial=0.0))
     highest = float(max(highest, ax.get_ylim()[1]) if earlier else highest)
     ax.set(xlim=(0, limit), ylim=(0, highest or 1), xlabel=look.x, ylabel=look.y, title=look.title)
     ax.set_aspect("equal" if limit == 1 else "auto")
     ax.locator_params(nbins=5)
-    plain_frame(ax)
+    canvas.plain_frame(ax)
     if limit == 1 and highest <= 1:
         for drawn in ax.get_lines():
             drawn.set_clip_on(False)  # lines on the frame are drawn whole
     if style.get("legend", True):
         if thresholds is not None:
             mark(curves_on(ax)[-1], thresholds)
-        arrange(figure_of(ax), ax, limit, look.legend)
-    return finish(ax, path)
+        arrange(canvas.figure_of(ax), ax, limit, look.legend)
+    return canvas.finish(ax, path)
 
 
 def _entry(look: AxesText, style: Style, limit: float, area: float | None, name: str | None) -> str:
@@ -234,12 +224,7 @@ _GAIN = AxesText("Gain curve", "Share of points, best scores first", "Share of p
 _LIFT = AxesText("Lift curve", "Share of points, largest clusters first", "Share of assumed positives", "AUL")
 
 
-def plot_roc(
-    fpr: ArrayLike,
-    tpr: ArrayLike,
-    area: float | None = None,
-    **style: Unpack[Style],
-) -> Axes:
+def plot_roc(fpr: ArrayLike, tpr: ArrayLike, area: float | None = None, **style: Unpack[Style]) -> Axes:
     """ROC curve.
 
     Parameters
@@ -360,12 +345,7 @@ def plot_gain(
     return _draw(_GAIN, (xs, ys), style, named, random=_DIAGONAL, best=best)
 
 
-def plot_lift(
-    x: ArrayLike,
-    y: ArrayLike,
-    area: float | None = None,
-    **style: Unpack[Style],
-) -> Axes:
+def plot_lift(x: ArrayLike, y: ArrayLike, area: float | None = None, **style: Unpack[Style]) -> Axes:
     """Lift curve of a clustering: positives found, cluster by cluster, divided by the positives assumed.
 
     Parameters
@@ -430,7 +410,10 @@ def plot_curve(
     >>> plot_curve(Curve("roc", "score", x, x, 1 - x, 0.5)).get_legend().get_texts()[0].get_text()
     'score (AUC = 0.5000)'
     """
-    _refuse_others(curve)
+    given: object = curve
+    if not isinstance(given, Curve):
+        what = type(given).__name__
+        raise OptionError(f"plot_curve draws one Curve of an evaluation, not {what}; draw several on one ax")
     style: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
     style["legend"], style["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":
@@ -453,11 +436,3 @@ def plot_curve(
     own = {"reliability": "plot_reliability", "corp": "plot_corp", "purity": "plot_purity_by_size"}.get(curve.name)
     remedy = f"draw it with {own}" if own else "there are roc, precision_recall, gain and lift"
     raise OptionError(f"plot_curve does not draw a curve named {curve.name!r}; {remedy}")
-
-
-def _refuse_others(curve: object) -> None:
-    """Raise `OptionError` for what is not a curve."""
-    if not isinstance(curve, Curve):
-        raise OptionError(
-            f"plot_curve draws one Curve of an evaluation, not {type(curve).__name__}; draw several on one ax"
-        )

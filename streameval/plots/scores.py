@@ -12,24 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import (
-    BLUE,
-    COLORS,
-    GREY,
-    RED,
-    REFERENCE,
-    checked_path,
-    color,
-    curves_of,
-    distribution_of,
-    figure_of,
-    finish,
-    new_axes,
-    one_curve,
-    plain_frame,
-    plain_log,
-    plain_numbers,
-)
+from streameval.plots import canvas
 from streameval.plots.labels import CURVE, arrange
 from streameval.results import Reliability
 
@@ -93,11 +76,11 @@ def plot_reliability(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (ECE = 0.3125)', 'calibrated']
     """
-    path = checked_path(save_to)
-    curves = [curve for curve in curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
-    ax = ax or new_axes(5.0, 6.2)
+    path = canvas.checked_path(save_to)
+    curves = [curve for curve in canvas.curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
+    ax = ax or canvas.new_axes(5.0, 6.2)
     draw_reliability(ax, curves, range(len(curves)), log=log)
-    return finish(ax, path)
+    return canvas.finish(ax, path)
 
 
 def draw_reliability(
@@ -108,20 +91,20 @@ def draw_reliability(
     rows = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
     for curve, i in zip(curves, colors, strict=True):
         _line(ax, curve, i, "ECE", marker="o", markersize=4)
-        _bars(ax, curve, color(i))
-        _rows(rows, curve, color(i))
+        _bars(ax, curve, canvas.color(i))
+        _rows(rows, curve, canvas.color(i))
     counts = np.concatenate([curve.counts[curve.counts > 0] for curve in curves])
     if log or (log is None and counts.max() > _HIDDEN * counts.min()):
         rows.set_yscale("log")
         rows.set_ylim(bottom=counts.min() / 2)
-        plain_log(rows.yaxis)
+        canvas.plain_log(rows.yaxis)
     else:
-        plain_numbers(rows.yaxis)
-    plain_frame(rows)
+        canvas.plain_numbers(rows.yaxis)
+    canvas.plain_frame(rows)
     rows.set(ylabel="Weight" if curves[0].weighted else "Rows", xlabel=ax.get_xlabel())
     ax.set_xlabel("")
     ax.tick_params(labelbottom=False, bottom=False)
-    arrange(figure_of(ax), ax, 1.0, "upper left")
+    arrange(canvas.figure_of(ax), ax, 1.0, "upper left")
 
 
 def plot_corp(
@@ -160,11 +143,11 @@ def plot_corp(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['score (MCB = 0.0677)', 'calibrated']
     """
-    path = checked_path(save_to)
-    curves = curves_of(found, "corp", of)
-    ax = ax or new_axes()
+    path = canvas.checked_path(save_to)
+    curves = canvas.curves_of(found, "corp", of)
+    ax = ax or canvas.new_axes()
     draw_corp(ax, curves, range(len(curves)))
-    return finish(ax, path)
+    return canvas.finish(ax, path)
 
 
 def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
@@ -173,21 +156,21 @@ def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
     ax.set_aspect("equal")
     for curve, i in zip(curves, colors, strict=True):
         _line(ax, curve, i, "MCB", marker="o" if curve.x.size == 1 else None)
-    arrange(figure_of(ax), ax, 1.0, "upper left")
+    arrange(canvas.figure_of(ax), ax, 1.0, "upper left")
 
 
 def _diagonal(ax: Axes, title: str, x: str) -> None:
     """The frame of a diagram, with the line of calibrated scores."""
-    ax.plot((0, 1), (0, 1), **REFERENCE, label="calibrated")
+    ax.plot((0, 1), (0, 1), **canvas.REFERENCE, label="calibrated")
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), title=title, xlabel=x, ylabel="Share of positives")
     ax.locator_params(nbins=5)
-    plain_frame(ax)
+    canvas.plain_frame(ax)
 
 
 def _line(ax: Axes, curve: Curve, i: int, area: str, **look: Any) -> None:
     """The i-th curve, with its area in the legend."""
     entry = f"{curve.of} ({area} {'=' if curve.exact else '≈'} {curve.area:.4f})"
-    ax.plot(curve.x, curve.y, color=color(i), linewidth=1.7, label=entry, gid=CURVE, zorder=3, **look)
+    ax.plot(curve.x, curve.y, color=canvas.color(i), linewidth=1.7, label=entry, gid=CURVE, zorder=3, **look)
 
 
 def _bars(ax: Axes, curve: Reliability, line: str) -> None:
@@ -251,11 +234,11 @@ def plot_score_distributions(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['negative (2)', 'positive (2)']
     """
-    path = checked_path(save_to)
-    drawn = distribution_of(found, of)
-    ax = ax or new_axes(6.0, 4.0)
+    path = canvas.checked_path(save_to)
+    drawn = canvas.distribution_of(found, of)
+    ax = ax or canvas.new_axes(6.0, 4.0)
     counted = zip((drawn.negatives, drawn.positives), drawn.infinite, strict=True)
-    sides = zip(drawn.densities(), counted, (BLUE, RED), ("negative", "positive"), strict=True)
+    sides = zip(drawn.densities(), counted, (canvas.BLUE, canvas.RED), ("negative", "positive"), strict=True)
     lowest = np.inf
     for density, (counts, infinite), line, name in sides:
         size, more = (f"{rows:,.6g}" if drawn.weighted else f"{rows:,.0f}" for rows in (counts.sum(), infinite))
@@ -266,12 +249,12 @@ def plot_score_distributions(
     if log and np.isfinite(lowest):
         ax.set_yscale("log")
         ax.set_ylim(bottom=lowest / 2)
-        plain_log(ax.yaxis)
-    plain_frame(ax)
+        canvas.plain_log(ax.yaxis)
+    canvas.plain_frame(ax)
     ax.margins(x=0.02)
     ax.set(title=f"Distribution of {drawn.of}", xlabel=drawn.of, ylabel="Density within each class")
     ax.legend(loc="best", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
-    return finish(ax, path)
+    return canvas.finish(ax, path)
 
 
 def plot_thresholds(
@@ -316,26 +299,26 @@ def plot_thresholds(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['precision', 'recall', 'share flagged']
     """
-    path = checked_path(save_to)
-    curve = one_curve(found, "gain", of, "plot of thresholds")
-    ax = ax or new_axes(6.0, 4.0)
+    path = canvas.checked_path(save_to)
+    curve = canvas.one_curve(found, "gain", of, "plot of thresholds")
+    ax = ax or canvas.new_axes(6.0, 4.0)
     draw_thresholds(ax, curve, getattr(found, "results", ()), log=log)
-    return finish(ax, path)
+    return canvas.finish(ax, path)
 
 
 def draw_thresholds(ax: Axes, curve: Curve, results: Sequence[Scalar], *, log: bool = False) -> None:
     """Draw a gain curve by its thresholds on axes, with those of operating points, see `plot_thresholds`."""
     at, lines = _by_threshold(curve, log=log)
     look: Any = {"drawstyle": "steps-pre", "linewidth": 1.6, "gid": CURVE, "zorder": 3}
-    for (name, values), line in zip(lines.items(), COLORS, strict=False):
+    for (name, values), line in zip(lines.items(), canvas.COLORS, strict=False):
         ax.plot(at, values, color=line, label=name, marker="o" if at.size == 1 else None, **look)
     if log:
         ax.set_xscale("log")
-        plain_log(ax.xaxis)
+        canvas.plain_log(ax.xaxis)
     marks = sorted((at_, name) for name, at_ in _marks(results, curve.of) if at[0] <= at_ <= at[-1])
     for threshold, _ in marks:
-        ax.axvline(threshold, color=GREY, linestyle=":", linewidth=1.0, zorder=2)
-    plain_frame(ax)
+        ax.axvline(threshold, color=canvas.GREY, linestyle=":", linewidth=1.0, zorder=2)
+    canvas.plain_frame(ax)
     ax.margins(x=0.02)
     _name(ax, marks)
     ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")
@@ -350,8 +333,8 @@ def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
     """
     place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 5}
     place |= {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}}
-    leader: Any = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0.0, "shrinkB": 0.0}
-    scale = 72 / figure_of(ax).dpi  # from pixels to points
+    leader: Any = {"arrowstyle": "-", "color": canvas.GREY, "linewidth": 0.6, "shrinkA": 0.0, "shrinkB": 0.0}
+    scale = 72 / canvas.figure_of(ax).dpi  # from pixels to points
     free: dict[int, float] = {}
     for i, (threshold, name) in reversed([*enumerate(marks)]):
         at, row = scale * float(ax.transData.transform((threshold, 0.5))[0]), (i + 1) % 3 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.plots import canvas
 from streameval.report import pictures
@@ -26,48 +26,40 @@ if TYPE_CHECKING:
 IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
 
 
-class _Words(NamedTuple):
-    """What is said of a table: its title, its caption on a page, and that it is empty."""
-
-    title: str
-    caption: str
-    none: str
-
-
-_WORDS = {
-    "merges": _Words(
+_WORDS = {  # title, caption on a page, and what is said if there is nothing
+    "merges": (
         "Worst merges: clusters that hold several classes",
         "Clusters that hold several classes",
         "no cluster holds several classes",
     ),
-    "splits": _Words(
+    "splits": (
         "Worst splits: classes spread over several clusters",
         "Classes spread over several clusters",
         "no class is in several clusters",
     ),
-    "impure": _Words(
+    "impure": (
         "Impure clusters: their loss of area under the lift curve",
         "Their loss of area under the lift curve",
         "no cluster above the threshold is impure",
     ),
-    "unclustered": _Words(
+    "unclustered": (
         "Positives in clusters at or below the threshold",
         "By size of the cluster",
         "no positive is in a cluster at or below the threshold",
     ),
-    "slices": _Words(
+    "slices": (
         "Slices that fall short of the whole",
         "The costliest first: shortfall × rows",
         "no slice falls short of the whole",
     ),
 }
 _CHANGED = {
-    "merges": _Words(
+    "merges": (
         "Merged since {}",
         "Clusters that hold several earlier clusters",
         "no cluster holds rows of several earlier clusters",
     ),
-    "splits": _Words(
+    "splits": (
         "Split since {}",
         "Earlier clusters spread over several clusters",
         "no earlier cluster was split",
@@ -130,13 +122,13 @@ _FORMATS: dict[str, Callable[[Any], str] | None] = {
 }
 
 
-def _words(name: str, attribution: Attributed) -> _Words:
+def _words(name: str, attribution: Attributed) -> tuple[str, str, str]:
     return (_WORDS | (_CHANGED if attribution.options.get("changed_from") else {}))[name]
 
 
 def title_of(name: str, attribution: Attributed) -> str:
     """The title of a table."""
-    return _words(name, attribution).title.format(visible(str(attribution.options.get("changed_from"))))
+    return _words(name, attribution)[0].format(visible(str(attribution.options.get("changed_from"))))
 
 
 def listed(
@@ -192,7 +184,7 @@ def conclusion(name: str, rows: pa.Table, attribution: Attributed) -> str:
     if name == "slices":
         return _sliced(rows, attribution)
     if not rows.num_rows:
-        return _words(name, attribution).none
+        return _words(name, attribution)[2]
     if name == "unclustered":
         total, all_of = int(totals["unclustered_positives"]), int(totals["positives"])
         return f"{total:,} of {plural(all_of, 'positive')} ({total / all_of:.1%})"
@@ -217,7 +209,7 @@ def _sliced(rows: pa.Table, attribution: Attributed) -> str:
     elif slices == left:
         shown = f"none of {plural(slices, 'slice')} can be ranked"
     else:
-        shown = "no slice that can be ranked falls short of the whole" if left else _WORDS["slices"].none
+        shown = "no slice that can be ranked falls short of the whole" if left else _WORDS["slices"][2]
     whole = "has no value" if math.isnan(totals["whole"]) else f"{totals['whole']:.6f}"
     said = [shown, f"{attribution.slice_metric} of all rows {whole}"]
     if left:
@@ -337,7 +329,7 @@ def _blocks(name: str, rows: pa.Table, attribution: Attributed, *, with_examples
     yield Text(_concluded(name, rows, attribution))
     if rows.num_rows:
         examples = str if with_examples else None
-        yield listed(rows, attribution, examples=examples, caption=_words(name, attribution).caption)
+        yield listed(rows, attribution, examples=examples, caption=_words(name, attribution)[1])
 
 
 def _concluded(name: str, rows: pa.Table, attribution: Attributed) -> str:

@@ -68,8 +68,16 @@ def _slice_table(
     leading = first[columns[0]]
     better = meanings[leading.metric].better if leading.metric in meanings else None
     if better is not None:
-        base = whole.get((leading.metric, leading.of))
-        shown.sort(key=lambda row: _harm(row[columns[0]], base, better), reverse=True)
+        base, sign = whole.get((leading.metric, leading.of)), 1 if better == "higher" else -1
+
+        def harm(row: Sequence[Scalar]) -> float:
+            """Lowest of all without a value."""
+            result = row[columns[0]]
+            if result.value != result.value:
+                return float("-inf")
+            return 0.0 if base is None else sign * (base.value - result.value) * result.rows
+
+        shown.sort(key=harm, reverse=True)
         what = f"{leading.metric} of {leading.of}" if leading.of else leading.metric
         notes.append(f"Sorted by cost: rows × the shortfall of {what} from the value of all rows.")
     if len(slices) > len(shown):
@@ -106,13 +114,6 @@ def _columns(first: Sequence[Scalar], most: int) -> list[int]:
 
 def _rows(row: Sequence[Scalar]) -> int:
     return max(result.rows for result in row)
-
-
-def _harm(result: Scalar, base: Scalar | None, better: str) -> float:
-    """The harm of a slice; lowest of all if it has no value."""
-    if base is None or result.value != result.value:
-        return float("-inf") if result.value != result.value else 0.0
-    return (base.value - result.value if better == "higher" else result.value - base.value) * result.rows
 
 
 _CALIBRATION, _THRESHOLDS = "calibration", "thresholds"

@@ -45,7 +45,7 @@ def _environment() -> Environment:
         loader=PackageLoader("streameval.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_seen,
+        finalize=lambda value: visible(value) if type(value) is str else value,  # the texts of markup are visible
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -53,11 +53,6 @@ def _environment() -> Environment:
     environment.filters["runs"] = _runs
     environment.filters["breakable"] = _breakable
     return environment
-
-
-def _seen(value: Any) -> Any:
-    """A text with invisible characters spelled out; markup is unchanged, because its texts are already visible."""
-    return visible(value) if type(value) is str else value
 
 
 def _breakable(name: str) -> Markup:
@@ -210,7 +205,8 @@ class Canvas:
                 if (legend := axes.get_legend()) is not None:
                     legend.remove()
             self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-        return _inlined(_INVISIBLE.sub(_spelled, sink.getvalue()), self.prefix, visible(title), visible(description))
+        text = _INVISIBLE.sub(lambda found: visible(found[0]), sink.getvalue())
+        return _inlined(text, self.prefix, visible(title), visible(description))
 
 
 def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
@@ -221,7 +217,9 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
     for node in list(root):
         if _local(node.tag) == "metadata" or any(_local(child.tag) == "style" for child in node):
             root.remove(node)  # such a style would apply to the whole page
-    referred = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
+    values = [value for node in root.iter() for value in node.attrib.values()]
+    referred = {value[1:] for value in values if value.startswith("#")}
+    referred |= {name for value in values for name in _REFERENCE.findall(value)}
     for node in root.iter():
         node.tag = _local(node.tag)
         if node.tag in ("text", "tspan"):
@@ -239,18 +237,9 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
     return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - texts were escaped by both writers
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return visible(found[0])
-
-
 def _local(name: str) -> str:
     """A name without its namespace, which HTML does not need."""
     return name.rpartition("}")[2]
-
-
-def _references(value: str) -> list[str]:
-    """The ids that an attribute refers to."""
-    return [value[1:]] if value.startswith("#") else _REFERENCE.findall(value)
 
 
 def _attributes(given: dict[str, str], referred: set[str], prefix: str) -> Iterator[tuple[str, str]]:
@@ -263,23 +252,16 @@ def _attributes(given: dict[str, str], referred: set[str], prefix: str) -> Itera
         elif name == "href":
             yield name, f"#{prefix}-{value[1:]}"
         elif name == "style":
-            yield name, _COLOUR.sub(_variable, _short(_without_font(value)))
+            style = "; ".join(
+                part for part in value.split("; ") if not part.startswith("font-family")
+            )  # the page has one
+            yield name, _COLOUR.sub(lambda found: _VARIABLES.get(found[0].lower(), found[0]), _short(style))
         elif name == "d":
             yield name, re.sub(r"\s*([A-Za-z])\s*", r"\1", _short(value)).strip()
         elif name == "transform" and value.startswith("rotate(-0 "):
             continue
         else:
             yield name, _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[1]})", _short(value))
-
-
-def _variable(found: re.Match[str]) -> str:
-    return _VARIABLES.get(found[0].lower(), found[0])
-
-
-def _without_font(style: str) -> str:
-    """A style without its font family, so that the page's font applies."""
-    kept = (part for part in style.split("; ") if not part.startswith("font-family"))
-    return "; ".join(kept)
 
 
 def _short(text: str) -> str:

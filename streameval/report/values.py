@@ -145,20 +145,14 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
         notes.append(f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}")
     if result.threshold is not None and "=" in result.metric:
         notes.append(f"from {result.threshold:.5g}")
-    notes += _uncertain(result, count)
+    if not result.exact and result.lower == result.lower and result.upper == result.upper:
+        fine = digits((result.lower, result.upper), count, 9)
+        notes.append(f"certain {number(result.lower, fine)} to {number(result.upper, fine)}")
+    elif not result.exact:
+        notes.append(sampling_error(result) or "estimate")
     reason = result.ci_reason or "" if result.ci_lower is None else ""
     notes += ["no interval"] * bool(reason)
     return Cell(number(result.value, count), "; ".join(notes), mark, result.value, reason)
-
-
-def _uncertain(result: Scalar, count: int) -> list[str]:
-    """The error bounds of a value, in words."""
-    if result.exact:
-        return []
-    if result.lower == result.lower and result.upper == result.upper:
-        fine = digits((result.lower, result.upper), count, 9)
-        return [f"certain {number(result.lower, fine)} to {number(result.upper, fine)}"]
-    return [sampling_error(result) or "estimate"]
 
 
 def sampling_error(result: Scalar) -> str:
@@ -166,16 +160,6 @@ def sampling_error(result: Scalar) -> str:
     sizes = (("bound", result.bound), ("standard error", result.stderr))
     errors = ", ".join(f"{name} {size:.1e}" for name, size in sizes if size is not None)
     return f"sampled: {errors}" if errors else ""
-
-
-def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
-    """The columns with the best value; empty if there is only one column or all are equal."""
-    values = {name: result.value for name, result in results.items() if result.value == result.value}
-    if meaning is None or meaning.better is None or len(values) < 2:
-        return set()
-    best = (max if meaning.better == "higher" else min)(values.values())
-    columns = {name for name, value in values.items() if value == best}
-    return set() if len(columns) == len(values) else columns
 
 
 def alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
@@ -230,8 +214,11 @@ def _value_table(caption: str, by_metric: Mapping[str, Mapping[str, Scalar]], me
     for metric, results in by_metric.items():
         meaning = meanings.get(metric)
         count = digits(result.value for result in results.values())
-        best = set() if any(r.ci_level is not None for r in results.values()) else best_of(results, meaning)
-        cells = (value_cell(result, count, "best" if of in best else "") for of, result in results.items())
+        defined = {result.value for result in results.values() if result.value == result.value}
+        best = None
+        if meaning and meaning.better and len(defined) > 1 and all(r.ci_level is None for r in results.values()):
+            best = (max if meaning.better == "higher" else min)(defined)
+        cells = (value_cell(result, count, "best" if result.value == best else "") for result in results.values())
         rows.append(Row((metric,), tuple(cells), meaning.line if meaning else ""))
     heads = (Head("metric"), *(Head(column, number=True) for column in next(iter(by_metric.values()))))
     every = [result for results in by_metric.values() for result in results.values()]
@@ -250,7 +237,7 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
     columns = list(dict.fromkeys(compared(one)[0] for one in differences))
     alone = from_rest and len(columns) == 1
     for of_slice, one in zip(slice_cells([one.slice for one in differences]), differences, strict=True):
-        count = digits((abs(one.value), 0.0))
+        count, p = digits((abs(one.value), 0.0)), one.p_value
         name, other = compared(one)
         interval = NONE
         if one.ci_lower is not None and one.ci_upper is not None:
@@ -261,7 +248,7 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
             *([] if from_rest else [Cell(other)]),
             Cell(number(one.value, count, signed=True), order=order(one.value)),
             Cell(interval),
-            Cell(_p(one.p_value), order=one.p_value),
+            Cell(NONE if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.2g}", order=p),
             Cell(verdict, mark=mark, reason=one.reason or one.ci_reason or ""),
         )
         rows.append(Row((*of_slice, one.metric), cells))
@@ -302,14 +289,3 @@ def _point_cell(name: str, value: float | None, reason: str) -> Cell:
 def order(value: float) -> float | None:
     """The number to sort a cell by; None for NaN."""
     return value if value == value else None
-
-
-def _p(value: float | None) -> str:
-    """A p value.
-
-    >>> _p(0.0421), _p(1e-9), _p(None)
-    ('0.042', '< 0.001', '–')
-    """
-    if value is None or value != value:
-        return NONE
-    return "< 0.001" if value < 0.001 else f"{value:.2g}"
